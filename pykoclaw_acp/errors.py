@@ -1,0 +1,100 @@
+"""The exceptions that callers may catch, and their JSON-RPC codes or exit statuses."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class AcpError(Exception):
+    """A request failed; becomes the JSON-RPC error answer of that request and of no other.
+
+    `message` is what a person reads: one sentence, no prompt text, no secret. `data` is for programs.
+    """
+
+    code: ClassVar[int] = -32603
+
+    def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+class ParseError(AcpError):
+    """The line is not JSON."""
+
+    code = -32700
+
+
+class InvalidRequest(AcpError):
+    """The JSON is not a request that this connection accepts now."""
+
+    code = -32600
+
+
+class MethodNotFound(AcpError):
+    """No such method."""
+
+    code = -32601
+
+
+class InvalidParams(AcpError):
+    """A parameter has the wrong type or a value that cannot be used; the message names the field."""
+
+    code = -32602
+
+
+class InternalError(AcpError):
+    """A fault of ours; the log has the details."""
+
+    code = -32603
+
+
+class RequestCancelled(AcpError):
+    """The client withdrew the request with `$/cancel_request`."""
+
+    code = -32800
+
+
+class AuthRequired(AcpError):
+    """Claude refused the credential, or there is none."""
+
+    code = -32000
+
+
+class SessionNotFound(AcpError):
+    """No session has this id."""
+
+    code = -32002
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("No session has this id. Create one with session/new.", {"sessionId": session_id})
+
+
+class TurnFailed(AcpError):
+    """A turn ended without an answer; `data.errorKind` says why (see docs/protocol.md)."""
+
+    code = -32001
+
+
+class StartupError(Exception):
+    """The program cannot start; the message says what is wrong and what to do. Exits with `exit_code`."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class DataDirectoryLocked(StartupError):
+    """Another server owns the data directory (EX_TEMPFAIL of sysexits.h)."""
+
+    exit_code = 75
+
+
+class DatabaseUnusable(StartupError):
+    """The database is damaged, from a newer version, or its migrations were changed; it was not touched."""
+
+    exit_code = 78
+
+
+class ConfigurationError(StartupError):
+    """A setting has a value that cannot be used (EX_CONFIG of sysexits.h)."""
+
+    exit_code = 78
