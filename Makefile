@@ -1,0 +1,72 @@
+# Everything a developer runs. Needs Python 3.11 or newer and make; `make` alone lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/pytest -q
+PARALLEL := -n 2
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long lint format types bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
+
+setup: $(READY) ## make .venv with everything that development needs
+
+# The lock is on this file, for two makes at once; the second finds the work done.
+$(READY): pyproject.toml constraints.txt
+	@flock Makefile sh -eu -c ' \
+	  if [ -e $(READY) ] && [ ! pyproject.toml -nt $(READY) ] && [ ! constraints.txt -nt $(READY) ]; then exit 0; fi; \
+	  $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and \"Python 3.11 or newer is needed: make PYTHON=...\")"; \
+	  echo "Setting up .venv (once, and after changes of the dependencies)"; \
+	  $(PYTHON) -m venv .venv; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev; \
+	  touch $(READY)'
+
+demo: $(READY) ## play the whole story on the scripted model
+	@$(BIN)/pykoclaw-acp demo
+
+test: lint types test-unit test-integration test-e2e test-faults ## everything that a change must pass
+
+lint: $(READY) ## ruff: rules and format
+	@echo "== lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+
+types: $(READY) ## mypy, strict
+	@echo "== types"
+	@$(BIN)/mypy
+
+test-unit: $(READY) ## tests without processes and sockets
+	@echo "== unit"
+	@$(PYTEST) $(PARALLEL) tests/unit
+
+test-integration: $(READY) ## tests of one part against the real database, CLI or operating system
+	@echo "== integration"
+	@$(PYTEST) $(PARALLEL) tests/integration
+
+test-e2e: $(READY) ## tests of the whole program, as clients see it
+	@echo "== e2e"
+	@$(PYTEST) $(PARALLEL) tests/e2e
+
+test-faults: $(READY) ## tests that kill and break things
+	@echo "== faults"
+	@$(PYTEST) $(PARALLEL) tests/faults
+
+test-long: lint types ## the same tests with all seeds and sizes; up to an hour
+	@echo "== all tests, long ones too"
+	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
+
+format: $(READY) ## format the code, and fix what ruff can fix
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) ## measure, each figure as a ratio to its baseline
+	@$(BIN)/python -m bench
+
+clean: ## remove what make made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

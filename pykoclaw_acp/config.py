@@ -1,0 +1,241 @@
+"""Settings: `PYKOCLAW_*` from the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`, then defaults.
+
+An empty value counts as unset. The files may hold settings of other programs; those are ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.ops.secrets import MASK, looks_secret
+
+PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
+SettingSource = Literal["user", "project", "local"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+_PREFIX = "PYKOCLAW_"
+_LONGEST_ECHO = 80  # characters of a bad value that an error repeats
+_HIDDEN = frozenset({"crash_points"})
+
+
+def _absolute(value: Any) -> Any:
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        return Path(os.path.abspath(Path(value).expanduser()))
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"the path cannot be made absolute ({error})") from error
+
+
+def _program(value: Any) -> Any:
+    if not isinstance(value, str) or "/" in value:
+        return _absolute(value)
+    found = shutil.which(value)
+    if found is None:
+        raise ValueError("no program of this name is on PATH")
+    return _absolute(found)
+
+
+def _or_none(value: Any) -> Any:
+    return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
+def _lowered(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _sources_list(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if _or_none(value) is None:
+        return ()
+    wanted = {word.strip() for word in value.split(",") if word.strip()}
+    known = get_args(SettingSource)
+    return (*(word for word in known if word in wanted), *sorted(wanted.difference(known)))
+
+
+def _default_data() -> Path:
+    return Path("~/.local/share/pykoclaw").expanduser()
+
+
+def _default_state() -> Path:
+    """XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.local/state")) / "pykoclaw"
+
+
+AbsolutePath = Annotated[Path, BeforeValidator(_absolute)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Settings(BaseSettings):
+    """Every setting. Times are in seconds, paths are absolute."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, populate_by_name=True
+    )
+
+    data: AbsolutePath = Field(
+        default_factory=_default_data, description="Directory of the database, shared with pykoclaw."
+    )
+    model: str | None = Field(
+        default=None, description="Claude model for new sessions; Claude's own default when unset."
+    )
+    cli_path: Annotated[Path, BeforeValidator(_program)] | None = Field(
+        default=None, description="Claude CLI: a path, or a name on PATH; the one bundled with the SDK when unset."
+    )
+    idle_timeout: Seconds = Field(
+        default=1800.0, description="Seconds without a prompt after which a session's worker is ended; above 0."
+    )
+    permission_mode: PermissionMode = Field(
+        default="default", description=f"Permission mode of new sessions: {', '.join(get_args(PermissionMode))}."
+    )
+    setting_sources: Annotated[tuple[SettingSource, ...], NoDecode, BeforeValidator(_sources_list)] = Field(
+        default=("user", "project", "local"),
+        description="Claude settings files that count: user, project, local, separated by commas, or none.",
+    )
+    max_workers: int = Field(
+        default=16, ge=1, description="Sessions that may have a live worker at a time; at least 1."
+    )
+    state: AbsolutePath = Field(
+        default_factory=_default_state, description="Directory of the workers' sockets and temporary files."
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
+        default="info", description="Least severe log lines to write: debug (shows prompts), info, warning, error."
+    )
+    log_format: Annotated[LogFormat, BeforeValidator(_lowered)] = Field(
+        default="auto", description="Form of log lines: json, console, or auto (json unless stderr is a terminal)."
+    )
+    worker_start_timeout: Seconds = Field(
+        default=60.0, description="Seconds that a worker may take until it is ready; above 0."
+    )
+    cancel_grace: Seconds = Field(
+        default=10.0, description="Seconds that an interrupted turn may take before its worker is killed; above 0."
+    )
+    shutdown_grace: Seconds = Field(
+        default=2.5, description="Seconds that running turns get to end when the server stops; above 0."
+    )
+    permission_timeout: Annotated[Seconds | None, BeforeValidator(_or_none)] = Field(
+        default=None,
+        description="Seconds that a permission question waits for its answer; above 0, or none for no limit.",
+    )
+    stall_timeout: Seconds = Field(
+        default=30.0, description="Seconds without a sign of life after which a worker counts as stalled; above 0."
+    )
+    crash_points: str | None = Field(
+        default=None,
+        validation_alias="PYKOCLAW_CRASH_AT",
+        description="Where the server kills itself; for crash tests only.",
+    )
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  ours are made by _layers()
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, *(source for _, source in _layers(settings_cls)))
+
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        self._origins = {name: _origin(name, "argument") for name in self.model_fields_set}
+
+    def origin(self, name: str) -> str:
+        """Where the value of the setting `name` came from: "default", "environment", or the path of a .env file."""
+        return self._origins.get(name, "default")
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    """One setting as `pykoclaw-acp config` shows it; `value` is what JSON can hold."""
+
+    name: str
+    env: str
+    value: str | int | float | list[str] | None
+    source: str
+    description: str
+
+
+def load() -> Settings:
+    """Read the settings.
+
+    Raises ConfigurationError, which names each bad setting, where its value came from, and what is allowed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise ConfigurationError("\n".join(_complaints(error))) from None
+    except RuntimeError as error:  # what pathlib raises for a user without a home
+        raise ConfigurationError("There is no home directory. Set HOME to an existing directory.") from error
+
+
+def describe(settings: Settings) -> list[SettingLine]:
+    """Every setting that users may change, in the order of their definition."""
+    values = settings.model_dump(mode="json")
+    return [
+        SettingLine(
+            name=name,
+            env=_env(name),
+            value=MASK if looks_secret(name) and values[name] is not None else values[name],
+            source=settings.origin(name),
+            description=field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+        if name not in _HIDDEN
+    ]
+
+
+def _env(name: str) -> str:
+    alias = Settings.model_fields[name].validation_alias
+    return alias if isinstance(alias, str) else _PREFIX + name.upper()
+
+
+def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsSource]]:
+    """The places that settings come from, strongest first, each with the name that users see."""
+    yield "environment", EnvSettingsSource(settings_cls)
+    for path in (Path(".env"), Path("~/.local/share/pykoclaw/.env").expanduser()):
+        try:
+            if path.is_file():
+                yield str(path.absolute()), DotEnvSettingsSource(settings_cls, env_file=path)
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
+
+
+def _origin(name: str, otherwise: str) -> str:
+    key = _env(name).lower()
+    return next((label for label, source in _layers(Settings) if key in source.env_vars), otherwise)
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    names = {_env(name): name for name in Settings.model_fields}
+    for problem in error.errors(include_url=False, include_context=False):
+        place = str(problem["loc"][0])
+        name = names.get(place, place)
+        value = MASK if looks_secret(name) else repr(problem["input"])[:_LONGEST_ECHO]
+        reason = problem["msg"].removeprefix("Value error, ")
+        description = Settings.model_fields[name].description
+        yield f"{_env(name)} is {value} (from {_origin(name, 'argument')}): {reason}. {description}"

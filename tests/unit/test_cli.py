@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.cli import cli, main
+from pykoclaw_acp.errors import DataDirectoryLocked
+from pykoclaw_acp.plugin import AcpPlugin
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, prog_name="pykoclaw-acp")
+
+
+def put_module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> None:
+    """Let `name` be a module with these attributes, whether it can be imported or not."""
+    module = ModuleType(name)
+    module.__dict__.update(attributes)
+    package, _, last = name.rpartition(".")
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(importlib.import_module(package), last, module, raising=False)
+
+
+def test_without_a_command_it_helps() -> None:
+    result = run()
+    assert result.exit_code == 0
+    assert all(command in result.stdout for command in ("serve", "config", "demo", "scripted-model"))
+
+
+def test_version() -> None:
+    assert run("--version").stdout.split()[-1] == __version__
+
+
+@pytest.mark.parametrize("command", ["serve", "config", "demo"])
+def test_each_command_has_help(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) > 5
+
+
+def test_serve_needs_stdio() -> None:
+    result = run("serve")
+    assert result.exit_code == 2
+    assert "serve needs --stdio" in result.stderr
+
+
+def test_serve_runs_the_server_with_the_settings_and_exits_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def server(settings: Any) -> int:
+        seen.append(settings.idle_timeout)
+        return 7
+
+    put_module(monkeypatch, "pykoclaw_acp.server.stdio", main=server)
+    monkeypatch.setenv("PYKOCLAW_IDLE_TIMEOUT", "42")
+    assert run("serve", "--stdio").exit_code == 7
+    assert seen == [42.0]
+
+
+def test_an_error_at_the_start_is_a_message_and_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def server(settings: Any) -> int:
+        raise DataDirectoryLocked("Process 12 serves this directory.")
+
+    put_module(monkeypatch, "pykoclaw_acp.server.stdio", main=server)
+    result = run("serve", "--stdio")
+    assert (result.exit_code, result.stdout) == (75, "")
+    assert result.stderr == "pykoclaw-acp: Process 12 serves this directory.\n"
+
+
+def test_a_bad_setting_stops_the_program_with_78(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_IDLE_TIMEOUT", "soon")
+    result = run("config")
+    assert (result.exit_code, result.stdout) == (78, "")
+    assert "PYKOCLAW_IDLE_TIMEOUT is 'soon'" in result.stderr
+
+
+def test_config_shows_each_setting_with_its_value_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("PYKOCLAW_MODEL=opus\n")
+    monkeypatch.setenv("PYKOCLAW_SETTING_SOURCES", "user,local")
+    shown = run("config").stdout.splitlines()
+    assert f"PYKOCLAW_MODEL=opus  [{tmp_path / '.env'}]" in shown
+    assert "PYKOCLAW_SETTING_SOURCES=user,local  [environment]" in shown
+    assert "PYKOCLAW_CLI_PATH=(none)  [default]" in shown
+
+
+def test_config_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "3")
+    lines = {line["name"]: line for line in json.loads(run("config", "--json").stdout)}
+    assert lines["max_workers"]["value"] == 3
+    assert lines["max_workers"]["source"] == "environment"
+    assert lines["max_workers"]["env"] == "PYKOCLAW_MAX_WORKERS"
+    assert lines["max_workers"]["description"]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_demo_exits_with_what_the_story_returns(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_module(monkeypatch, "pykoclaw_acp.demo.story", main=lambda: code)
+    assert run("demo").exit_code == code
+
+
+def test_the_demo_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = run("demo")
+    assert result.exit_code == 1
+    assert "pykoclaw-acp[demo]" in result.stderr
+
+
+def test_the_scripted_model_gets_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def program(arguments: list[str]) -> int:
+        seen.extend(arguments)
+        return 3
+
+    put_module(monkeypatch, "pykoclaw_acp.scripted_model.__main__", main=program)
+    assert run("scripted-model", "--port", "0", "--help", "x").exit_code == 3
+    assert seen == ["--port", "0", "--help", "x"]
+
+
+@pytest.mark.parametrize(("platform", "machine"), [("darwin", "x86_64"), ("linux", "riscv64")])
+def test_elsewhere_than_on_linux_it_says_so(platform: str, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"machine": machine}))
+    result = run("config")
+    assert result.exit_code == 1
+    assert f"this is {platform} on {machine}" in result.stderr
+
+
+def test_the_console_script_of_the_project_is_main() -> None:
+    (name,) = PROJECT["scripts"]
+    assert EntryPoint(name, PROJECT["scripts"][name], "console_scripts").load() is main
+
+
+def test_pykoclaw_finds_the_plugin_and_gets_the_command_acp(monkeypatch: pytest.MonkeyPatch) -> None:
+    ((name, value),) = PROJECT["entry-points"]["pykoclaw.plugins"].items()
+    plugin = EntryPoint(name, value, "pykoclaw.plugins").load()()
+    assert isinstance(plugin, AcpPlugin)
+
+    @click.group()
+    def pykoclaw() -> None: ...
+
+    plugin.register_commands(pykoclaw)
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
+    result = CliRunner().invoke(pykoclaw, ["acp", "config"])
+    assert result.exit_code == 78
+    assert "PYKOCLAW_MAX_WORKERS is '0'" in result.stderr
+    assert plugin.get_mcp_servers(None, "acp-1") == {}
+    assert plugin.get_db_migrations() == []
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "5")
+    assert plugin.get_config_class()().max_workers == 5

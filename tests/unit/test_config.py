@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp import config
+from pykoclaw_acp.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, where `./.env` would be."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def source(settings: config.Settings, name: str) -> str:
+    return next(line.source for line in config.describe(settings) if line.name == name)
+
+
+def test_defaults_are_those_that_the_documentation_promises(empty_home: Path) -> None:
+    settings = config.load()
+    assert settings.data == empty_home / ".local/share/pykoclaw"
+    assert settings.state == empty_home / ".local/state/pykoclaw"
+    assert settings.model is None
+    assert settings.cli_path is None
+    assert settings.idle_timeout == 1800
+    assert settings.permission_mode == "default"
+    assert settings.setting_sources == ("user", "project", "local")
+    assert settings.permission_timeout is None
+    assert {line.source for line in config.describe(settings)} == {"default"}
+
+
+def test_environment_beats_the_directorys_file_and_that_the_homes(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_file = write(
+        empty_home / ".local/share/pykoclaw/.env",
+        "PYKOCLAW_MODEL=home\nPYKOCLAW_MAX_WORKERS=3\nPYKOCLAW_IDLE_TIMEOUT=7\nPYKOCLAW_FUTURE=1\nOTHER=1\n",
+    )
+    here_file = write(tmp_path / ".env", "PYKOCLAW_MODEL=here\nPYKOCLAW_MAX_WORKERS=4\ndata=/elsewhere\n")
+    monkeypatch.setenv("PYKOCLAW_MODEL", "environment")
+    settings = config.load()
+    assert (settings.model, source(settings, "model")) == ("environment", "environment")
+    assert (settings.max_workers, source(settings, "max_workers")) == (4, str(here_file))
+    assert (settings.idle_timeout, source(settings, "idle_timeout")) == (7, str(home_file))
+    assert source(settings, "data") == "default"
+
+
+def test_an_empty_value_is_unset_at_every_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_IDLE_TIMEOUT=\n")
+    monkeypatch.setenv("PYKOCLAW_MODEL", "")
+    settings = config.load()
+    assert settings.model == "opus"
+    assert (settings.idle_timeout, source(settings, "idle_timeout")) == (1800, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("~/claw", "HOME/claw"), ("relative/x", "HERE/relative/x"), ("/a/../b", "/b")]
+)
+def test_paths_are_expanded_and_absolute(
+    text: str, path: str, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYKOCLAW_DATA", text)
+    assert str(config.load().data) == path.replace("HOME", str(empty_home)).replace("HERE", str(tmp_path))
+
+
+def test_a_relative_xdg_state_home_is_ignored(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert config.load().state == Path("/var/state/pykoclaw")
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert config.load().state == empty_home / ".local/state/pykoclaw"
+
+
+def test_the_cli_may_be_named_or_given_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = write(tmp_path / "bin/claude", "")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", "claude")
+    assert config.load().cli_path == program
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", "./bin/claude")
+    assert config.load().cli_path == program
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", "claud")
+    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_CLI_PATH is 'claud' .* on PATH"):
+        config.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [("local, user", ("user", "local")), ("user,user,", ("user",)), ("none", ()), ("None", ())],
+)
+def test_setting_sources_are_a_comma_separated_list(
+    text: str, sources: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYKOCLAW_SETTING_SOURCES", text)
+    assert config.load().setting_sources == sources
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("none", None), ("90", 90.0)])
+def test_a_question_may_wait_without_limit(text: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_PERMISSION_TIMEOUT", text)
+    assert config.load().permission_timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("env", "value", "allowed"),
+    [
+        ("PYKOCLAW_IDLE_TIMEOUT", "0", "above 0"),
+        ("PYKOCLAW_IDLE_TIMEOUT", "inf", "finite"),
+        ("PYKOCLAW_MAX_WORKERS", "none", "at least 1"),
+        ("PYKOCLAW_PERMISSION_MODE", "yolo", "acceptEdits"),
+        ("PYKOCLAW_PERMISSION_TIMEOUT", "-1", "none for no limit"),
+        ("PYKOCLAW_SETTING_SOURCES", "managed", "user, project, local"),
+        ("PYKOCLAW_LOG_LEVEL", "loud", "warning"),
+        ("PYKOCLAW_LOG_FORMAT", "xml", "console"),
+        ("PYKOCLAW_DATA", "~nobody-has-this-name/x", "absolute"),
+    ],
+)
+def test_a_bad_value_is_explained(env: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(env, value)
+    with pytest.raises(ConfigurationError) as caught:
+        config.load()
+    message = str(caught.value)
+    assert message.startswith(f"{env} is {value!r} (from environment)")
+    assert allowed in message
+    assert caught.value.exit_code == 78
+
+
+def test_each_bad_value_is_named_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / ".env", "PYKOCLAW_STALL_TIMEOUT=soon\n")
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
+    with pytest.raises(ConfigurationError) as caught:
+        config.load()
+    workers, stall = str(caught.value).splitlines()
+    assert workers.startswith("PYKOCLAW_MAX_WORKERS is '0' (from environment)")
+    assert stall.startswith(f"PYKOCLAW_STALL_TIMEOUT is 'soon' (from {path})")
+
+
+def test_the_value_of_a_secret_is_neither_shown_nor_repeated_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "looks_secret", lambda name: name == "max_workers")
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "hunter2")
+    with pytest.raises(ConfigurationError) as caught:
+        config.load()
+    assert "hunter2" not in str(caught.value)
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "77")
+    assert "77" not in {str(line.value) for line in config.describe(config.load())}
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"PYKOCLAW_MODEL=\xff\n")
+    with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8"):
+        config.load()
+
+
+def test_every_shown_setting_has_a_description_and_the_crash_points_are_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYKOCLAW_CRASH_AT", "after_commit")
+    settings = config.load()
+    assert settings.crash_points == "after_commit"
+    lines = config.describe(settings)
+    assert all(line.description.endswith(".") and "\n" not in line.description for line in lines)
+    assert "crash_points" not in {line.name for line in lines}
+    assert {line.env for line in lines} >= {"PYKOCLAW_DATA", "PYKOCLAW_CANCEL_GRACE"}

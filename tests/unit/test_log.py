@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+import structlog
+
+from pykoclaw_acp.ops import log
+from pykoclaw_acp.ops.secrets import looks_secret
+
+logger = log.get_logger("tests.log")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    yield from configured("info", io.StringIO())
+
+
+@pytest.fixture
+def debug_stream() -> Iterator[io.StringIO]:
+    yield from configured("debug", io.StringIO())
+
+
+def configured(level: Any, stream: io.StringIO) -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, old_level = root.handlers[:], root.level
+    log.configure(level, "auto", stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(old_level)
+    logging.captureWarnings(capture=False)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_json_with_its_action_and_what_is_bound(stream: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(session="s1", turn="t1", epoch=3, worker_pid=99):
+        logger.info("The turn was dispatched", action="turn_dispatched", path=Path("/a"), input_tokens=5)
+    (line,) = lines(stream)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "The turn was dispatched",
+        "action": "turn_dispatched",
+        "level": "info",
+        "logger": "tests.log",
+        "session": "s1",
+        "turn": "t1",
+        "epoch": 3,
+        "worker_pid": 99,
+        "path": "/a",
+        "input_tokens": 5,
+    }
+
+
+def test_a_line_without_an_action_gets_one(stream: io.StringIO) -> None:
+    logger.warning("Something")
+    logging.getLogger("uvicorn.error").warning("Something of %s", "uvicorn")
+    assert [line["action"] for line in lines(stream)] == ["log", "log"]
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "uvicorn.error", "claude_agent_sdk.client", "aiosqlite", "asyncio"])
+def test_libraries_write_into_the_same_stream(name: str, stream: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(session="s1"):
+        logging.getLogger(name).error("It went %s", "wrong")
+    (line,) = lines(stream)
+    assert (line["event"], line["logger"], line["session"]) == ("It went wrong", name, "s1")
+
+
+def test_pythons_warnings_are_lines_too(stream: io.StringIO) -> None:
+    warnings.simplefilter("default")
+    warnings.warn("mind the gap", stacklevel=1)
+    assert "mind the gap" in lines(stream)[0]["event"]
+
+
+def test_lines_below_the_level_are_dropped(stream: io.StringIO) -> None:
+    logger.debug("no")
+    logging.getLogger("asyncio").debug("no")
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_gets_the_console_form_and_json_can_be_forced() -> None:
+    for _ in configured("info", Terminal()):
+        terminal = Terminal()
+        log.configure("info", "auto", terminal)
+        logger.info("For people", action="shown")
+        assert "For people" in terminal.getvalue()
+        assert not terminal.getvalue().startswith("{")
+        forced = Terminal()
+        log.configure("info", "json", forced)
+        logger.info("For programs")
+        assert lines(forced)[0]["event"] == "For programs"
+        assert "For programs" not in terminal.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_shows_no_local_variables(form: Any, stream: io.StringIO) -> None:
+    output = io.StringIO()
+    log.configure("info", form, output)
+    hidden = "hunter" + "2"
+    try:
+        raise ValueError(len(hidden))
+    except ValueError:
+        logger.exception("It failed", action="failed")
+    assert "Traceback" in output.getvalue()
+    assert "hunter2" not in output.getvalue()
+
+
+def test_prompt_text_is_written_by_debug_lines_alone(debug_stream: io.StringIO) -> None:
+    words = {"prompt": "p-words", "text": "t-words", "frame": {"content": ["c-words"], "Raw": "r-words", "n": 1}}
+    logger.info("One", **words)
+    assert "words" not in debug_stream.getvalue()
+    assert lines(debug_stream)[0]["frame"] == {"n": 1}
+    logger.debug("Two", **words)
+    assert lines(debug_stream)[1].items() >= words.items()
+
+
+def test_an_unknown_object_does_not_tell_what_it_holds(stream: io.StringIO) -> None:
+    class Prompt:
+        def __repr__(self) -> str:
+            return "Prompt('words')"
+
+    logger.info("One", message=Prompt(), messages=[Prompt()])
+    assert lines(stream)[0]["messages"] == ["<Prompt>"]
+    assert "words" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "key",
+        "api_key",
+        "apiKey",
+        "APIKEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "Authorization",
+        "password",
+        "secret",
+        "headers",
+        "env",
+    ],
+)
+def test_secrets_are_masked_at_every_level_and_depth(name: str, debug_stream: io.StringIO) -> None:
+    logger.debug("One", **{name: "hunter2"}, options=[{"deep": {name: {"x": "hunter2"}}}])
+    (line,) = lines(debug_stream)
+    assert line[name] == "***"
+    assert "hunter2" not in debug_stream.getvalue()
+
+
+@pytest.mark.parametrize("name", ["tokens", "input_tokens", "session", "environment_count", "keyboard"])
+def test_ordinary_names_are_no_secrets(name: str) -> None:
+    assert not looks_secret(name)
+
+
+@pytest.mark.parametrize("alarm", ["broken pipe", "connection reset by peer", "EOF received from CLI stdout"])
+def test_no_line_holds_the_words_that_mitto_takes_for_death(alarm: str, stream: io.StringIO) -> None:
+    logger.warning(f"write |1: {alarm}", error=OSError(alarm))
+    logging.getLogger("uvicorn").error(alarm)
+    try:
+        raise OSError(alarm)
+    except OSError:
+        logger.exception("It failed")
+    assert len(lines(stream)) == 3
+    assert alarm not in stream.getvalue()
+    assert alarm[4:] in stream.getvalue() or "End of file from CLI stdout" in stream.getvalue()
+
+
+def test_every_alarm_of_mitto_is_replaced_even_where_two_overlap(stream: io.StringIO) -> None:
+    alarms = [
+        "broken pipe",
+        "connection reset by peer",
+        "stream ended unexpectedly",
+        "EOF received from CLI stdout",
+        "background reader: stream ended",
+        "received message with neither id nor method",
+        "failed to queue notification; closing connection",
+    ]
+    logger.error(" ".join(alarms) + " background reader: stream ended unexpectedly")
+    assert [alarm for alarm in alarms if alarm in stream.getvalue()] == []
+
+
+def test_logging_never_raises(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    ours = [handler for handler in root.handlers if type(handler).__module__ == log.__name__]
+    monkeypatch.setattr(root, "handlers", ours)  # pytest's own handlers raise
+
+    class Hostile:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+        __repr__ = __str__
+
+    endless: dict[str, Any] = {}
+    endless["self"] = endless
+    logger.info("Values", hostile=Hostile(), endless=endless, error=Hostile(), nan=float("nan"), odd={(1, 2): b"x"})
+    logger.info("Too few %s %s", "arguments", action="odd")
+    logger.info("A broken exception", error=type("Broken", (Exception,), {"__str__": Hostile.__str__})())
+    logging.getLogger("uvicorn").error("Not a number: %d", "x")
+    logger.info("A lone surrogate \ud800")
+    assert [line["action"] for line in lines(stream)] == ["log", "log", "log", "log_failed", "log"]
+
+
+def test_a_closed_stream_is_nobodys_problem(stream: io.StringIO, capfd: pytest.CaptureFixture[str]) -> None:
+    stream.close()
+    logger.error("Nobody reads this")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_full_pipe_does_not_stop_the_program_and_the_loss_is_told(stream: io.StringIO) -> None:
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)  # a failure must not hang the test
+    with open(reader, encoding="utf-8") as read, open(writer, "w", encoding="utf-8", buffering=1) as written:
+        log.configure("info", "json", written)
+        for number in range(100):
+            logger.info("A line that nobody reads", number=number)
+        first = drained(read)
+        assert 0 < len(first) < 100
+        logger.info("The reader is back")
+        lost, back = drained(read)
+    assert (lost["action"], lost["lines"]) == ("log_lines_lost", 100 - len(first))
+    assert back["event"] == "The reader is back"
+
+
+def drained(read: TextIO) -> list[dict[str, Any]]:
+    os.set_blocking(read.fileno(), False)
+    return [json.loads(line) for line in os.read(read.fileno(), 1 << 20).decode().splitlines()]

@@ -1,0 +1,42 @@
+"""Waiting for a condition: the one place of the tests where time passes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+_PAUSE = 0.01  # seconds between two looks
+
+
+async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float = 30) -> T:
+    """Look every 10 ms until `condition` is true, and return what it gave. AssertionError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result = condition()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
+            return cast("T", result)
+        assert time.monotonic() < deadline, _complaint(condition, timeout)
+        await asyncio.sleep(_PAUSE)
+
+
+def eventually_sync(condition: Callable[[], T], timeout: float = 30) -> T:
+    """`eventually` for tests and threads without an event loop."""
+    deadline = time.monotonic() + timeout
+    while True:
+        if result := condition():
+            return result
+        assert time.monotonic() < deadline, _complaint(condition, timeout)
+        time.sleep(_PAUSE)
+
+
+def _complaint(condition: Callable[[], object], timeout: float) -> str:
+    name = getattr(condition, "__qualname__", repr(condition))
+    line = getattr(getattr(condition, "__code__", None), "co_firstlineno", "?")
+    return f"{name} (line {line}) did not become true within {timeout} s"
