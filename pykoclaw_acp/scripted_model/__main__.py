@@ -1,0 +1,62 @@
+"""`python -m pykoclaw_acp.scripted_model`: the scripted model as a process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import uvicorn
+
+from .app import make_app
+from .record import Record
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve on loopback until SIGTERM, SIGINT or, if asked for, the end of stdin."""
+    parser = argparse.ArgumentParser(prog="python -m pykoclaw_acp.scripted_model", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one")
+    parser.add_argument("--record", type=Path, help="append a JSON line for each request to this file")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of stdin")
+    arguments = parser.parse_args(argv)
+
+    # uvicorn raises the signal again after it has shut down; that is a clean exit here.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+    listener = socket.create_server(("127.0.0.1", arguments.port))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def started() -> None:
+        print(json.dumps({"url": url}), flush=True)  # noqa: T201
+        if arguments.exit_with_stdin:
+            threading.Thread(target=stop_at_end_of_stdin, daemon=True).start()
+
+    def stop_at_end_of_stdin() -> None:
+        while os.read(0, 4096):
+            pass
+        server.should_exit = True
+
+    config = uvicorn.Config(
+        make_app(Record(arguments.record), started=started),
+        http="h11",
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        # Responses that hang are cut at once.
+        timeout_graceful_shutdown=0,
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

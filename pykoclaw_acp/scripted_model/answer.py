@@ -1,0 +1,143 @@
+"""What the model answers to a request: the steps of one response, chosen from the request alone. No I/O.
+
+The one thing that a request does not show is how often a fault with `times=N` has struck; `FaultCounts` keeps that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .conversation import Conversation, Prompt, first_line, is_compaction, read_conversation
+from .script import DIRECTIVES, ScriptError, find_script, name_scripts, parse_script
+from .steps import Cut, Hang, HttpError, Report, Response, Step, Stop, StreamError, Text
+
+Kind = Literal["main", "side"]
+
+_REPORT_WIDTH = 500
+_SCRIPT_FINISHED = "(The script has no more steps.)"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The steps to play, and what the record says about the request."""
+
+    kind: Kind
+    conversation: Conversation
+    steps: Response
+    script_hash: str | None = None
+
+
+class FaultCounts:
+    """How often each fault with `times=N` has struck, by the prompt that carries it."""
+
+    def __init__(self) -> None:
+        self._struck: dict[str, int] = {}
+
+    def effective(self, steps: Response, key: str) -> Response:
+        """`steps` without the faults that are used up; counts the ones that will strike now."""
+        effective: list[Step] = []
+        for index, step in enumerate(steps):
+            if isinstance(step, HttpError | StreamError | Cut | Hang):
+                if step.times is not None:
+                    struck = self._struck.get(f"{key}:{index}", 0)
+                    if struck >= step.times:
+                        continue
+                    self._struck[f"{key}:{index}"] = struck + 1
+                effective.append(step)
+                if not isinstance(step, Hang):
+                    break
+            else:
+                effective.append(step)
+        return tuple(effective)
+
+
+def choose_answer(body: dict[str, Any], faults: FaultCounts, *, session: str, from_cli: bool) -> Answer:
+    """The answer to a request body. `session` keeps the fault counts of two sessions with equal prompts apart.
+
+    A request that the CLI makes for itself (title, summary, probe) is `side`; it never plays a script.
+    """
+    conversation = read_conversation(body)
+    if is_compaction(body):
+        return Answer("side", conversation, (Text((_summary(conversation),)),))
+    if body.get("max_tokens") == 1:
+        return Answer("side", conversation, (Text(("I",)), Stop("max_tokens")))
+    if from_cli and not body.get("tools"):
+        return Answer("side", conversation, (Text((_side_text(body),)),))
+    try:
+        prompt, script = _newest(conversation)
+        if script is None:
+            return Answer("main", conversation, (_echo(conversation, prompt),))
+        responses = parse_script(script)
+    except ScriptError as error:
+        text = f"The script cannot be played: {error}\n\nWhat a script may hold, one a line:\n{DIRECTIVES}"
+        return Answer("main", conversation, (Text((text,)),))
+    position = conversation.responses - prompt.responses_before
+    steps = responses[position] if position < len(responses) else ()
+    script_hash = hashlib.sha256(script.encode()).hexdigest()[:12]
+    key = f"{session}:{len(conversation.prompts)}:{script_hash}:{position}"
+    steps = faults.effective(steps, key)
+    if all(isinstance(step, Hang) for step in steps):
+        steps += (Text((_SCRIPT_FINISHED,)),)
+    steps = tuple(Text((report(conversation),)) if isinstance(step, Report) else step for step in steps)
+    return Answer("main", conversation, steps, script_hash)
+
+
+def report(conversation: Conversation) -> str:
+    """One line for each message that the request held: its role, its text, its tool calls and their results."""
+    lines = [f"This request held {len(conversation.messages)} messages, {len(conversation.prompts)} from the user:"]
+    for number, message in enumerate(conversation.messages, start=1):
+        parts = [name_scripts(message.text)] if message.text else []
+        parts += [f"[{use.name} {use.id}]" for use in message.tool_uses]
+        parts += [f"[result of {result.id}] {result.text}" for result in message.tool_results]
+        line = " ".join(" ".join(parts).split())
+        lines.append(f"{number}. {message.role}: {line[:_REPORT_WIDTH]}{'…' if len(line) > _REPORT_WIDTH else ''}")
+    return "\n".join(lines)
+
+
+def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
+    """The prompt to answer and its script. A prompt without script does not stop the script of the turn it joined."""
+    for prompt in reversed(conversation.prompts):
+        script = find_script(prompt.text)
+        if script is not None or not prompt.folded:
+            return prompt, script
+    return Prompt("", 0), None
+
+
+def _echo(conversation: Conversation, prompt: Prompt) -> Text:
+    count = len(conversation.prompts)
+    known = "the first message" if count == 1 else f"message {count}"
+    sentences = (
+        f"You said: “{first_line(prompt.text)}”. ",
+        f"That is {known} from you in this conversation. ",
+        "I am a scripted model: ",
+        "put [[script text Hello]] into a message and I play it.",
+    )
+    return Text(sentences)
+
+
+def _summary(conversation: Conversation) -> str:
+    lines = [f"{n}. {first_line(name_scripts(p.text))}" for n, p in enumerate(conversation.prompts, start=1)]
+    return "\n".join(("<analysis>", "Scripted.", "</analysis>", "<summary>", "The user said:", *lines, "</summary>"))
+
+
+def _side_text(body: dict[str, Any]) -> str:
+    output = body.get("output_config", {}).get("format", {})
+    return json.dumps(_instance(output["schema"])) if "schema" in output else "OK"
+
+
+def _instance(schema: dict[str, Any]) -> object:
+    """The smallest value that a JSON schema of the CLI's accepts."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    properties: dict[str, dict[str, Any]] = schema.get("properties", {})
+    values: dict[str, object] = {
+        "object": {name: _instance(properties[name]) for name in schema.get("required", [])},
+        "array": [],
+        "boolean": False,
+        "integer": 0,
+        "number": 0,
+    }
+    return values.get(schema.get("type", ""), "Scripted session")

@@ -1,0 +1,150 @@
+"""What a Messages API request of the Claude CLI holds: the user's prompts, and how far the newest was answered. No I/O.
+
+The rules were found by watching CLI 2.1.327; each constant names what it recognises.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_OPENING_TAG = r"<(system-reminder|task-notification|local-command-[a-z]+|command-[a-z]+)>"
+# Blocks that the CLI writes into user messages.
+_CLI_BLOCK = re.compile(_OPENING_TAG + r".*?</\1>", re.DOTALL)
+_INTERRUPTED = "[Request interrupted by user"
+_COMPACTION = "CRITICAL: Respond with TEXT ONLY"
+# User messages that the CLI writes by itself.
+_NOT_A_PROMPT = (
+    _COMPACTION,
+    "This session is being continued from a previous conversation",
+    "Output token limit hit.",
+    "Your response above was stopped by a safety classifier",
+    "Continue from where you left off.",
+    "[Your previous response had no visible output.",
+)
+# A prompt sent while a turn runs is handed to the model in a message of role `system`.
+_FOLDED = re.compile(
+    r"^The user sent a new message while you were working:\n(.*?)(?:\n\n(?:This is how Claude Code|IMPORTANT:).*)?$",
+    re.DOTALL,
+)
+_USER_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A tool call of the model's."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What came of a tool call; `id` is the call's."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a request, with its text blocks as lines."""
+
+    role: str
+    text: str
+    tool_uses: tuple[ToolUse, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the user said at once. `responses_before` counts the model's responses that came before it.
+
+    `folded` is true of a prompt that reached a turn which was already running.
+    """
+
+    text: str
+    responses_before: int
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A request's messages without what the CLI adds, the user's prompts, and the number of model responses."""
+
+    messages: tuple[Message, ...]
+    prompts: tuple[Prompt, ...]
+    responses: int
+
+
+def read_conversation(body: dict[str, Any]) -> Conversation:
+    """The conversation in a request body; whatever is not understood is left out."""
+    messages: list[Message] = []
+    prompts: list[Prompt] = []
+    responses = 0
+    previous_role = ""
+    for raw in body["messages"]:
+        role, blocks = raw.get("role", ""), _blocks(raw.get("content"))
+        texts = [block["text"] for block in blocks if block.get("type") == "text"]
+        if role == "system":
+            folded = [match[1] for text in texts if (match := _FOLDED.match(text.strip()))]
+            messages.extend(Message("user", text) for text in folded)
+            prompts.extend(Prompt(text, responses, folded=True) for text in folded)
+            continue
+        if role == "assistant" and previous_role != "assistant":
+            responses += 1
+        if role == "user":
+            prompts.extend(Prompt(text, responses) for text in _prompt_texts(texts))
+        previous_role = role
+        messages.append(
+            Message(
+                role,
+                "\n".join(cleaned for text in texts if (cleaned := _CLI_BLOCK.sub("", text).strip())),
+                tuple(ToolUse(block["id"], block["name"]) for block in blocks if block.get("type") == "tool_use"),
+                tuple(
+                    ToolResult(block["tool_use_id"], _flatten(block.get("content")))
+                    for block in blocks
+                    if block.get("type") == "tool_result"
+                ),
+            )
+        )
+    return Conversation(tuple(messages), tuple(prompts), responses)
+
+
+def is_compaction(body: dict[str, Any]) -> bool:
+    """Whether the CLI asks for a summary of the conversation."""
+    last = body["messages"][-1]
+    texts = [block["text"] for block in _blocks(last.get("content")) if block.get("type") == "text"]
+    return last.get("role") == "user" and bool(texts) and texts[-1].startswith(_COMPACTION)
+
+
+def first_line(prompt: str) -> str:
+    """The first line of what the user wrote, without the frame that a client puts around it."""
+    requests = _USER_REQUEST.findall(prompt)
+    lines = (requests[-1] if requests else prompt).strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _prompt_texts(texts: list[str]) -> list[str]:
+    """The prompts in one user message: the CLI merges neighbours, and ends each but the last with a line break."""
+    groups: list[list[str]] = [[]]
+    for text in texts:
+        own = _CLI_BLOCK.sub("", text)
+        if text.startswith(_INTERRUPTED):
+            groups.append([])
+        elif own.strip() and not own.startswith(_NOT_A_PROMPT):
+            groups[-1].append(own.strip())
+            if own.endswith("\n"):
+                groups.append([])
+    return ["\n".join(group) for group in groups if group]
+
+
+def _blocks(content: object) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _flatten(content: object) -> str:
+    return "\n".join(block["text"] for block in _blocks(content) if block.get("type") == "text")

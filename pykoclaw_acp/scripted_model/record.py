@@ -1,0 +1,75 @@
+"""The record of what reached the model, in memory and as JSON lines in a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from .answer import Answer
+from .steps import HttpError
+
+Outcome = Literal["served", "error", "cut", "client_gone"]
+
+
+class Record:
+    """Every model request in the order of arrival.
+
+    With a file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at its end, so that
+    what arrived is known even if everything is killed in between.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file.open("a", encoding="utf-8") if file is not None else None
+        self._requests: list[dict[str, Any]] = []
+        self._count = 0
+
+    def arrived(self, path: str, body: dict[str, Any], answer: Answer, headers: dict[str, str]) -> dict[str, Any]:
+        """Note a request; the returned entry is what `ended` takes."""
+        self._count += 1
+        conversation = answer.conversation
+        error = next((step.status for step in answer.steps if isinstance(step, HttpError)), None)
+        entry: dict[str, Any] = {
+            "n": self._count,
+            "at": time.time_ns() // 1_000_000,
+            "path": path,
+            "kind": answer.kind,
+            "model": body.get("model"),
+            "stream": bool(body.get("stream")),
+            "session": headers.get("x-claude-code-session-id"),
+            "agent": headers.get("x-claude-code-agent-id"),
+            "user_texts": [prompt.text for prompt in conversation.prompts],
+            "messages": [asdict(message) for message in conversation.messages],
+            "script": answer.script_hash,
+            "status": error or 200,
+            "outcome": None,
+            "deltas": 0,
+        }
+        self._requests.append(entry)
+        self._write(entry)
+        return entry
+
+    def ended(self, entry: dict[str, Any], outcome: Outcome, deltas: int) -> None:
+        """Note how a request ended."""
+        entry |= {"outcome": outcome, "deltas": deltas}
+        self._write({"n": entry["n"], "outcome": outcome, "deltas": deltas})
+
+    def requests(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The requests of that kind, or all."""
+        return [entry for entry in self._requests if kind in (None, entry["kind"])]
+
+    def clear(self) -> None:
+        """Forget all requests; the numbers go on, and the file stays."""
+        self._requests.clear()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._file.flush()

@@ -1,0 +1,532 @@
+"""The scripted model without the Claude CLI: its language, how it reads a conversation, and its HTTP face."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import pytest
+
+from pykoclaw_acp.scripted_model.answer import Answer, FaultCounts, choose_answer
+from pykoclaw_acp.scripted_model.environment import offline_environment
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+from pykoclaw_acp.scripted_model.script import DIRECTIVES, ScriptError, find_blocks, find_script, parse_script
+from pykoclaw_acp.scripted_model.steps import Cut, Hang, HttpError, Stop, StreamError, Text, Thinking, Tool
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "scripted-model.md"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited 30 s in vain"
+        time.sleep(0.01)
+
+
+def user(*texts: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def called(identifier: str, name: str = "Bash") -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": identifier, "name": name, "input": {}}]}
+
+
+def result(identifier: str, text: str = "ok", *texts: str) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": identifier, "content": text}
+    return {"role": "user", "content": [block, *user(*texts)["content"]]}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"model": "claude-test", "max_tokens": 1000, "tools": [{"name": "Bash"}], "messages": list(messages), **more}
+
+
+def answer(request: dict[str, Any], faults: FaultCounts | None = None, session: str = "s") -> Answer:
+    return choose_answer(request, faults or FaultCounts(), session=session, from_cli=True)
+
+
+def answered_text(request: dict[str, Any]) -> str:
+    steps = answer(request).steps
+    return "\n".join("".join(step.deltas) for step in steps if isinstance(step, Text))
+
+
+class TestLanguage:
+    def test_a_response_ends_at_each_tool_call_unless_the_next_joins_it(self) -> None:
+        responses = parse_script("text a\nbash one\n& read f\nbash two\ntext b")
+        assert [[type(step) for step in response] for response in responses] == [[Text, Tool, Tool], [Tool], [Text]]
+
+    def test_a_response_ends_at_stop(self) -> None:
+        assert parse_script("text a\nstop max_tokens\ntext b") == (
+            (Text(("a",)), Stop("max_tokens")),
+            (Text(("b",)),),
+        )
+
+    def test_text_is_one_delta_and_words_and_repeat_are_paced(self) -> None:
+        assert parse_script("text a  b") == ((Text(("a  b",)),),)
+        assert parse_script("words 20ms a bc d") == ((Text(("a ", "bc ", "d"), 0.02),),)
+        assert parse_script("repeat 3x1.5s no {n}") == ((Text(("no 1 ", "no 2 ", "no 3"), 1.5),),)
+
+    @pytest.mark.parametrize(
+        ("line", "name", "fields"),
+        [
+            ("bash echo a => b <<< c", "Bash", {"command": "echo a => b <<< c"}),
+            ("background sleep 3", "Bash", {"command": "sleep 3", "run_in_background": True}),
+            ("read a b.txt", "Read", {"file_path": "a b.txt"}),
+            (r"write a b.txt <<< x\ny\\n", "Write", {"file_path": "a b.txt", "content": "x\ny\\n"}),
+            ("write a.txt <<<", "Write", {"file_path": "a.txt", "content": ""}),
+            ("edit f <<< a b => c", "Edit", {"file_path": "f", "old_string": "a b", "new_string": "c"}),
+            ('tool Any {"a": [[1]]}', "Any", {"a": [[1]]}),
+        ],
+    )
+    def test_tools(self, line: str, name: str, fields: dict[str, Any]) -> None:
+        ((step,),) = parse_script(line)
+        assert isinstance(step, Tool)
+        assert step.name == name
+        assert fields.items() <= step.input.items()
+
+    def test_faults_and_their_options(self) -> None:
+        ((overloaded, limited, failing),) = parse_script("error 529 times=1\nerror 429 retry-after=2\nerror 500 oh no")
+        assert overloaded == HttpError(529, "", None, 1)
+        assert limited == HttpError(429, "", 2, None)
+        assert failing == HttpError(500, "oh no", None, None)
+        assert parse_script("hang\ncut times=2") == ((Hang(None), Cut(2)),)
+        assert parse_script("hang 2m times=1\nstream-error api_error bad") == (
+            (Hang(120.0, 1), StreamError("api_error", "bad")),
+        )
+
+    @pytest.mark.parametrize(
+        ("script", "reason"),
+        [
+            ("text a\nbahs ls", "line 2, “bahs ls”: there is no directive “bahs”"),
+            ("text a\n\n# b\nerror 500", "line 4, “error 500”: an HTTP error comes before anything else"),
+            ("error 200", "from 400 to 599"),
+            ("words fast a", "“fast” is not a duration"),
+            ("repeat 3 a", "repeat 200x10ms TEXT"),
+            ("repeat 0x1ms a", "repeat 200x10ms TEXT"),
+            ("write a.txt", "write PATH <<< CONTENT"),
+            ("edit a.txt <<< b", "edit PATH <<< OLD => NEW"),
+            ("tool Any {a}", "the input is not JSON"),
+            ("tool Any [1]", "has to be a JSON object"),
+            ("& bash ls", "there is none"),
+            ("bash ls\n& text a", "before a tool call only"),
+            ("stop never", "the reasons are end_turn"),
+            ("cut now", "cut times=N"),
+            ("cut retry-after=1", "only error takes retry-after"),
+            ("stream-error bad", "stream-error TYPE"),
+            ("bash", "bash COMMAND"),
+        ],
+    )
+    def test_a_wrong_line_is_named_with_the_reason(self, script: str, reason: str) -> None:
+        with pytest.raises(ScriptError, match=re.escape(reason)):
+            parse_script(script)
+
+    @pytest.mark.parametrize(
+        ("text", "script"),
+        [
+            ("no script, but [[brackets]]", None),
+            ("say [[script text a ;; bash b;;text c]] please", "text a\nbash b\ntext c"),
+            ("<user_request>[[script text a]]</user_request>\nmore", "text a"),
+            ("<user_request>\n[[script\ntext a\n]]\n</user_request>", "\ntext a\n"),
+            ("[[script text old]]\n[[script text new]]", "text new"),
+            (
+                '[[script\ntool A {"p": "[[script text in]]"}\ntext [[x]]\n]]',
+                '\ntool A {"p": "[[script text in]]"}\ntext [[x]]\n',
+            ),
+            ("[[script text [[x]]]]", "text [[x]]"),
+        ],
+    )
+    def test_the_block_is_found(self, text: str, script: str | None) -> None:
+        assert find_script(text) == script
+
+    def test_a_block_that_is_not_closed_is_said_to_be(self) -> None:
+        assert "not closed" in answered_text(body(user("[[script\ntext a")))
+
+
+class TestDocument:
+    def test_every_example_can_be_played(self) -> None:
+        fences = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+        scripts = [block.script for language, fence in fences if not language for block in find_blocks(fence)]
+        assert len(scripts) >= 15
+        names = set()
+        for script in scripts:
+            assert script is not None
+            assert parse_script(script)
+            names |= {line.strip().split(" ")[0] for line in script.splitlines() if line.strip()}
+        assert names == {line.split(" ")[0] for line in DIRECTIVES.splitlines()}
+
+    def test_it_shows_the_list_that_a_wrong_script_is_answered_with(self) -> None:
+        assert DIRECTIVES in DOCUMENT.read_text()
+        assert DIRECTIVES in answered_text(body(user("[[script bahs]]")))
+
+
+class TestPosition:
+    script = "[[script\nthinking t\nbash one\nbash two\ntext end\n]]"
+
+    @pytest.mark.parametrize(
+        ("later", "expected"),
+        [
+            ([], [Thinking, Tool]),
+            ([called("1"), result("1")], [Tool]),
+            ([called("1"), result("1"), called("2"), result("2")], [Text]),
+        ],
+    )
+    def test_it_is_read_from_the_request(self, later: list[dict[str, Any]], expected: list[type]) -> None:
+        earlier = [user("[[script bash x]]"), called("0"), result("0"), said("done")]
+        assert [type(step) for step in answer(body(*earlier, user(self.script), *later)).steps] == expected
+
+    def test_a_response_in_several_messages_counts_once(self) -> None:
+        assert (
+            answered_text(body(user("[[script bash one ;; text end]]"), said("a"), called("1"), result("1"))) == "end"
+        )
+
+    def test_a_finished_script_says_so(self) -> None:
+        messages = user("[[script bash one]]"), called("1"), result("1")
+        assert "no more steps" in answered_text(body(*messages))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<system-reminder>\n[SYSTEM NOTIFICATION - NOT USER INPUT]\nended\n</system-reminder>",
+            "Output token limit hit. Resume directly",
+            "Continue from where you left off.",
+        ],
+    )
+    def test_what_the_cli_writes_by_itself_goes_on_with_the_script(self, text: str) -> None:
+        request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user(text))
+        assert answered_text(request) == "two"
+        assert len(answer(request).conversation.prompts) == 1
+
+    def test_a_new_prompt_without_script_does_not_play_the_old_one(self) -> None:
+        request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user("and now?"))
+        assert "“and now?”" in answered_text(request)
+
+    def test_prompts_that_the_cli_merged_are_told_apart(self) -> None:
+        failed = user("<system-reminder>x</system-reminder>\n", "[[script error 529]]\n", "are you back?")
+        interrupted = result("1", "rejected", "[Request interrupted by user for tool use]\n", "go on")
+        request = body(failed, called("1"), interrupted)
+        assert [prompt.text for prompt in answer(request).conversation.prompts] == [
+            "[[script error 529]]",
+            "are you back?",
+            "go on",
+        ]
+        assert "“go on”. That is message 3" in answered_text(request)
+
+    def test_the_blocks_of_one_prompt_belong_together(self) -> None:
+        request = body(user("[[script text from the first block]]", "a linked file"))
+        assert answered_text(request) == "from the first block"
+
+    def test_a_prompt_sent_during_a_turn(self) -> None:
+        def folded(text: str) -> dict[str, Any]:
+            note = "\n\nThis is how Claude Code surfaces messages the user sends mid-turn"
+            head = "The user sent a new message while you were working:\n"
+            return {"role": "system", "content": [{"type": "text", "text": head + text + note}]}
+
+        before = user("[[script bash one ;; text original]]"), called("1"), result("1")
+        plain = body(*before, folded("hurry\n\nup"))
+        assert answered_text(plain) == "original"
+        assert answer(plain).conversation.prompts[-1].text == "hurry\n\nup"
+        assert answered_text(body(*before, folded("[[script text other]]"))) == "other"
+
+
+class TestAnswers:
+    def test_without_a_script_the_first_line_is_echoed_and_the_messages_counted(self) -> None:
+        framed = "Preamble of a client\n<user_request>\nWhat is new?\nTell me.\n</user_request>"
+        request = body(user("Hi"), said("Hello"), {"role": "user", "content": framed})
+        assert "“What is new?”. That is message 2" in answered_text(request)
+        (step,) = answer(request).steps
+        assert isinstance(step, Text)
+        assert len(step.deltas) >= 3
+
+    def test_report_lists_roles_texts_and_tools_and_carries_no_script(self) -> None:
+        request = body(
+            user("<system-reminder>secret</system-reminder>", "Hi [[script bash ls]]"),
+            called("toolu_1"),
+            result("toolu_1", "a.txt"),
+            said("Done"),
+            user("[[script report]]"),
+        )
+        assert answered_text(request).splitlines() == [
+            "This request held 5 messages, 2 from the user:",
+            "1. user: Hi [script]",
+            "2. assistant: [Bash toolu_1]",
+            "3. user: [result of toolu_1] a.txt",
+            "4. assistant: Done",
+            "5. user: [script]",
+        ]
+
+    def test_side_requests_get_a_valid_answer_and_play_nothing(self) -> None:
+        schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+        title = body(user("<session>\n[[script error 500]]\n</session>"), output_config={"format": {"schema": schema}})
+        del title["tools"]
+        probe = body(user("[[script error 500]]"), max_tokens=1)
+        compaction = body(user("Buy milk [[script text a]]"), said("a"), user("CRITICAL: Respond with TEXT ONLY. …"))
+        merged = body(user("[[script error 500]]\n", "CRITICAL: Respond with TEXT ONLY. …"))
+        assert {answer(request).kind for request in (title, probe, compaction, merged)} == {"side"}
+        assert isinstance(json.loads(answered_text(title))["title"], str)
+        assert answer(probe).steps[-1] == Stop("max_tokens")
+        assert "1. Buy milk [script]" in answered_text(compaction)
+
+    def test_a_request_by_hand_needs_no_tools(self) -> None:
+        request = body(user("[[script text a]]"))
+        del request["tools"]
+        by_hand = choose_answer(request, FaultCounts(), session="", from_cli=False)
+        assert (by_hand.kind, by_hand.steps) == ("main", (Text(("a",)),))
+
+    def test_limited_faults_strike_that_often_for_each_prompt_and_session(self) -> None:
+        faults = FaultCounts()
+        request = body(user("[[script error 500 times=1 ;; error 529 times=1 ;; hang 1s times=3 ;; text fine]]"))
+        rounds = [answer(request, faults).steps for _ in range(5)]
+        assert [step.status for (step,) in rounds[:2] if isinstance(step, HttpError)] == [500, 529]
+        assert rounds[2] == (Hang(1.0, 3), Text(("fine",)))
+        first = HttpError(500, "", None, 1)
+        assert answer(request, faults, "another session").steps == (first,)
+        again = body(*request["messages"], said("fine"), *request["messages"])
+        assert answer(again, faults).steps == (first,)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedModel]:
+    with ScriptedModel(record=tmp_path_factory.mktemp("model") / "record.ndjson") as started:
+        yield started
+
+
+def connect(url: str) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+
+
+def ask(url: str, request: object, path: str = "/v1/messages") -> tuple[http.client.HTTPResponse, bytes]:
+    connection = connect(url)
+    try:
+        connection.request("POST", path, json.dumps(request), {"content-type": "application/json"})
+        response = connection.getresponse()
+        return response, response.read()
+    finally:
+        connection.close()
+
+
+def events(data: bytes) -> list[tuple[str, dict[str, Any]]]:
+    parsed = []
+    for event in data.decode().split("\n\n")[:-1]:
+        name, payload = event.split("\n")
+        parsed.append((name.removeprefix("event: "), json.loads(payload.removeprefix("data: "))))
+    return parsed
+
+
+class TestHttp:
+    thinking: ClassVar = {"type": "adaptive", "display": "summarized"}
+    script = "[[script\nthinking hm\ntext a\ntext b\nbash echo 1\n& bash echo 2\n]]"
+
+    def test_the_stream_is_that_of_the_messages_api(self, model: ScriptedModel) -> None:
+        response, data = ask(model.url, body(user(self.script), stream=True, thinking=self.thinking))
+        assert response.status == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["request-id"].startswith("req_")
+        stream = events(data)
+        assert all(name == payload["type"] for name, payload in stream)
+        blocks = ["content_block_start", "content_block_delta", "content_block_stop"]
+        names = [name for name, _ in stream]
+        assert names[:2] == ["message_start", "ping"]
+        assert names[-2:] == ["message_delta", "message_stop"]
+        collapsed = [name for place, name in enumerate(names) if place == 0 or names[place - 1] != name]
+        assert collapsed == ["message_start", "ping", *blocks * 4, "message_delta", "message_stop"]
+        starts = [payload for name, payload in stream if name == "content_block_start"]
+        assert [(start["index"], start["content_block"]["type"]) for start in starts] == [
+            (0, "thinking"),
+            (1, "text"),
+            (2, "tool_use"),
+            (3, "tool_use"),
+        ]
+        deltas = [payload for name, payload in stream if name == "content_block_delta"]
+        kinds = [delta["delta"]["type"] for delta in deltas]
+        assert kinds[:4] == ["thinking_delta", "signature_delta", "text_delta", "text_delta"]
+        assert "".join(delta["delta"].get("text", "") for delta in deltas) == "a\nb"
+        tool_input = "".join(delta["delta"]["partial_json"] for delta in deltas if delta["index"] == 3)
+        assert json.loads(tool_input)["command"] == "echo 2"
+        final = stream[-2][1]
+        assert final["delta"]["stop_reason"] == "tool_use"
+        assert final["usage"]["input_tokens"] > 10
+        assert final["usage"]["output_tokens"] > stream[0][1]["message"]["usage"]["output_tokens"]
+
+    def test_one_piece_holds_the_same(self, model: ScriptedModel) -> None:
+        _, data = ask(model.url, body(user(self.script), thinking=self.thinking))
+        message = json.loads(data)
+        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use", "tool_use"]
+        assert message["content"][1]["text"] == "a\nb"
+        assert message["stop_reason"] == "tool_use"
+        assert message["usage"]["output_tokens"] > 1
+
+    @pytest.mark.parametrize("display", ["omitted", None])
+    def test_thinking_text_is_kept_back_unless_it_was_asked_for(
+        self, model: ScriptedModel, display: str | None
+    ) -> None:
+        thinking = {"type": "adaptive"} | ({"display": display} if display else {})
+        _, data = ask(model.url, body(user(self.script), stream=True, thinking=thinking))
+        kinds = [payload["delta"]["type"] for name, payload in events(data) if name == "content_block_delta"]
+        assert "signature_delta" in kinds
+        assert "thinking_delta" not in kinds
+
+    def test_identifiers_are_never_the_same_twice(self, model: ScriptedModel) -> None:
+        found: list[str] = []
+        for _ in range(20):
+            _, data = ask(model.url, body(user(self.script)))
+            found += re.findall(r'"id": ?"((?:msg|toolu)_01\w{22})"', data.decode())
+        assert len(found) == len(set(found)) == 60
+
+    def test_an_error_comes_with_its_header_and_type(self, model: ScriptedModel) -> None:
+        response, data = ask(model.url, body(user("[[script error 429 retry-after=7 slow down]]"), stream=True))
+        assert (response.status, response.headers["retry-after"]) == (429, "7")
+        error = json.loads(data)
+        assert (error["type"], error["error"]) == ("error", {"type": "rate_limit_error", "message": "slow down"})
+
+    def test_an_error_inside_the_stream_is_its_last_event(self, model: ScriptedModel) -> None:
+        request = body(user("[[script text a ;; stream-error overloaded_error ;; text b]]"))
+        _, data = ask(model.url, request | {"stream": True})
+        name, payload = events(data)[-1]
+        assert (name, payload["error"]["type"]) == ("error", "overloaded_error")
+        response, _ = ask(model.url, request)
+        assert response.status == 529
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_cut_ends_the_connection_without_an_end(self, model: ScriptedModel, stream: bool) -> None:
+        with pytest.raises(http.client.IncompleteRead) as cut:
+            ask(model.url, body(user("[[script text before ;; cut ;; text after]]"), stream=stream))
+        assert (b"before" in cut.value.partial) == stream
+        assert b"after" not in cut.value.partial
+        assert model.requests()[-1]["outcome"] == "cut"
+
+    def test_repeat_sends_its_deltas_at_its_pace(self, model: ScriptedModel) -> None:
+        started = time.monotonic()
+        _, data = ask(model.url, body(user("[[script repeat 200x2ms n{n}]]"), stream=True))
+        assert time.monotonic() - started >= 199 * 0.002
+        texts = [payload["delta"]["text"] for name, payload in events(data) if name == "content_block_delta"]
+        assert "".join(texts) == " ".join(f"n{n}" for n in range(1, 201))
+        assert len(texts) == model.requests()[-1]["deltas"] == 200
+
+    def test_hang_says_nothing_until_the_client_is_gone(self, model: ScriptedModel) -> None:
+        connection = connect(model.url)
+        connection.request("POST", "/v1/messages", json.dumps(body(user("[[script hang ;; text never]]"), stream=True)))
+        wait_until(lambda: model.requests()[-1]["user_texts"] == ["[[script hang ;; text never]]"])
+        assert model.requests()[-1]["outcome"] is None
+        connection.close()
+        wait_until(lambda: model.requests()[-1]["outcome"] == "client_gone")
+
+    def test_a_bad_request_and_an_unknown_path_get_the_errors_of_the_api(self, model: ScriptedModel) -> None:
+        requests: list[object] = [{"messages": []}, [], {"messages": "hi"}]
+        for request in requests:
+            response, data = ask(model.url, request)
+            assert (response.status, json.loads(data)["error"]["type"]) == (400, "invalid_request_error")
+        response, data = ask(model.url, {}, "/v1/nothing")
+        assert (response.status, json.loads(data)["error"]["type"]) == (404, "not_found_error")
+
+    def test_count_tokens_grows_with_the_text(self, model: ScriptedModel) -> None:
+        counts = [
+            json.loads(ask(model.url, body(user("x" * size)), "/v1/messages/count_tokens")[1]) for size in (40, 4000)
+        ]
+        assert counts[1]["input_tokens"] - counts[0]["input_tokens"] == pytest.approx(990, abs=2)
+
+    def test_the_record_can_be_filtered_and_cleared(self, model: ScriptedModel) -> None:
+        ask(model.url, body(user("probe"), max_tokens=1))
+        ask(model.url, body(user("[[script text a]]")))
+        probe, main = model.requests(None)[-2:]
+        assert (probe["kind"], probe["user_texts"], probe["n"] + 1) == ("side", ["probe"], main["n"])
+        assert model.requests("side")[-1] == probe
+        assert model.requests()[-1] == main
+        model.clear()
+        assert model.requests(None) == []
+
+
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    command = [sys.executable, "-m", "pykoclaw_acp.scripted_model", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())["url"]
+        finally:
+            process.kill()
+
+
+class TestProcess:
+    def test_what_arrived_is_on_file_even_if_the_server_is_killed(self, tmp_path: Path) -> None:
+        file = tmp_path / "record.ndjson"
+        with serving("--record", str(file)) as (process, url):
+            ask(url, body(user("[[script text a]]"), stream=True))
+            connection = connect(url)
+            connection.request("POST", "/v1/messages", json.dumps(body(user("[[script hang]]"))))
+            wait_until(lambda: len(file.read_text().splitlines()) == 3)
+            process.kill()
+            connection.close()
+        arrived, ended, hanging = [json.loads(line) for line in file.read_text().splitlines()]
+        assert (arrived["n"], arrived["user_texts"]) == (1, ["[[script text a]]"])
+        assert ended == {"n": 1, "outcome": "served", "deltas": 1}
+        assert (hanging["n"], hanging["outcome"]) == (2, None)
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_is_a_clean_end_even_with_a_request_that_hangs(self, number: signal.Signals) -> None:
+        with serving() as (process, url):
+            assert url.startswith("http://127.0.0.1:")
+            connection = connect(url)
+            connection.request("POST", "/v1/messages", json.dumps(body(user("[[script text a ;; hang]]"), stream=True)))
+            assert connection.getresponse().status == 200
+            process.send_signal(number)
+            assert process.wait(10) == 0
+            connection.close()
+
+    def test_it_does_not_outlive_a_killed_parent(self) -> None:
+        code = (
+            "from pykoclaw_acp.scripted_model.process import ScriptedModel\n"
+            "model = ScriptedModel().start()\n"
+            "print(model.url, model._process.pid, flush=True)\n"
+            "input()\n"
+        )
+        parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with parent:
+            assert parent.stdout is not None
+            _, pid = parent.stdout.readline().split()
+            parent.kill()
+        try:
+            wait_until(lambda: not _runs(int(pid)))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def test_the_same_port_again_and_a_taken_port(self) -> None:
+        with ScriptedModel() as first:
+            port = urlsplit(first.url).port
+            assert port is not None
+            with pytest.raises(RuntimeError, match="exit status"):
+                ScriptedModel(port=port).start()
+        with ScriptedModel(port=port) as second:
+            assert second.url == first.url
+            assert second.requests() == []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_the_offline_environment_stays_below_its_home_and_on_loopback(tmp_path: Path) -> None:
+    environment = offline_environment("http://127.0.0.1:1234", tmp_path)
+    assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1234"
+    assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    paths = [value for value in environment.values() if value.startswith("/")]
+    assert len(paths) >= 3
+    assert all(Path(path).is_relative_to(tmp_path) for path in paths)
