@@ -1,0 +1,30 @@
+"""How a method is called: its parameters' type, its handler, and the rules of its running."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+P = TypeVar("P")
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What a handler returns when its ordered part is done and its answer takes longer: awaited out of order."""
+
+    answer: Awaitable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[C, P]):
+    """An entry of the dispatch table.
+
+    Calls that name the same session begin in the order in which they came, each after the one before has returned or
+    handed back a `Later`; calls without a session do not wait for anything. `before_initialize`: may be called first.
+    """
+
+    params: type[P]
+    handler: Callable[[C, P], Awaitable[Any]]
+    before_initialize: bool = False

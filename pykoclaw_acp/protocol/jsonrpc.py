@@ -1,0 +1,185 @@
+"""JSON-RPC 2.0 envelopes: bytes to messages and back, no I/O (https://www.jsonrpc.org/specification).
+
+Ids are kept as the raw JSON that the client sent, so that they are echoed exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, ParseError
+
+NULL_ID: Final = b"null"
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call that must get exactly one answer; `id` is raw JSON."""
+
+    id: bytes
+    method: str
+    params: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A call that never gets an answer."""
+
+    method: str
+    params: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The peer's answer to a request of ours; exactly one of `result` and `error` is set, as raw JSON."""
+
+    id: bytes
+    result: bytes | None
+    error: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A line that is no message; `error` is the answer to send, under `id`."""
+
+    id: bytes
+    error: AcpError
+
+
+Message = Request | Notification | Response | Invalid
+
+_decoder = msgspec.json.Decoder(_Envelope)
+_id_decoder = msgspec.json.Decoder(str | int | None)
+
+
+def parse(line: bytes) -> Message | None:
+    """One line as a message; None for a blank line, and for an answer-like object that nobody can place."""
+    if not line.strip():
+        return None
+    try:
+        envelope = _decode(line)
+    except msgspec.ValidationError:
+        if line.lstrip().startswith(b"["):
+            return Invalid(NULL_ID, InvalidRequest("Batches are not supported: send one message a line."))
+        return Invalid(NULL_ID, InvalidRequest("A message must be a JSON object."))
+    except (ValueError, RecursionError):
+        return Invalid(NULL_ID, ParseError("The line is not valid JSON."))
+    return _classify(envelope)
+
+
+def _decode(line: bytes) -> _Envelope:
+    line.decode()  # msgspec does not look inside of what it keeps raw
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # JavaScript clients that cut a text inside of an emoji send half of it (`\ud83d`): JSON, but not Unicode.
+        return _decoder.decode(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
+
+
+def _classify(envelope: _Envelope) -> Message | None:
+    if isinstance(envelope.method, msgspec.UnsetType):
+        return _response(envelope)
+    message_id = NULL_ID if isinstance(envelope.id, msgspec.UnsetType) else bytes(envelope.id)
+    try:
+        _id_decoder.decode(message_id)
+    except (msgspec.DecodeError, UnicodeError):
+        return Invalid(NULL_ID, InvalidRequest("`id` must be a string, an integer or null."))
+    if isinstance(envelope.jsonrpc, msgspec.UnsetType) or bytes(envelope.jsonrpc) != b'"2.0"':
+        return Invalid(message_id, InvalidRequest('`jsonrpc` must be "2.0".'))
+    try:
+        method = msgspec.json.decode(envelope.method, type=str)
+    except (msgspec.DecodeError, UnicodeError):
+        return Invalid(message_id, InvalidRequest("`method` must be a string."))
+    params = b"{}" if isinstance(envelope.params, msgspec.UnsetType) else bytes(envelope.params)
+    if params == b"null":
+        params = b"{}"
+    if isinstance(envelope.id, msgspec.UnsetType):
+        return Notification(method, params)
+    return Request(message_id, method, params)
+
+
+def _response(envelope: _Envelope) -> Message | None:
+    has_id = not isinstance(envelope.id, msgspec.UnsetType)
+    result = None if isinstance(envelope.result, msgspec.UnsetType) else bytes(envelope.result)
+    error = None if isinstance(envelope.error, msgspec.UnsetType) else bytes(envelope.error)
+    if result is None and error is None:
+        return Invalid(NULL_ID, InvalidRequest("A message needs a `method`, or an `id` with a `result` or an `error`."))
+    if not has_id:
+        return None
+    assert not isinstance(envelope.id, msgspec.UnsetType)
+    return Response(bytes(envelope.id), result if error is None else None, error)
+
+
+T = TypeVar("T")
+
+
+def decode_params(raw: bytes, kind: type[T]) -> T:
+    """The parameters as `kind`; raises InvalidParams naming the field, without echoing any value."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(explain(error)) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise InvalidParams("The parameters hold text that cannot be decoded.") from None
+
+
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+
+
+def explain(error: msgspec.ValidationError) -> str:
+    """What is wrong and where, from msgspec's message; values that it quotes are left out.
+
+    msgspec quotes types and field names in backticks, and values in apostrophes.
+    """
+    text = str(error)
+    path = _PATH.search(text)
+    where = path.group(1) if path and path.group(1) else "params"
+    what = _PATH.sub("", text)
+    if "'" in what or not what.startswith(("Expected", "Object missing")):
+        what = "is not one of the allowed values"
+    missing = re.fullmatch(r"Object missing required field `(\w+)`", what)
+    if missing:
+        field = missing.group(1) if where == "params" else f"{where}.{missing.group(1)}"
+        return f"`{field}` is required."
+    return f"`{where}`: {what[0].lower()}{what[1:]}."
+
+
+def encode_result(message_id: bytes, result: Any) -> bytes:
+    """An answer's line, with its newline."""
+    return b'{"jsonrpc":"2.0","id":' + message_id + b',"result":' + msgspec.json.encode(result) + b"}\n"
+
+
+def encode_error(message_id: bytes, error: AcpError) -> bytes:
+    """An error answer's line, with its newline."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return b'{"jsonrpc":"2.0","id":' + message_id + b',"error":' + msgspec.json.encode(body) + b"}\n"
+
+
+def encode_request(message_id: str, method: str, params: Any) -> bytes:
+    """A request's line, with its newline."""
+    head = b'{"jsonrpc":"2.0","id":' + msgspec.json.encode(message_id) + b',"method":' + msgspec.json.encode(method)
+    return head + b',"params":' + msgspec.json.encode(params) + b"}\n"
+
+
+def encode_notification(method: str, params: Any) -> bytes:
+    """A notification's line, with its newline."""
+    head = b'{"jsonrpc":"2.0","method":' + msgspec.json.encode(method)
+    return head + b',"params":' + msgspec.json.encode(params) + b"}\n"

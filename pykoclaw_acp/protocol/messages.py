@@ -1,0 +1,213 @@
+"""ACP version 1 messages as typed Structs (https://agentclientprotocol.com, schema 1.x).
+
+Field names are Python's; on the wire they are camelCase, and `meta` is `_meta`. Unknown fields are ignored, as the
+schema demands, and `_meta` is never merged into parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """Base of everything on the wire."""
+
+
+class Params(Wire, frozen=True, kw_only=True):
+    """Base of what clients send."""
+
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+# --- content -------------------------------------------------------------------------------------------------------
+
+
+class TextContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    text: str
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ResourceLink(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource_link"):
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ImageContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    data: str
+    mime_type: str
+    uri: str | None = None
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+    data: str
+    mime_type: str
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class EmbeddedResource(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource"):
+    resource: dict[str, Any]
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | EmbeddedResource
+
+
+# --- client to agent -----------------------------------------------------------------------------------------------
+
+
+class FileSystemCapability(Wire, frozen=True, kw_only=True):
+    read_text_file: bool = False
+    write_text_file: bool = False
+
+
+class ClientCapabilities(Wire, frozen=True, kw_only=True):
+    """What the client offers; only what this agent makes use of or reports is kept."""
+
+    fs: FileSystemCapability = msgspec.field(default_factory=FileSystemCapability)
+    terminal: bool = False
+
+
+class Implementation(Wire, frozen=True, kw_only=True):
+    name: str = "unknown"
+    version: str = "unknown"
+    title: str | None = None
+
+
+class InitializeParams(Params, frozen=True, kw_only=True):
+    protocol_version: int
+    client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    client_info: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class EnvVariable(Wire, frozen=True, kw_only=True):
+    name: str
+    value: str
+
+
+class McpServer(Params, frozen=True, kw_only=True):
+    """A stdio MCP server: the transport without a `type` (every agent must support it)."""
+
+    name: str
+    command: str
+    args: list[str]
+    env: list[EnvVariable]
+    type: Literal["stdio"] = "stdio"
+
+
+class NewSessionParams(Params, frozen=True, kw_only=True):
+    cwd: str
+    mcp_servers: list[msgspec.Raw]
+    additional_directories: list[str] | None = None
+
+
+class LoadSessionParams(NewSessionParams, frozen=True, kw_only=True):
+    session_id: str
+
+
+class ResumeSessionParams(Params, frozen=True, kw_only=True):
+    session_id: str
+    cwd: str
+    mcp_servers: list[msgspec.Raw] | None = None
+    additional_directories: list[str] | None = None
+
+
+class SessionParams(Params, frozen=True, kw_only=True):
+    """`session/close` and `session/cancel`."""
+
+    session_id: str
+
+
+class PromptParams(Params, frozen=True, kw_only=True):
+    session_id: str
+    prompt: list[ContentBlock]
+
+
+class CancelRequestParams(Params, frozen=True, kw_only=True):
+    request_id: str | int | None
+
+
+# --- agent to client -----------------------------------------------------------------------------------------------
+
+
+class PromptCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    image: bool = False
+    audio: bool = False
+    embedded_context: bool = False
+
+
+class McpCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    http: bool = False
+    sse: bool = False
+
+
+class SessionCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    resume: dict[str, Any] = {}
+    close: dict[str, Any] = {}
+    additional_directories: dict[str, Any] = {}
+
+
+class AgentCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    load_session: bool = True
+    prompt_capabilities: PromptCapabilities = PromptCapabilities()
+    mcp_capabilities: McpCapabilities = McpCapabilities()
+    session_capabilities: SessionCapabilities = SessionCapabilities()
+
+
+class InitializeResult(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    protocol_version: int
+    agent_capabilities: AgentCapabilities
+    agent_info: Implementation
+    auth_methods: list[dict[str, Any]] = []
+
+
+class NewSessionResult(Wire, frozen=True, kw_only=True):
+    session_id: str
+
+
+class Empty(Wire, frozen=True, kw_only=True):
+    """`{}`: the answer of load, resume and close."""
+
+
+class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """Tokens of one turn."""
+
+    total_tokens: int
+    input_tokens: int
+    output_tokens: int
+    cached_read_tokens: int = 0
+    cached_write_tokens: int = 0
+
+
+class PromptResult(Wire, frozen=True, kw_only=True):
+    stop_reason: str
+    usage: Usage | None = None
+
+
+class PermissionOption(Wire, frozen=True, kw_only=True):
+    option_id: str
+    name: str
+    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class PermissionOutcome(Wire, frozen=True, kw_only=True):
+    outcome: str
+    option_id: str | None = None
+
+
+class PermissionResult(Params, frozen=True, kw_only=True):
+    outcome: PermissionOutcome

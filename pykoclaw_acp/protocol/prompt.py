@@ -1,0 +1,35 @@
+"""Prompt content: from ACP's typed blocks to what the journal keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol.messages import ContentBlock, ResourceLink, TextContent
+
+
+def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
+    """The blocks as the journal keeps them, in ACP's shape; raises InvalidParams for what was not advertised."""
+    if not blocks:
+        raise InvalidParams("`prompt`: needs at least one content block.")
+    kept: list[dict[str, Any]] = []
+    for at, block in enumerate(blocks):
+        if isinstance(block, TextContent):
+            kept.append({"type": "text", "text": block.text})
+        elif isinstance(block, ResourceLink):
+            kept.append(_link(block))
+        else:
+            kind = block.__struct_config__.tag
+            raise InvalidParams(f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}.")
+    return kept
+
+
+def _link(block: ResourceLink) -> dict[str, Any]:
+    optional = {
+        "title": block.title,
+        "description": block.description,
+        "mimeType": block.mime_type,
+        "size": block.size,
+    }
+    given = {name: value for name, value in optional.items() if value is not None}
+    return {"type": "resource_link", "uri": block.uri, "name": block.name, **given}
