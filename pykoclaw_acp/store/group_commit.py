@@ -1,0 +1,49 @@
+"""Group commit: while one transaction runs, the units for the next one gather. There is no timer."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.connection import Connection
+from pykoclaw_acp.store.units import Unit
+
+BATCH_LIMIT = 1000
+"""Units in one transaction at most: about 20 ms, for other processes wait for the lock meanwhile."""
+
+
+class GroupCommit:
+    """The queue in front of the writer connection, of which it is the only user. Belongs to one event loop."""
+
+    def __init__(self, writer: Connection, batches: BatchWriter) -> None:
+        self._writer = writer
+        self._batches = batches
+        self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    async def commit(self, unit: Unit) -> list[int]:
+        """As `Database.commit`."""
+        done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((unit, done))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._write_all())
+        return await done
+
+    async def drain(self) -> None:
+        """Waits until everything that was queued is committed."""
+        if self._worker is not None:
+            await asyncio.shield(self._worker)
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH_LIMIT], self._waiting[BATCH_LIMIT:]
+            units = [unit for unit, _ in batch]
+            outcomes = await self._writer.run(partial(self._batches.write, units=units))
+            for (_, done), outcome in zip(batch, outcomes, strict=True):
+                if done.done():
+                    continue  # its caller was cancelled; the unit counts all the same
+                if isinstance(outcome, Exception):
+                    done.set_exception(outcome)
+                else:
+                    done.set_result(outcome)

@@ -1,0 +1,63 @@
+"""The journal of the database file, chosen by what the engine can be trusted with."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pykoclaw_acp.store import engine
+from pykoclaw_acp.store.connection import BUSY_TIMEOUT
+from pykoclaw_acp.store.sqlite import sqlite3
+
+SIZE_LIMIT = 64 * 1024 * 1024
+"""Bytes that a journal keeps on disk after it was used."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalMode:
+    """How a connection has to be set up for the file's journal."""
+
+    mode: str
+    """SQLite's name of it: `wal`, `delete`…"""
+    own_checkpoints: bool
+    """Whether only we checkpoint, when it is quiet: WAL with an engine that has the WAL-reset bug."""
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether commits survive the death of the process without `synchronous=FULL`."""
+        return self.mode == "wal"
+
+    def configure(self, connection: sqlite3.Connection) -> None:
+        """Sets what is a property of a connection, not of the file."""
+        connection.execute(f"PRAGMA journal_size_limit={SIZE_LIMIT}")
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if self.relaxed else 'FULL'}")
+        if self.own_checkpoints:
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+
+
+def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:
+    """Puts the file into the journal mode that is safe with this engine.
+
+    A fixed engine makes it WAL. An affected one leaves it as it is: a new file is in the rollback mode, and a WAL
+    file may be in use by programs that must not see its mode change.
+    """
+    mode = _mode(connection)
+    if not used.affected and mode != "wal":
+        mode = _change_to_wal(connection)
+    return JournalMode(mode, own_checkpoints=used.affected and mode == "wal")
+
+
+def _mode(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _change_to_wal(connection: sqlite3.Connection) -> str:
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError:
+            # SQLite's busy timeout waits for readers here, but not for a writer or for another that makes this change.
+            if time.monotonic() > deadline:
+                return _mode(connection)
+            time.sleep(0.02)

@@ -1,0 +1,72 @@
+"""One server per data directory: a lock that the kernel frees when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
+
+LOCK_NAME = "pykoclaw-acp.lock"
+
+
+class DataLock:
+    """The right to be the server of a data directory, held until `release` or the end of the process.
+
+    The lock is flock(2) on `<data_dir>/pykoclaw-acp.lock`. The file is never removed: a new one could be locked by a
+    second server while the first still holds the old one.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def acquire(cls, data_dir: Path) -> DataLock:
+        """Creates the directory (0700) if it is missing, and locks it; never waits.
+
+        Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and ConfigurationError if
+        the directory cannot be used or other users could change what is in it.
+        """
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _require_private(data_dir)
+            # Descriptors are close-on-exec in Python, so no child that is exec'd keeps the lock.
+            descriptor = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ConfigurationError(f"The data directory {data_dir} cannot be used: {error.strerror}.") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise DataDirectoryLocked(
+                f"Another pykoclaw-acp server (pid {holder or 'unknown'}) uses the data directory {data_dir}. "
+                "Stop it, or set PYKOCLAW_DATA to another directory."
+            ) from None
+        pid = f"{os.getpid()}\n".encode()
+        os.pwrite(descriptor, pid, 0)
+        os.ftruncate(descriptor, len(pid))
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Lets the next server in; further calls do nothing."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _require_private(data_dir: Path) -> None:
+    """Raises ConfigurationError unless the directory is ours and not everybody can write to it."""
+    status = data_dir.stat()
+    if status.st_uid != os.geteuid():
+        raise ConfigurationError(
+            f"The data directory {data_dir} belongs to user {status.st_uid}, not to you (user {os.geteuid()}). "
+            "Set PYKOCLAW_DATA to a directory of your own."
+        )
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigurationError(
+            f"Everybody can write to the data directory {data_dir}. Close it with `chmod o-w {data_dir}`."
+        )

@@ -1,0 +1,124 @@
+"""The migrations runner: `migrations/NNNN_name.sql`, applied in order, each in a transaction of its own, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.store.sqlite import sqlite3
+
+_FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
+_IN_WHEEL = Path(__file__).parent / "migrations"
+_IN_CHECKOUT = Path(__file__).parents[2] / "migrations"
+
+_CREATE_RECORD = """
+CREATE TABLE IF NOT EXISTS acp_migrations (
+    version BIGINT PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL, applied_at BIGINT NOT NULL
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file of the migrations folder."""
+
+    version: int
+    name: str
+    """The file's name."""
+    sql: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def load(folder: Path | None = None) -> list[Migration]:
+    """The migrations in `folder`, in order; by default the wheel's or, in an editable install, the checkout's."""
+    if folder is None:
+        folder = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
+    return [
+        Migration(int(match[1]), file.name, file.read_text(encoding="utf-8"))
+        for file in sorted(folder.iterdir())
+        if (match := _FILE_NAME.fullmatch(file.name))
+    ]
+
+
+def pending(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> list[Migration]:
+    """Those of `migrations` that the database does not have yet; reads only.
+
+    Raises DatabaseUnusable if the database has one that we do not know, or one whose file was changed since.
+    """
+    if not connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'acp_migrations'"
+    ).fetchone():
+        return migrations
+    known = {migration.version: migration for migration in migrations}
+    applied = set()
+    for version, name, sha256 in connection.execute(
+        "SELECT version, name, sha256 FROM acp_migrations ORDER BY version"
+    ):
+        if version not in known:
+            raise DatabaseUnusable(
+                f"The database {path} was made by a newer version of pykoclaw-acp (it has {name}). It was not touched. "
+                "Install that version or a later one, or set PYKOCLAW_DATA to another directory."
+            )
+        if known[version].sha256 != sha256:
+            raise DatabaseUnusable(
+                f"The migration {known[version].name} is not the one that was applied to the database {path}. It was "
+                "not touched. Install an unmodified pykoclaw-acp; a change to the schema needs a new migration."
+            )
+        applied.add(version)
+    return [migration for migration in migrations if migration.version not in applied]
+
+
+def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> None:
+    """Brings the database up to date; several processes may do so at once.
+
+    `connection` is in autocommit mode (`isolation_level=None`). Raises DatabaseUnusable as `pending` does, and if a
+    migration fails; what a failed one did is rolled back.
+    """
+    for migration in pending(connection, migrations, path):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            # Whoever held the lock before us may have applied it.
+            if migration in pending(connection, migrations, path):
+                _apply_one(connection, migration)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DatabaseUnusable(
+                f"The migration {migration.name} failed on the database {path}: {error}. Nothing of it was kept, and "
+                "the version that used the database before can go on with it."
+            ) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+def _apply_one(connection: sqlite3.Connection, migration: Migration) -> None:
+    for statement in split(migration.sql):
+        connection.execute(statement)
+    connection.execute(_CREATE_RECORD)
+    connection.execute(
+        "INSERT INTO acp_migrations (version, name, sha256, applied_at) VALUES (?, ?, ?, ?)",
+        (migration.version, migration.name, migration.sha256, time.time_ns() // 1_000_000),
+    )
+
+
+def split(script: str) -> Iterator[str]:
+    """The statements of a script, one by one; semicolons in strings, comments and triggers end none.
+
+    (`executescript` would commit the transaction that a migration runs in.)
+    """
+    start = 0
+    for semicolon in re.finditer(";", script):
+        statement = script[start : semicolon.end()]
+        if sqlite3.complete_statement(statement):
+            yield statement.strip()
+            start = semicolon.end()
+    if rest := script[start:].strip():
+        yield rest

@@ -1,0 +1,107 @@
+"""The look at a database before anything is changed: is it whole, and is it ours to change?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import closing
+from pathlib import Path
+
+from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.store import migrate
+from pykoclaw_acp.store.connection import BUSY_TIMEOUT
+from pykoclaw_acp.store.sqlite import result_code, sqlite3
+
+FULL_CHECK_LIMIT = 32 * 1024 * 1024
+"""Bytes up to which every page is checked (about 20 ms); of a larger file only the schema is."""
+
+ATTEMPTS = 5
+"""How often a file is looked at that another process changes meanwhile."""
+
+
+def verify(path: Path, migrations: list[migrate.Migration]) -> None:
+    """Raises DatabaseUnusable if the file is damaged, or newer than this program; changes no byte, leaves no file.
+
+    A file that is missing or empty is a new database.
+    """
+    if _size(path) == 0:
+        if _size(_beside(path, "-wal")) > 0:
+            raise damaged(path, "it is empty or missing, but its write-ahead log is there")
+        return
+    for attempt in range(1, ATTEMPTS + 1):
+        before = _fingerprint(path)
+        try:
+            with closing(_connect(path)) as connection:
+                _check(connection, path)
+                migrate.pending(connection, migrations, path)
+            return
+        except sqlite3.Error as error:
+            if result_code(error) == sqlite3.SQLITE_READONLY:
+                return  # a writer was killed: opening the file for writing rolls its transaction back
+            failure = unusable(path, error)
+        except DatabaseUnusable as error:
+            failure = error
+        if attempt == ATTEMPTS or _fingerprint(path) == before:
+            raise failure
+
+
+def unusable(path: Path, error: sqlite3.Error) -> DatabaseUnusable:
+    """What to tell the user about an error of SQLite's that keeps us from using the file."""
+    if result_code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return damaged(path, str(error))
+    return DatabaseUnusable(
+        f"The database {path} cannot be used: {error}. Check that you may read and write the file and its directory, "
+        "that the disk is not full, and that no other program keeps it locked."
+    )
+
+
+def damaged(path: Path, reason: str) -> DatabaseUnusable:
+    """What to tell the user about a damaged file."""
+    recovered = shlex.quote(f"{path}.recovered")
+    return DatabaseUnusable(
+        f"The database {path} is damaged: {reason}. It was not touched. Restore a backup of it, or save what can be "
+        f"read with `sqlite3 {shlex.quote(str(path))} .recover | sqlite3 {recovered}` and put that in its place."
+    )
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if _size(path) <= FULL_CHECK_LIMIT:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise damaged(path, " ".join(verdict.split()))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing, neither to the file nor beside it."""
+    if _beside(path, "-shm").exists():
+        options = "mode=ro&readonly_shm=1"
+    elif _beside(path, "-wal").exists() or _beside(path, "-journal").exists():
+        options = "mode=ro"
+    else:
+        # Nobody has a transaction open, and mode=ro alone would leave an empty -wal and -shm beside a WAL file.
+        options = "mode=ro&immutable=1"
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT, isolation_level=None
+    )
+
+
+def _fingerprint(path: Path) -> tuple[object, ...]:
+    """Differs if the file was changed, or opened by another process, in between."""
+    status = os.stat(path)
+    return (
+        status.st_size,
+        status.st_mtime_ns,
+        *(_beside(path, suffix).exists() for suffix in ("-wal", "-shm", "-journal")),
+    )
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,40 @@
+"""The readers: connections that see what is committed and never wait for the writer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pykoclaw_acp.store.connection import Connection
+
+
+class ReaderPool:
+    """Gives each query a reader that is idle; with none idle, the query waits for its turn."""
+
+    def __init__(self, readers: list[Connection]) -> None:
+        self._readers = readers
+        self._idle: asyncio.Queue[Connection] = asyncio.Queue()
+        for reader in readers:
+            self._idle.put_nowait(reader)
+        self._queries: set[asyncio.Task[list[tuple[Any, ...]]]] = set()
+
+    async def read(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """As `Database.read`."""
+        # A task of its own, because the reader is busy until the query ends, even if the caller is cancelled.
+        query = asyncio.create_task(self._query(sql, parameters))
+        self._queries.add(query)
+        query.add_done_callback(self._queries.discard)
+        return await asyncio.shield(query)
+
+    async def close(self) -> None:
+        """Lets the queries that were asked end, then closes the connections."""
+        await asyncio.gather(*self._queries, return_exceptions=True)
+        for reader in self._readers:
+            await reader.close()
+
+    async def _query(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        reader = await self._idle.get()
+        try:
+            return await reader.run(lambda connection: connection.execute(sql, parameters).fetchall())
+        finally:
+            self._idle.put_nowait(reader)

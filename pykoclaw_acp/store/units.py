@@ -1,0 +1,47 @@
+"""What is written to the database: units, each of which is committed whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Conflict(Exception):
+    """The database is not as the writer expected; nothing of its unit was kept."""
+
+
+class DatabaseClosed(Exception):
+    """The database was closed; nothing was read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One INSERT, UPDATE or DELETE without RETURNING."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+    rows: int | None = None
+    """How many rows it must change, no more and no less; otherwise its unit fails with Conflict. None: any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event for a session's log; `commit` gives it its `seq` and its time."""
+
+    session_id: str
+    turn_id: str | None
+    kind: str
+    payload: str
+    """JSON."""
+    source_uuid: str | None = None
+    """The SDK message that it was made from; unique in its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is committed together: the statements, in their order, then the events, in theirs."""
+
+    statements: tuple[Statement, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+    durable: bool = False
+    """Whether it must also survive a power cut (`synchronous=FULL`); death of the process it survives in any case."""

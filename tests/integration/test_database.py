@@ -1,0 +1,425 @@
+# ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
+"""The database file: how it is created, opened, shared and closed, and what keeps us from using it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
+from pykoclaw_acp.store.engine import Engine
+from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
+
+SESSION = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+NEW_SESSION = Unit(
+    (
+        Statement(
+            "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) "
+            "VALUES (?, 'c', 0, 0)",
+            (SESSION,),
+        ),
+    )
+)
+LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT count(*) FROM n"
+
+fixed_engine = pytest.mark.skipif(ENGINE.affected, reason="only a fixed engine uses WAL on a new file")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pykoclaw.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(path)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def affected_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykoclaw_acp.store.database.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+
+
+def event(payload: str = "{}") -> NewEvent:
+    return NewEvent(SESSION, None, "text", payload)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in sorted(path.parent.iterdir())}
+
+
+def create(path: Path, mode: str) -> None:
+    """A small database of pykoclaw's, closed."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.execute(
+            "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, "
+            "created_at TEXT NOT NULL, system_prompt_hash TEXT)"
+        )
+        connection.executemany(
+            "INSERT INTO conversations VALUES (?, NULL, NULL, '2025', ?)",
+            [(f"wa-{number}", "x" * 400) for number in range(200)],
+        )
+        connection.commit()
+
+
+async def pragma(database: Database, name: str) -> Any:
+    """The value on a reader, for what is a property of the file or of all our connections."""
+    return (await database.read(f"PRAGMA {name}"))[0][0]
+
+
+# Opening and closing
+
+
+@fixed_engine
+async def test_a_new_file_is_private_and_wal(path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        database = await Database.open(path)
+    finally:
+        os.umask(previous)
+    try:
+        await database.commit(NEW_SESSION)
+        modes = {entry.name: entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()}
+        assert modes == {"pykoclaw.db": 0o600, "pykoclaw.db-wal": 0o600, "pykoclaw.db-shm": 0o600}
+        assert await pragma(database, "journal_mode") == "wal"
+        assert await pragma(database, "synchronous") == 1
+        assert await pragma(database, "foreign_keys") == 1
+        assert await pragma(database, "busy_timeout") == 10_000
+        assert await pragma(database, "journal_size_limit") == 64 * 1024 * 1024
+    finally:
+        await database.close()
+    assert list(files(path)) == ["pykoclaw.db"]
+
+
+@fixed_engine
+async def test_a_fixed_engine_makes_an_existing_file_wal(path: Path) -> None:
+    create(path, "DELETE")
+    database = await Database.open(path)
+    try:
+        assert await pragma(database, "journal_mode") == "wal"
+    finally:
+        await database.close()
+
+
+@fixed_engine
+async def test_the_change_to_wal_waits_for_a_writer(path: Path) -> None:
+    create(path, "DELETE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        opening = asyncio.create_task(Database.open(path))
+        asyncio.get_running_loop().call_later(0.3, other.execute, "COMMIT")
+        database = await opening
+        try:
+            assert await pragma(database, "journal_mode") == "wal"
+        finally:
+            await database.close()
+
+
+@fixed_engine
+async def test_a_file_that_cannot_become_wal_is_used_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await (await Database.open(path)).close()
+    monkeypatch.setattr("pykoclaw_acp.store.journal_mode.BUSY_TIMEOUT", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode=DELETE")
+        other.execute("BEGIN IMMEDIATE")
+        database = await Database.open(path)
+        try:
+            assert await pragma(database, "journal_mode") == "delete"
+            assert await pragma(database, "synchronous") == 2
+            other.execute("COMMIT")
+            await database.commit(NEW_SESSION)
+        finally:
+            await database.close()
+
+
+@pytest.mark.usefixtures("affected_engine")
+async def test_an_affected_engine_keeps_a_new_file_from_wal_and_syncs_every_commit(path: Path) -> None:
+    database = await Database.open(path)
+    try:
+        await database.commit(NEW_SESSION)
+        assert await pragma(database, "journal_mode") == "delete"
+        assert await pragma(database, "synchronous") == 2
+        assert await database.commit(Unit(events=(event(),), durable=True)) == [1]
+    finally:
+        await database.close()
+
+
+@pytest.mark.usefixtures("affected_engine")
+async def test_an_affected_engine_leaves_a_wal_file_wal_and_checkpoints_only_at_the_end(path: Path) -> None:
+    create(path, "WAL")
+    # Somebody else has the file open, so that our closing it does not remove the log.
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA wal_autocheckpoint=0")
+        assert len(other.execute("SELECT * FROM conversations").fetchall()) == 200
+        database = await Database.open(path)
+        try:
+            assert await pragma(database, "journal_mode") == "wal"
+            await database.commit(NEW_SESSION)
+            untouched = path.read_bytes()
+            # Far more than the 1000 pages after which SQLite checkpoints by itself.
+            for _ in range(12):
+                await database.commit(Unit(events=(event("x" * 1_000_000),)))
+            assert path.read_bytes() == untouched
+        finally:
+            await database.close()
+        assert path.with_name("pykoclaw.db-wal").stat().st_size == 0
+        assert path.stat().st_size > 12_000_000
+        assert other.execute("SELECT last_seq FROM acp_sessions").fetchall() == [(12,)]
+
+
+async def test_what_was_queued_is_committed_before_the_file_closes(path: Path) -> None:
+    database = await Database.open(path)
+    await database.commit(NEW_SESSION)
+    commits = [asyncio.create_task(database.commit(Unit(events=(event("x" * 1000),)))) for _ in range(5000)]
+    await asyncio.sleep(0)  # they have called, and wait
+    await asyncio.gather(database.close(), database.close())
+    assert [await commit for commit in commits] == [[seq] for seq in range(1, 5001)]
+    with pytest.raises(DatabaseClosed):
+        await database.commit(Unit(events=(event(),)))
+    with pytest.raises(DatabaseClosed):
+        await database.read("SELECT 1")
+    await database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT max(seq), count(*) FROM acp_events").fetchone() == (5000, 5000)
+
+
+async def test_reads_that_were_asked_are_answered_before_the_file_closes(path: Path) -> None:
+    database = await Database.open(path)
+    query = LONG_QUERY.replace("3000000", "100000")
+    reads = [asyncio.create_task(database.read(query)) for _ in range(10)]
+    await asyncio.sleep(0)
+    await database.close()
+    assert [await read for read in reads] == [[(100_000,)]] * 10
+
+
+async def test_closing_survives_the_cancellation_of_its_caller(path: Path) -> None:
+    database = await Database.open(path)
+    closer = asyncio.create_task(database.close())
+    await asyncio.sleep(0)
+    closer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closer
+    await database.close()
+    assert list(files(path)) == ["pykoclaw.db"]
+
+
+async def test_closing_does_not_wait_for_another_writer(path: Path) -> None:
+    database = await Database.open(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(8):
+            await database.close()
+        other.execute("COMMIT")
+
+
+# Reading
+
+
+async def test_reads_see_what_was_committed(database: Database) -> None:
+    await database.commit(NEW_SESSION)
+    for seq in range(1, 50):
+        await database.commit(Unit(events=(event(),)))
+        assert await database.read("SELECT max(seq) FROM acp_events WHERE acp_session_id = ?", (SESSION,)) == [(seq,)]
+
+
+async def test_a_slow_read_blocks_neither_another_read_nor_a_commit(database: Database) -> None:
+    slow = asyncio.create_task(database.read(LONG_QUERY))
+    await database.commit(NEW_SESSION)
+    assert await database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
+    assert not slow.done()
+    assert await slow == [(3_000_000,)]
+
+
+async def test_a_cancelled_read_does_not_delay_the_next_ones(database: Database) -> None:
+    started = time.monotonic()
+    await database.read(LONG_QUERY)
+    slow = time.monotonic() - started
+    cancelled = asyncio.create_task(database.read(LONG_QUERY))
+    await asyncio.sleep(0)
+    await database.read("SELECT 1")  # now the slow one runs
+    cancelled.cancel()
+    started = time.monotonic()
+    for _ in range(5):
+        await database.read("SELECT 1")
+    assert time.monotonic() - started < slow / 2
+
+
+async def test_a_cancelled_read_gives_its_reader_back(database: Database) -> None:
+    for _ in range(3):
+        slow = asyncio.create_task(database.read(LONG_QUERY.replace("3000000", "300000")))
+        await asyncio.sleep(0)
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+    assert await asyncio.gather(*(database.read("SELECT 1") for _ in range(5))) == [[(1,)]] * 5
+
+
+async def test_a_read_cannot_write_and_a_wrong_one_is_told(database: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        await database.read("DELETE FROM acp_sessions")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        await database.read("SELECT * FROM missing")
+    assert await database.read("SELECT 1") == [(1,)]
+
+
+# Files that cannot be used
+
+
+async def refusal(path: Path) -> str:
+    """What opening says, which names the file."""
+    with pytest.raises(DatabaseUnusable) as caught:
+        await (await Database.open(path)).close()
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def not_a_database(path: Path) -> None:
+    path.write_bytes(b"Dear diary, " * 1000)
+
+
+def a_few_bytes(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def cut_in_half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+
+
+def cut_inside_a_page(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1000)
+
+
+def damaged_schema(path: Path) -> None:
+    data = path.read_bytes()
+    assert b"CREATE TABLE conversations" in data
+    path.write_bytes(data.replace(b"CREATE TABLE conversations", b"CREATE TABLE (onversations"))
+
+
+def a_page_of_zeros(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:8192] = bytes(4096)
+    path.write_bytes(data)
+
+
+def newer_file_format(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[18:20] = b"\x09\x09"  # the read and write version of https://sqlite.org/fileformat.html
+    path.write_bytes(data)
+
+
+DAMAGES = [
+    not_a_database,
+    a_few_bytes,
+    cut_in_half,
+    cut_inside_a_page,
+    damaged_schema,
+    a_page_of_zeros,
+    newer_file_format,
+]
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_file_is_named_and_untouched(path: Path, mode: str, damage: Callable[[Path], None]) -> None:
+    create(path, mode)
+    damage(path)
+    before = files(path)
+    message = await refusal(path)
+    assert "is damaged: " in message
+    assert "It was not touched. Restore a backup" in message
+    assert f"sqlite3 {path} .recover" in message
+    assert files(path) == before
+
+
+async def test_a_damaged_file_with_a_log_of_a_killed_writer_is_untouched(path: Path) -> None:
+    create(path, "WAL")
+    killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
+    assert path.with_name("pykoclaw.db-wal").stat().st_size > 0
+    a_page_of_zeros(path)
+    before = files(path)
+    assert "is damaged: " in await refusal(path)
+    assert files(path) == before
+
+
+async def test_a_log_without_its_file_is_not_thrown_away(path: Path) -> None:
+    create(path, "WAL")
+    killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
+    path.unlink()
+    before = files(path)
+    assert "its write-ahead log is there" in await refusal(path)
+    assert files(path) == before
+
+
+async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    assert "No such file or directory" in await refusal(tmp_path / "missing" / "pykoclaw.db")
+
+
+async def test_a_directory_in_place_of_the_file_is_named(path: Path) -> None:
+    path.mkdir()
+    assert "cannot be used" in await refusal(path)
+
+
+# What a killed writer leaves is not damage
+
+
+def killed_writer(path: Path, sql: str, *, before_commit: bool = False) -> None:
+    """A process that writes to the file with pykoclaw's own means and is killed, after its commit or before it."""
+    code = (
+        "import os, signal, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1])\n"
+        "connection.execute('PRAGMA cache_spill=1')\n"
+        "connection.execute('PRAGMA cache_size=1')\n"
+        "connection.execute(sys.argv[2])\n"
+        f"{'' if before_commit else 'connection.commit()'}\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(path), sql], timeout=60, check=False)
+    assert result.returncode == -signal.SIGKILL
+
+
+async def test_the_log_of_a_killed_writer_is_recovered(path: Path) -> None:
+    create(path, "WAL")
+    killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
+    database = await Database.open(path)
+    try:
+        assert await database.read("SELECT count(*) FROM conversations") == [(201,)]
+    finally:
+        await database.close()
+
+
+async def test_a_log_whose_index_is_gone_is_recovered(path: Path) -> None:
+    create(path, "WAL")
+    killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
+    path.with_name("pykoclaw.db-shm").unlink()
+    database = await Database.open(path)
+    try:
+        assert await database.read("SELECT count(*) FROM conversations") == [(201,)]
+    finally:
+        await database.close()
+
+
+async def test_the_half_written_transaction_of_a_killed_writer_is_rolled_back(path: Path) -> None:
+    create(path, "DELETE")
+    whole = path.read_bytes()
+    killed_writer(path, "UPDATE conversations SET system_prompt_hash = 'lost'", before_commit=True)
+    assert path.with_name("pykoclaw.db-journal").stat().st_size > 0
+    assert path.read_bytes() != whole
+    database = await Database.open(path)
+    try:
+        assert await database.read("SELECT DISTINCT length(system_prompt_hash) FROM conversations") == [(400,)]
+    finally:
+        await database.close()

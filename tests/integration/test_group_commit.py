@@ -1,0 +1,195 @@
+"""Group commit through the open database: order, cancelled callers, other processes, and SIGKILL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import pykoclaw_acp
+from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, NewEvent, Statement, Unit
+from pykoclaw_acp.store.sqlite import sqlite3
+
+CREATE = "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, 'c', 0, 0)"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pykoclaw.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(path)
+    await database.commit(Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2"))))
+    yield database
+    await database.close()
+
+
+def unit(session: str, payload: str = "{}", *, durable: bool = False) -> Unit:
+    return Unit(events=(NewEvent(session, None, "text", payload),), durable=durable)
+
+
+async def assert_gap_free(database: Database) -> None:
+    rows = await database.read(
+        "SELECT acp_session_id, last_seq, count(seq), coalesce(max(seq), 0), coalesce(min(seq), 1) "
+        "FROM acp_sessions LEFT JOIN acp_events USING (acp_session_id) GROUP BY 1, 2"
+    )
+    assert [row for row in rows if not (row[1] == row[2] == row[3] and row[4] == 1)] == []
+
+
+async def test_units_are_committed_in_the_order_of_the_calls(database: Database) -> None:
+    units = [unit(f"s{number % 3}", str(number), durable=number % 7 == 0) for number in range(300)]
+    seqs = await asyncio.gather(*(database.commit(each) for each in units))
+    assert seqs == [[number // 3 + 1] for number in range(300)]
+    rows = await database.read("SELECT acp_session_id, seq, CAST(payload AS INTEGER) FROM acp_events ORDER BY 3")
+    assert rows == [(f"s{number % 3}", number // 3 + 1, number) for number in range(300)]
+    await assert_gap_free(database)
+
+
+async def test_each_caller_gets_its_own_outcome(database: Database) -> None:
+    outcomes = await asyncio.gather(
+        database.commit(unit("s1")),
+        database.commit(unit("nobody")),
+        database.commit(Unit((Statement(CREATE, ("s1",)),))),
+        database.commit(Unit((Statement("DELETE FROM acp_sessions", rows=99),))),
+        database.commit(unit("s1")),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [list, Conflict, IntegrityError, Conflict, list]
+    assert [outcomes[0], outcomes[4]] == [[1], [2]]
+    await assert_gap_free(database)
+
+
+async def test_the_time_of_the_last_event_is_the_sessions(database: Database) -> None:
+    before = time.time_ns() // 1_000_000
+    await database.commit(unit("s1"))
+    ((created, updated),) = await database.read(
+        "SELECT e.created_at, s.updated_at FROM acp_events e JOIN acp_sessions s USING (acp_session_id)"
+    )
+    assert before <= created == updated <= time.time_ns() // 1_000_000
+    assert await database.read("SELECT updated_at FROM acp_sessions WHERE acp_session_id = 's2'") == [(0,)]
+
+
+async def test_a_cancelled_caller_changes_nothing_for_anyone(database: Database) -> None:
+    choice = random.Random(7)
+    for _ in range(20):
+        callers = [asyncio.create_task(database.commit(unit(choice.choice(["s0", "s1"])))) for _ in range(20)]
+        callers.append(asyncio.create_task(database.commit(unit("nobody"))))  # its error has nobody to hear it
+        for _ in range(choice.randrange(4)):
+            await asyncio.sleep(0)
+        for caller in choice.sample(callers, 10):
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        last = await database.commit(unit("s2"))
+    assert last == [20]
+    # All but those that were cancelled before they had begun to run are there.
+    await assert_gap_free(database)
+
+
+async def test_a_unit_is_committed_although_its_caller_was_cancelled(database: Database) -> None:
+    for _ in range(10):
+        caller = asyncio.create_task(database.commit(unit("s1")))
+        await asyncio.sleep(0)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+    assert await database.commit(unit("s1")) == [11]
+
+
+def start(code: str, path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": str(Path(pykoclaw_acp.__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+HOLD_FOR_TWO_SECONDS = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("INSERT INTO conversations (name, created_at) VALUES ('wa-1', '2025')")
+print("locked", flush=True)
+time.sleep(2)
+connection.execute("COMMIT")
+connection.close()
+"""
+
+
+async def test_a_commit_waits_for_another_process_and_reads_do_not(database: Database, path: Path) -> None:
+    with start(HOLD_FOR_TWO_SECONDS, path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        started = time.monotonic()
+        commits = [asyncio.create_task(database.commit(unit("s1"))) for _ in range(10)]
+        assert await database.read("SELECT count(*) FROM conversations") == [(0,)]
+        assert not any(commit.done() for commit in commits)
+        assert await asyncio.gather(*commits) == [[seq] for seq in range(1, 11)]
+        assert time.monotonic() - started > 1
+    assert await database.read("SELECT name FROM conversations") == [("wa-1",)]
+    await assert_gap_free(database)
+
+
+WRITE_FOR_EVER = """
+import asyncio, pathlib, sys
+from pykoclaw_acp.store.database import Database, NewEvent, Unit
+async def write(database, session):
+    while True:
+        events = (NewEvent(session, None, "text", "{}"), NewEvent(session, None, "text", "{}"))
+        for seq in await database.commit(Unit(events=events)):
+            print(session, seq, flush=True)
+async def main():
+    database = await Database.open(pathlib.Path(sys.argv[1]))
+    await asyncio.gather(*(write(database, f"s{number}") for number in (0, 1, 2) for _ in range(3)))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 50, 400])
+def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> None:
+    async def create() -> None:
+        database = await Database.open(path)
+        await database.commit(Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2"))))
+        await database.close()
+
+    async def look() -> None:
+        database = await Database.open(path)
+        try:
+            await assert_gap_free(database)
+            assert await database.read("SELECT count(*) FROM acp_events WHERE seq % 2 = 0") == await database.read(
+                "SELECT count(*) FROM acp_events WHERE seq % 2 = 1"
+            )
+            present = {tuple(row) for row in await database.read("SELECT acp_session_id, seq FROM acp_events")}
+            assert acknowledged <= present
+            (last,) = (await database.read("SELECT last_seq FROM acp_sessions WHERE acp_session_id = 's1'"))[0]
+            assert await database.commit(unit("s1")) == [last + 1]
+        finally:
+            await database.close()
+
+    asyncio.run(create())
+    acknowledged = set()
+    for _ in range(2):
+        with start(WRITE_FOR_EVER, path) as writer:
+            assert writer.stdout is not None
+            output = [writer.stdout.readline() for _ in range(lines)]
+            writer.kill()
+            output += writer.stdout.read().splitlines(keepends=True)
+        for line in output:
+            if line.endswith("\n"):
+                session, seq = line.split()
+                acknowledged.add((session, int(seq)))
+        assert len(acknowledged) >= lines
+    asyncio.run(look())
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
