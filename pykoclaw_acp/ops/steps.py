@@ -1,0 +1,44 @@
+"""Named steps of a turn, at which crash tests let the server die (`PYKOCLAW_CRASH_AT=step` or `step:3`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+STEPS: Final = (
+    "prompt_received",
+    "turn_queued",
+    "worker_epoch",
+    "worker_launched",
+    "worker_ready",
+    "turn_dispatched",
+    "prompt_sent",
+    "frames_received",
+    "frames_committed",
+    "frames_acknowledged",
+    "update_sent",
+    "turn_end_committed",
+    "response_ready",
+    "response_sent",
+)
+
+_remaining: dict[str, int] = {}
+
+
+def arm(where: str | None) -> None:
+    """Die at the step, at its n-th time; raises ValueError for an unknown step."""
+    _remaining.clear()
+    if where is not None:
+        name, _, count = where.partition(":")
+        if name not in STEPS:
+            raise ValueError(f"unknown step {name!r}; known are {', '.join(STEPS)}")
+        _remaining[name] = int(count or 1)
+
+
+def reached(name: str) -> None:
+    """Called at each step."""
+    if name in _remaining:
+        _remaining[name] -= 1
+        if _remaining[name] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,75 @@
+"""A client's place in a session's log: replay and live are one thing, reading from a cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from pykoclaw_acp.sessions.events import UserMessage
+from pykoclaw_acp.sessions.ports import Client, Logged
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+PAGE: Final = 500  # events read from the log at once, at most
+
+log: Final = structlog.get_logger()
+
+
+class Attachment:
+    """Delivers a session's events to one client, in order, each once, from `after` on.
+
+    A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
+    """
+
+    def __init__(self, session: Session, client: Client, after: int) -> None:
+        self.session = session
+        self.client = client
+        self.own: set[str] = set()
+        self.cursor = after
+        self._moved = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._deliver())
+
+    @property
+    def alive(self) -> bool:
+        """It still delivers."""
+        return not self._task.done()
+
+    async def reached(self, seq: int) -> None:
+        """Wait until the client was sent everything up to `seq`, or the attachment was closed.
+
+        Raises what ended the delivery, if that was an error.
+        """
+        while self.cursor < seq and self.alive:
+            self._moved.clear()
+            await self._moved.wait()
+        if self.cursor < seq and not self._task.cancelled() and (error := self._task.exception()):
+            raise error
+
+    def close(self) -> None:
+        """Stop delivering."""
+        self._task.cancel()
+
+    async def _deliver(self) -> None:
+        try:
+            while True:
+                for logged in await self.session.read_after(self.cursor, PAGE):
+                    if not self._is_own(logged):
+                        await self.client.deliver(self.session.id, logged)
+                    self.cursor = logged.seq
+                self._moved.set()
+        except ConnectionError:
+            log.info("The client is gone", action="client_gone", session=self.session.id)
+            raise
+        except Exception:
+            log.exception("The log could not be shown", action="delivery_failed", session=self.session.id)
+            raise
+        finally:
+            self.session.detach(self)
+            # Those who wait look again once this task is done.
+            asyncio.get_running_loop().call_soon(self._moved.set)
+
+    def _is_own(self, logged: Logged) -> bool:
+        return logged.turn_id in self.own and isinstance(logged.event, UserMessage)

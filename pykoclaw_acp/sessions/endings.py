@@ -1,0 +1,94 @@
+"""How turns end, and what is said about it: pure functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from pykoclaw_acp.sessions.events import Event, Failure, UserMessage, split_text
+from pykoclaw_acp.sessions.model import Outcome, Turn, TurnFault
+from pykoclaw_acp.worker.frames import TurnEnded
+
+INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
+KEPT: Final = "What it had said and done until then is kept. The prompt was not sent again: repeat it, or ask to go on."
+UNSURE: Final = (
+    "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."
+)
+NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
+STOPPED: Final = "The server stopped in the middle of this turn."
+
+
+def user_messages(turn: Turn) -> list[Event]:
+    """The user's message as events, one for each content block, long texts in pieces."""
+    return prompt_events(turn.turn_id, turn.content)
+
+
+def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> list[Event]:
+    """The same from what the journal keeps of a turn."""
+    events: list[Event] = []
+    for block in content:
+        if block.get("type") == "text":
+            events.extend(UserMessage(turn_id, {**block, "text": piece}) for piece in split_text(block["text"]))
+        else:
+            events.append(UserMessage(turn_id, block))
+    return events
+
+
+def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
+    """The outcome that a worker reports. After a cancel it is `cancelled`, whatever else came in the meantime (ACP)."""
+    usage = None
+    if frame.usage is not None:
+        used = frame.usage
+        usage = {
+            "totalTokens": used.input_tokens + used.output_tokens + used.cached_write_tokens,
+            "inputTokens": used.input_tokens,
+            "outputTokens": used.output_tokens,
+            "cachedReadTokens": used.cached_read_tokens,
+            "cachedWriteTokens": used.cached_write_tokens,
+        }
+    claude = frame.claude_session_id
+    if cancelled or frame.stop_reason == "cancelled":
+        return Outcome("cancelled", stop_reason="cancelled", usage=usage, claude_session_id=claude)
+    if frame.error is not None:
+        fault = TurnFault(frame.error.kind, frame.error.message, frame.error.status)
+        return Outcome("failed", fault=fault, usage=usage, claude_session_id=claude)
+    return Outcome("done", stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
+
+
+def not_started(turn: Turn, kind: str, message: str) -> Outcome:
+    """The prompt never left for Claude, or the turn broke on our side."""
+    if turn.cancelled.is_set():
+        return Outcome("cancelled", stop_reason="cancelled")
+    return Outcome("failed", fault=TurnFault(kind, message))
+
+
+def background_lost(message: str) -> Outcome:
+    """Claude's own turn, after background work ended, was cut off."""
+    return Outcome("failed", fault=TurnFault("worker_lost", f"{message} It was telling of background work that ended."))
+
+
+def lost(turn: Turn, kind: str, message: str) -> Outcome:
+    """The worker of a dispatched turn is gone: `failed` with partial output in the log, else `unknown`."""
+    if turn.cancelled.is_set():
+        return Outcome("cancelled", stop_reason="cancelled")
+    return interrupted(spoke=turn.spoke, kind=kind, message=message)
+
+
+def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
+    """The outcome of a dispatched turn that nobody can finish."""
+    advice = KEPT if spoke else UNSURE
+    return Outcome("failed" if spoke else "unknown", fault=TurnFault(kind, f"{message} {advice}"))
+
+
+def failure(turn_id: str, outcome: Outcome) -> list[Event]:
+    """What the log says to the user about a turn without an answer."""
+    if outcome.fault is None:
+        return []
+    return [Failure(f"{turn_id}-failure", outcome.fault.message, outcome.fault.kind)]
+
+
+def fault_json(fault: TurnFault | None) -> str | None:
+    """The fault as its row keeps it."""
+    if fault is None:
+        return None
+    return json.dumps({"kind": fault.kind, "message": fault.message, "status": fault.status})

@@ -1,0 +1,42 @@
+"""`acp_events`: the sessions' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded, ToolStarted, decode, encode
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.store.database import Database, NewEvent
+
+PAGE_SIZE: Final = 4 * 1024 * 1024  # characters of a page after which no further event is read
+_KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
+
+
+def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
+    """Events as the log takes them."""
+    return tuple(NewEvent(session_id, turn_id, _KINDS[type(event)], encode(event)) for event in events)
+
+
+async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
+    """The log after `after`, in order, up to `limit` events and a size; an unreadable row has no event."""
+    found = await database.read(
+        "SELECT seq, turn_id, payload FROM ("
+        "SELECT seq, turn_id, payload, SUM(LENGTH(payload)) OVER (ORDER BY seq) - LENGTH(payload) AS before"
+        " FROM acp_events WHERE acp_session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+        ") AS page WHERE before < ? ORDER BY seq",
+        (session_id, after, limit, PAGE_SIZE),
+    )
+    return [Logged(seq, turn_id, decode(payload)) for seq, turn_id, payload in found]
+
+
+async def open_tools(database: Database, session_id: str) -> list[str]:
+    """Tool calls that were started and not ended."""
+    found = await database.read(
+        "SELECT payload FROM acp_events WHERE acp_session_id = ? AND kind IN (?, ?) ORDER BY seq",
+        (session_id, _KINDS[ToolStarted], _KINDS[ToolEnded]),
+    )
+    tools = OpenTools()
+    for (payload,) in found:
+        tools.follow(decode(payload))
+    return list(tools)
