@@ -1,0 +1,73 @@
+"""Facts about processes, from /proc and pidfds (Linux)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Final
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children, so that it can find and end them (prctl(2))."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def boot_id() -> str:
+    """Changes at each boot: with it, a pid and its start time name one process for ever."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks after boot at which the process started (proc(5) stat field 22); None if there is none."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def state(pid: int) -> str | None:
+    """`R`, `S`, `Z`…; None if there is no such process."""
+    fields = _stat(pid)
+    return fields[0] if fields else None
+
+
+def parent(pid: int) -> int | None:
+    """The parent's pid; None if there is no such process."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def children(pid: int) -> list[int]:
+    """Pids of the direct children."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found.extend(int(child) for child in task.read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def reap_orphans(own: frozenset[int] = frozenset()) -> None:
+    """Collect dead orphans that were given to this subreaper.
+
+    Left alone are the pids in `own`, and children in this process's session: some library waits for those, while
+    tools run in sessions of their own.
+    """
+    session = os.getsid(0)
+    for pid in children(os.getpid()):
+        fields = _stat(pid)
+        if fields and fields[0] == "Z" and int(fields[3]) != session and pid not in own:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (OSError, ValueError):
+        return None
+    return text[text.rindex(")") + 2 :].split()

@@ -1,0 +1,217 @@
+"""Workers as processes on this machine, forked by our own fork server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.pool import children, reaper
+from pykoclaw_acp.pool.channel import peer_is_ours, read_batches
+from pykoclaw_acp.pool.forkserver import Forked
+from pykoclaw_acp.pool.launcher import LaunchFailed, WorkerProcess
+from pykoclaw_acp.worker.frames import FromWorker, ToWorker, encode, from_worker
+from pykoclaw_acp.worker.spec import LaunchSpec
+
+FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
+MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log that are kept at a start
+
+log: Final = structlog.get_logger()
+
+
+class LocalChannel:
+    """The socket and the pidfd of one worker process."""
+
+    def __init__(self, process: WorkerProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.process = process
+        self._reader = reader
+        self._writer = writer
+        self._pidfd = os.pidfd_open(process.pid)
+        self._gone = asyncio.Event()
+        if children.start_time(process.pid) != process.start_time:
+            os.close(self._pidfd)
+            raise LaunchFailed("the worker died at once")
+        asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
+
+    async def send(self, frame: ToWorker) -> None:
+        """Write a frame; raises ConnectionError when the worker is gone."""
+        self._writer.write(encode(frame))
+        await self._writer.drain()
+
+    async def batches(self) -> AsyncIterator[list[FromWorker]]:
+        """Frames in order, as they come; ends when the worker is gone."""
+        with contextlib.suppress(ConnectionError):
+            async for batch in read_batches(self._reader, from_worker):
+                yield batch
+
+    async def gone(self) -> None:
+        """Wait until the worker's process has ended."""
+        await self._gone.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM: the worker interrupts, closes the CLI, exits."""
+        self._signal(signal.SIGTERM)
+
+    async def close(self) -> None:
+        """Close the socket, and the pidfd once the process has ended."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        self._forget()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def _ended(self) -> None:
+        self._gone.set()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class LocalLauncher:
+    """Starts the fork server when it is first needed, and again when it died."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = asyncio.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._boot_id = children.boot_id()
+        children.become_subreaper()
+
+    async def warm(self) -> None:
+        """Start the fork server, so that the first prompt does not wait for the SDK's import."""
+        async with self._lock:
+            await self._ensure()
+
+    async def launch(self, spec: LaunchSpec) -> LocalChannel:
+        """Fork a worker and connect to it; raises LaunchFailed."""
+        os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
+        forked = await self._fork(spec)
+        if forked.error is not None:
+            raise LaunchFailed(forked.error)
+        process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
+        try:
+            connection = await _connect(spec.socket)
+            if not peer_is_ours(connection):
+                connection.close()
+                raise LaunchFailed("another user answers on the worker's socket")
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
+            return LocalChannel(process, reader, writer)
+        except OSError as error:
+            reaper.send(process.pid, process.start_time, signal.SIGKILL)
+            raise LaunchFailed(f"the worker cannot be reached: {error}") from error
+
+    async def clean(self, spec: LaunchSpec, grace: float) -> None:
+        """End what the dead worker left, collect the dead, remove its socket and temporary files."""
+        strays = await reaper.end(lambda session, epoch: (session, epoch) == (spec.session_id, spec.epoch), grace)
+        if strays:
+            log.info("Ended what a dead worker left behind", action="strays_ended", pids=[s.pid for s in strays])
+        children.reap_orphans(frozenset([self._process.pid]) if self._process else frozenset())
+        await asyncio.to_thread(_remove, spec)
+
+    async def close(self) -> None:
+        """End the fork server; it waits for its workers."""
+        async with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+                with contextlib.suppress(OSError):
+                    await self._writer.wait_closed()
+            if self._process is not None:
+                await asyncio.to_thread(self._process.wait)
+                self._process = None
+
+    async def _fork(self, spec: LaunchSpec) -> Forked:
+        async with self._lock:
+            for _ in range(2):
+                reader, writer = await self._ensure()
+                try:
+                    writer.write(msgspec.json.encode(spec) + b"\n")
+                    await writer.drain()
+                    line = await asyncio.wait_for(reader.readline(), FORK_WAIT)
+                    if line:
+                        return msgspec.json.decode(line, type=Forked)
+                except (ConnectionError, TimeoutError) as error:
+                    log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
+                self._discard()
+        raise LaunchFailed(f"the fork server died; its log is {self._directory / 'workers.log'}")
+
+    async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._process is not None and self._process.poll() is not None:
+            self._discard()
+        if self._reader is None or self._writer is None:
+            ours, theirs = socket.socketpair()
+            self._process = self._start(theirs)
+            theirs.close()
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+            log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
+        return self._reader, self._writer
+
+    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        path = self._directory / "workers.log"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            if os.fstat(descriptor).st_size > MAX_LOG:
+                os.ftruncate(descriptor, 0)
+            return subprocess.Popen(
+                [sys.executable, "-m", "pykoclaw_acp.pool.forkserver", str(control.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                cwd="/",
+                pass_fds=[control.fileno()],
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+
+    def _discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._reader = self._writer = None
+
+
+async def _connect(path: str) -> socket.socket:
+    """Connect through the directory's descriptor, as socket paths end at 107 bytes."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+    try:
+        await asyncio.get_running_loop().sock_connect(connection, f"/proc/self/fd/{directory}/{os.path.basename(path)}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(directory)
+    return connection
+
+
+def _remove(spec: LaunchSpec) -> None:
+    Path(spec.socket).unlink(missing_ok=True)
+    shutil.rmtree(spec.temporary, ignore_errors=True)

@@ -1,0 +1,91 @@
+"""Ends what dead workers left behind, found by the cookie in each process's environment.
+
+A tool may start daemons in sessions of their own; only the environment, which every child inherits, leads to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.pool import children
+
+COOKIE: Final = b"PYKOCLAW_WORKER="
+GIVE_UP: Final = 10.0  # s
+_POLL: Final = 0.02  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A process that belongs to a worker; `start_time` keeps a recycled pid from being mistaken for it."""
+
+    pid: int
+    start_time: int
+    session_id: str
+    epoch: int
+
+
+def find(belongs: Callable[[str, int], bool]) -> list[Stray]:
+    """The live processes of the workers for which `belongs(session_id, epoch)` holds."""
+    strays: list[Stray] = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        pid = int(entry.name)
+        cookie = _cookie(pid)
+        started = children.start_time(pid)
+        if cookie is None or started is None or children.state(pid) in ("Z", "X"):
+            continue
+        if belongs(*cookie):
+            strays.append(Stray(pid, started, *cookie))
+    return strays
+
+
+async def end(belongs: Callable[[str, int], bool], grace: float) -> list[Stray]:
+    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
+    return await asyncio.to_thread(_end, belongs, grace)
+
+
+def _end(belongs: Callable[[str, int], bool], grace: float) -> list[Stray]:
+    begun = time.monotonic()
+    first = strays = find(belongs)
+    told: set[Stray] = set()
+    while strays and time.monotonic() - begun < GIVE_UP:
+        late = time.monotonic() - begun > grace
+        for stray in strays:
+            if late or stray not in told:
+                send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
+                told.add(stray)
+        time.sleep(_POLL)
+        strays = find(belongs)
+    return first
+
+
+def send(pid: int, started: int, number: signal.Signals) -> None:
+    """Send a signal to exactly this process; nothing happens if it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            if children.start_time(pid) == started:
+                signal.pidfd_send_signal(pidfd, number)
+        finally:
+            os.close(pidfd)
+
+
+def _cookie(pid: int) -> tuple[str, int] | None:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    for variable in environment.split(b"\0"):
+        if variable.startswith(COOKIE):
+            session, _, epoch = variable[len(COOKIE) :].decode(errors="replace").rpartition(":")
+            return (session, int(epoch)) if epoch.isdigit() else None
+    return None

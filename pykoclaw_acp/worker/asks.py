@@ -1,0 +1,96 @@
+"""Permission questions: from the SDK's callback to a frame, and from the answer back to the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate, ToolPermissionContext
+from claude_agent_sdk.types import PermissionRuleValue
+
+from pykoclaw_acp.worker import tools
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn
+
+REFUSED = "The user refused this tool call."
+
+
+class Asks:
+    """The open questions of one worker. `reported` waits until the tool call was reported to the daemon."""
+
+    def __init__(
+        self,
+        epoch: int,
+        cwd: str,
+        put: Callable[[Ask | AskWithdrawn], None],
+        reported: Callable[[str, str, dict[str, Any]], Awaitable[str]],
+    ) -> None:
+        self._epoch = epoch
+        self._cwd = cwd
+        self._put = put
+        self._reported = reported
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+
+    async def ask(
+        self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        """The SDK's `can_use_tool` callback; waits for the answer as long as it takes."""
+        tool_id = context.tool_use_id or str(uuid4())
+        turn_id = await self._reported(tool_id, name, arguments)
+        ask_id = str(uuid4())
+        updates = session_updates(context.suggestions)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[ask_id] = future
+        self._put(
+            Ask(
+                epoch=self._epoch,
+                ask_id=ask_id,
+                turn_id=turn_id,
+                tool_call_id=tool_id,
+                title=tools.title(name, arguments, self._cwd),
+                tool_kind=tools.kind(name),
+                always=describe(updates) if updates else None,
+                content=tools.content(name, arguments, self._cwd),
+                input=tools.shown_input(arguments),
+            )
+        )
+        try:
+            answer = await future
+        except asyncio.CancelledError:
+            self._put(AskWithdrawn(epoch=self._epoch, ask_id=ask_id))
+            raise
+        finally:
+            self._open.pop(ask_id, None)
+        if answer.decision == "reject":
+            return PermissionResultDeny(message=answer.message or REFUSED)
+        return PermissionResultAllow(updated_permissions=updates if answer.decision == "allow_always" else None)
+
+    def answer(self, answer: Answer) -> None:
+        """An answer came; one to a question that is settled is ignored."""
+        future = self._open.get(answer.ask_id)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+
+def session_updates(suggestions: list[PermissionUpdate]) -> list[PermissionUpdate]:
+    """The suggestions, for this session only: the CLI would write others into the user's project."""
+    return [replace(update, destination="session") for update in suggestions]
+
+
+def describe(updates: list[PermissionUpdate]) -> str:
+    """What the updates allow, in words that complete "Always allow …"."""
+    words: list[str] = []
+    for update in updates:
+        words.extend(_rule(rule) for rule in update.rules or ())
+        if update.mode == "acceptEdits":
+            words.append("all edits")
+        elif update.mode:
+            words.append(f"mode {update.mode}")
+        words.extend(f"access to {directory}" for directory in update.directories or ())
+    return tools.shorten(", ".join(words) or "this", 160)
+
+
+def _rule(rule: PermissionRuleValue) -> str:
+    return f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else rule.tool_name

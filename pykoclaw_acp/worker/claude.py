@@ -1,0 +1,295 @@
+"""One Claude session in this worker: connect, run turns one at a time, interrupt, close.
+
+A single pump reads the SDK's messages for the client's whole life; turns are matched to results by the prompt's uuid,
+since the CLI starts turns of its own when background work ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
+
+import structlog
+from claude_agent_sdk import (
+    AssistantMessage,
+    ClaudeSDKClient,
+    ClaudeSDKError,
+    CLINotFoundError,
+    Message,
+    ResultMessage,
+    SystemMessage,
+    TextBlock,
+)
+
+from pykoclaw_acp.sessions.events import Event
+from pykoclaw_acp.worker import options
+from pykoclaw_acp.worker.asks import Asks
+from pykoclaw_acp.worker.failures import StartFailure, turn_error
+from pykoclaw_acp.worker.frames import (
+    Answer,
+    Background,
+    EventFrame,
+    Prompt,
+    TurnEnded,
+    TurnError,
+    TurnStarted,
+    TurnUsage,
+)
+from pykoclaw_acp.worker.outbox import Outbox
+from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.translate import Translator, is_turn_start
+
+INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
+REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
+_ABORTED: Final = ("aborted_streaming", "aborted_tools")
+_IN_USE: Final = "already in use"
+_NOTHING_TO_RESUME: Final = "No conversation found"
+
+log: Final = structlog.get_logger()
+
+
+class ClaudeSession:
+    """The SDK client of one worker. `run()` reads until the CLI ends, and raises what the SDK raised."""
+
+    def __init__(self, spec: LaunchSpec, outbox: Outbox) -> None:
+        self._spec = spec
+        self._outbox = outbox
+        self._translator = Translator(spec.cwd)
+        self._asks = Asks(spec.epoch, spec.cwd, outbox.put, self._tool_reported)
+        self._client: ClaudeSDKClient | None = None
+        self._stderr: deque[str] = deque(maxlen=20)
+        self._prompted: str | None = None  # the daemon's turn, from prompt to result
+        self._turn: str | None = None  # the turn whose messages come in now
+        self._api_error: tuple[str, str] | None = None
+        self._reported = asyncio.Condition()
+        self.claude_session_id = spec.resume_session_id or spec.session_id
+        self.fresh = spec.resume_session_id is None
+
+    async def connect(self) -> None:
+        """Start the CLI: resume, or begin under the ACP id; raises StartFailure."""
+        for begin in self._beginnings():
+            try:
+                await self._connect(begin)
+            except ClaudeSDKError as error:
+                words = f"{error} {' '.join(self._stderr)}"
+                if isinstance(error, CLINotFoundError) or not (_IN_USE in words or _NOTHING_TO_RESUME in words):
+                    raise self._start_failure(error) from error
+                log.info("claude refused to begin so", action="claude_begin_refused", begin=next(iter(begin)))
+            else:
+                self.claude_session_id = next(iter(begin.values()))
+                self.fresh = "session_id" in begin
+                return
+        raise StartFailure(
+            "context_lost",
+            "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
+            "The history can still be read; start a new session to go on.",
+        )
+
+    def _beginnings(self) -> list[dict[str, str]]:
+        """What to try, in order. A worker killed during the first turn may have left a transcript or its stub."""
+        if self._spec.resume_session_id is not None:
+            return [{"resume": self._spec.resume_session_id}]
+        own = _claude_id(self._spec.session_id)
+        return [{"session_id": own}, {"resume": own}, {"session_id": str(uuid4())}]
+
+    async def _connect(self, begin: dict[str, str]) -> None:
+        self._stderr.clear()
+        servers = options.write_mcp_servers(self._spec)
+        client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
+        try:
+            await client.connect()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await client.disconnect()
+            raise
+        finally:
+            if servers is not None:
+                servers.unlink(missing_ok=True)
+        self._client = client
+
+    def _start_failure(self, error: ClaudeSDKError) -> StartFailure:
+        if isinstance(error, CLINotFoundError):
+            return StartFailure("cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.")
+        if "Working directory does not exist" in str(error):
+            return StartFailure("cwd_missing", f"The session's directory does not exist any more: {self._spec.cwd}")
+        said = self._stderr[-1] if self._stderr else str(error).splitlines()[0]
+        return StartFailure("start_failed", f"Claude could not be started: {said[:300]}")
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt) -> None:
+        """Send a turn to Claude; its end comes as a `turn_ended` frame."""
+        assert self._client is not None
+        self._prompted = prompt.turn_id
+        message = {
+            "type": "user",
+            "message": {"role": "user", "content": [_message_content(block) for block in prompt.content]},
+            "parent_tool_use_id": None,
+            "uuid": prompt.turn_id,
+        }
+
+        async def one() -> AsyncIterator[dict[str, Any]]:
+            yield message
+
+        await self._client.query(one())
+
+    async def interrupt(self, turn_id: str) -> None:
+        """Stop the turn; again and again until its result came."""
+        while self._prompted == turn_id and self._client is not None:
+            with contextlib.suppress(ClaudeSDKError):
+                await self._client.interrupt()
+            await asyncio.sleep(INTERRUPT_AGAIN)
+
+    def answer(self, answer: Answer) -> None:
+        """The user's answer to a permission question."""
+        self._asks.answer(answer)
+
+    async def close(self) -> None:
+        """Interrupt what runs, then close the CLI: a plain disconnect waits 5 s and loses the partial answer."""
+        if self._client is None:
+            return
+        if self._turn is not None or self._prompted is not None:
+            with contextlib.suppress(ClaudeSDKError, TimeoutError):
+                await asyncio.wait_for(self._client.interrupt(), 1)
+        with contextlib.suppress(ClaudeSDKError):
+            await self._client.disconnect()
+
+    # --- the pump ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Read messages until the CLI ends; returns when it ended by itself, raises the SDK's error otherwise."""
+        assert self._client is not None
+        async for message in self._client.receive_messages():
+            await self._outbox.room()
+            try:
+                await self._take(message)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                # A message of a shape that we do not know must not end the session.
+                log.warning(
+                    "A message of the CLI was not understood",
+                    action="message_not_understood",
+                    kind=type(message).__name__,
+                    error=repr(error),
+                )
+
+    def last_words(self) -> str:
+        """The CLI's last line on stderr: the only place where it says why it died."""
+        return self._stderr[-1][:300] if self._stderr else ""
+
+    async def _take(self, message: Message) -> None:
+        if is_turn_start(message):
+            self._start_turn()
+        elif isinstance(message, ResultMessage):
+            self._end_turn(message)
+            return
+        elif isinstance(message, SystemMessage) and message.subtype == "background_tasks_changed":
+            tasks = message.data.get("tasks")
+            self._outbox.put(Background(epoch=self._spec.epoch, running=len(tasks) if isinstance(tasks, list) else 0))
+        elif isinstance(message, AssistantMessage) and message.error is not None:
+            text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
+            self._api_error = (message.error, text)
+        events = self._translator.events(message)
+        if events and self._turn is None and self._prompted is not None:
+            self._start_turn()
+        for event in events:
+            self._put(event)
+        if events:
+            async with self._reported:
+                self._reported.notify_all()
+
+    def _put(self, event: Event, turn_id: str | None = None) -> None:
+        self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event))
+
+    def _start_turn(self) -> None:
+        if self._turn is not None:
+            return
+        self._turn = self._prompted or str(uuid4())
+        self._translator.begin_turn()
+        self._api_error = None
+        self._outbox.put(TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=self._prompted is None))
+
+    def _end_turn(self, result: ResultMessage) -> None:
+        mine = self._prompted is not None and _answers(result, self._prompted)
+        turn_id, self._turn = self._turn, None
+        self.claude_session_id = result.session_id
+        if turn_id is None and not mine:
+            return  # a stale notice after resume: a result without a turn
+        if turn_id == self._prompted and not mine:
+            self._turn = turn_id  # a background turn ended under our prompt's name; the prompt's own result follows
+            return
+        for event in self._translator.end_turn(result):
+            self._put(event, turn_id)
+        if turn_id is not None and turn_id != self._prompted:
+            self._outbox.put(self._ended(turn_id, result))
+        if mine and self._prompted is not None:
+            self._outbox.put(self._ended(self._prompted, result))
+            self._prompted = None
+
+    def _ended(self, turn_id: str, result: ResultMessage) -> TurnEnded:
+        error: TurnError | None = None
+        stop: str | None = None
+        if result.terminal_reason in _ABORTED:
+            stop = "cancelled"
+        elif result.subtype == "error_max_turns":
+            stop = "max_turn_requests"
+        elif result.is_error:
+            error = turn_error(result, self._api_error)
+        else:
+            stop = result.stop_reason if result.stop_reason in ("max_tokens", "refusal") else "end_turn"
+        return TurnEnded(
+            epoch=self._spec.epoch,
+            turn_id=turn_id,
+            stop_reason=stop,
+            claude_session_id=result.session_id,
+            error=error,
+            usage=_usage(result.usage),
+        )
+
+    async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
+        """Wait until the call was reported, or report it; gives the turn that it belongs to."""
+        async with self._reported:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reported.wait_for(lambda: self._translator.knows(tool_id)), REPORT_WAIT)
+        self._start_turn()
+        for event in self._translator.start_tool(tool_id, name, arguments):
+            self._put(event)
+        assert self._turn is not None
+        return self._turn
+
+
+def _claude_id(session_id: str) -> str:
+    """The id to begin a Claude session under, which must be a UUID: ours are, those of an adopted database may not be."""
+    try:
+        return str(UUID(session_id))
+    except ValueError:
+        return str(uuid5(NAMESPACE_OID, session_id))
+
+
+def _answers(result: ResultMessage, turn_id: str) -> bool:
+    if result.user_message_uuids:
+        return turn_id in result.user_message_uuids
+    if result.user_message_uuid is not None:
+        return result.user_message_uuid == turn_id
+    return result.origin is None
+
+
+def _usage(usage: dict[str, Any] | None) -> TurnUsage | None:
+    """Tokens of the turn; None when the CLI counted none, as after an interrupt."""
+    given = usage or {}
+    used = TurnUsage(
+        input_tokens=int(given.get("input_tokens") or 0),
+        output_tokens=int(given.get("output_tokens") or 0),
+        cached_read_tokens=int(given.get("cache_read_input_tokens") or 0),
+        cached_write_tokens=int(given.get("cache_creation_input_tokens") or 0),
+    )
+    return None if used == TurnUsage() else used
+
+
+def _message_content(block: dict[str, Any]) -> dict[str, Any]:
+    """An ACP content block for the Messages API; a link becomes Markdown, which Claude can follow with its tools."""
+    text = block["text"] if block["type"] == "text" else f"[@{block['name']}]({block['uri']})"
+    return {"type": "text", "text": text}

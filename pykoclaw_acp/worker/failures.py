@@ -1,0 +1,54 @@
+"""Why a turn or a start failed, as a kind for programs and a sentence for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from claude_agent_sdk import ResultMessage
+
+from pykoclaw_acp.worker.frames import TurnError
+
+_BY_STATUS: Final = {
+    400: "invalid_request",
+    401: "authentication_failed",
+    402: "billing_error",
+    403: "authentication_failed",
+    404: "model_not_found",
+    413: "context_too_large",
+    429: "rate_limit",
+    529: "overloaded",
+}
+_ADVICE: Final = {
+    "authentication_failed": "Claude refused the credential: log in with `claude`, or set ANTHROPIC_API_KEY.",
+    "billing_error": "The account cannot be billed.",
+    "rate_limit": "Claude's rate limit is reached. Wait, then send the prompt again.",
+    "overloaded": "Claude is overloaded. Wait a moment, then send the prompt again.",
+    "server_error": "Claude's service had an error. Send the prompt again.",
+    "context_too_large": "The prompt is too long for the model. Shorten it, or use /compact first.",
+    "model_not_found": "The model is not known or not allowed for this account: check PYKOCLAW_MODEL.",
+    "invalid_request": "Claude refused the request.",
+}
+
+
+class StartFailure(Exception):
+    """The CLI could not be started; `kind` and the message as in TurnError."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnError:
+    """The error of a turn that ended without an answer."""
+    status = result.api_error_status
+    named, said = api_error or ("", "")
+    kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
+    if result.terminal_reason == "prompt_too_long":
+        kind = "context_too_large"
+    if not kind:
+        kind = "server_error" if status is not None and status >= 500 else "turn_failed"
+    words = said or (result.errors or [""])[0] or result.result or result.subtype
+    sentence = _ADVICE.get(kind)
+    detail = " ".join(words.split())[:300]
+    return TurnError(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)

@@ -1,0 +1,82 @@
+"""The Claude agent options of a worker, from its launch spec."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import claude_agent_sdk
+from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, CLINotFoundError
+from claude_agent_sdk.types import PermissionMode, SettingSource
+
+from pykoclaw_acp.worker.spec import LaunchSpec
+
+MAX_BUFFER: Final = 256 * 1024 * 1024  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
+WRAPPER: Final = Path(__file__).with_name("claude-exec")
+# Tools whose promise this agent cannot keep: questions need elicitation, timers die with an idle worker.
+DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
+
+
+def find_cli(configured: str | None) -> str:
+    """Path of the claude CLI: the configured one, else the SDK's own; raises CLINotFoundError."""
+    bundled = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+    path = Path(configured) if configured else bundled
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise CLINotFoundError(f"There is no executable claude CLI at {path}")
+    return str(path)
+
+
+def environment(spec: LaunchSpec) -> dict[str, str]:
+    """What the CLI and its tools get on top of the worker's own environment."""
+    return {
+        "PYKOCLAW_CLAUDE": find_cli(spec.cli_path),
+        "PYKOCLAW_PYTHON": sys.executable,
+        "PYKOCLAW_WORKER": spec.cookie,
+        "CLAUDE_CODE_TMPDIR": spec.temporary,
+        "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
+        "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself
+    }
+
+
+def options(
+    spec: LaunchSpec,
+    begin: dict[str, Any],
+    mcp_servers: Path | None,
+    can_use_tool: CanUseTool,
+    on_stderr: Callable[[str], None],
+) -> ClaudeAgentOptions:
+    """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
+    return ClaudeAgentOptions(
+        cwd=spec.cwd,
+        add_dirs=list(spec.additional_directories),
+        model=spec.model,
+        permission_mode=cast("PermissionMode", spec.permission_mode),
+        setting_sources=cast("list[SettingSource]", spec.setting_sources),
+        cli_path=WRAPPER,
+        env=environment(spec),
+        system_prompt={"type": "preset", "preset": "claude_code"},
+        settings=json.dumps({"cleanupPeriodDays": 36500}),  # Claude deletes transcripts after 30 days by default
+        disallowed_tools=DISALLOWED,
+        include_partial_messages=True,
+        thinking={"type": "adaptive", "display": "summarized"},
+        max_buffer_size=MAX_BUFFER,
+        can_use_tool=can_use_tool,
+        mcp_servers=mcp_servers or {},
+        stderr=on_stderr,
+        **begin,
+    )
+
+
+def write_mcp_servers(spec: LaunchSpec) -> Path | None:
+    """The client's MCP servers in a file that only this user reads: `ps` would show them on the command line."""
+    if not spec.mcp_servers:
+        return None
+    servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.mcp_servers}
+    path = Path(spec.temporary) / "mcp.json"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump({"mcpServers": servers}, file)
+    return path

@@ -1,0 +1,179 @@
+"""What a person sees of a tool call: its kind, title, content and files; pure functions of the call."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from typing import Any, Final
+
+from pykoclaw_acp.sessions.events import (
+    DiffPart,
+    ImagePart,
+    Location,
+    TextPart,
+    ToolKind,
+    ToolPart,
+)
+
+MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
+MAX_IMAGE: Final = 5 * 1024 * 1024  # base64 characters
+MAX_TITLE: Final = 120  # characters
+
+KINDS: Final[dict[str, ToolKind]] = {
+    "Read": "read",
+    "NotebookRead": "read",
+    "Write": "edit",
+    "Edit": "edit",
+    "MultiEdit": "edit",
+    "NotebookEdit": "edit",
+    "Bash": "execute",
+    "BashOutput": "execute",
+    "KillShell": "execute",
+    "Glob": "search",
+    "Grep": "search",
+    "LS": "search",
+    "ToolSearch": "search",
+    "WebFetch": "fetch",
+    "WebSearch": "fetch",
+    "Agent": "think",
+    "Task": "think",
+    "TodoWrite": "think",
+    "TaskCreate": "think",
+    "TaskUpdate": "think",
+    "TaskList": "think",
+    "TaskGet": "think",
+    "EnterPlanMode": "switch_mode",
+    "ExitPlanMode": "switch_mode",
+}
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+
+
+def kind(name: str) -> ToolKind:
+    """ACP's kind of a tool."""
+    return KINDS.get(name, "other")
+
+
+def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
+    """One line for people: what is done to what, final from the start since some clients never update it."""
+    path = _path(arguments, cwd)
+    detail: str | None = None
+    if name == "Bash":
+        detail = _text(arguments, "command")
+    elif path is not None:
+        detail = _relative(path, cwd)
+    elif name in ("Agent", "Task"):
+        detail = _text(arguments, "description")
+    else:
+        for key in ("pattern", "url", "query", "subject", "skill", "command", "description"):
+            detail = detail or _text(arguments, key)
+    label = name.replace("mcp__", "").replace("__", ": ") if name.startswith("mcp__") else name
+    if detail is None:
+        return label
+    joined = f"{label}: {detail}" if kind(name) in ("execute", "search", "fetch", "think") else f"{label} {detail}"
+    line = " ".join(joined.split())
+    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…"
+
+
+def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:
+    """What can be shown before the tool has run: the change that a file tool is about to make."""
+    path = _path(arguments, cwd)
+    if path is None:
+        return ()
+    if name == "Write" and (text := _text(arguments, "content")) is not None:
+        return (DiffPart(path=path, old_text=None, new_text=shorten(text)),)
+    if name == "Edit":
+        old, new = _text(arguments, "old_string"), _text(arguments, "new_string")
+        if old is not None and new is not None:
+            return (DiffPart(path=path, old_text=shorten(old), new_text=shorten(new)),)
+    return ()
+
+
+def locations(arguments: dict[str, Any], cwd: str) -> tuple[Location, ...]:
+    """The file that the tool works on."""
+    path = _path(arguments, cwd)
+    if path is None:
+        return ()
+    offset = arguments.get("offset")
+    return (Location(path=path, line=offset if isinstance(offset, int) and offset > 0 else None),)
+
+
+def shown_input(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The input for the log: long texts cut, so that an event stays small."""
+    return {key: _bounded(value) for key, value in arguments.items()}
+
+
+def result(name: str, blocks: object, failed: bool) -> tuple[ToolPart, ...]:
+    """What the tool gave back, for people. A change that went well says nothing beyond its diff."""
+    if name in ("Write", "Edit", "NotebookEdit") and not failed:
+        return ()
+    if isinstance(blocks, str):
+        return _shown_text(name, blocks)
+    parts: list[ToolPart] = []
+    for block in blocks if isinstance(blocks, list) else ():
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            parts.extend(_shown_text(name, block["text"]))
+        elif block.get("type") == "image":
+            parts.append(_image(block))
+    return tuple(parts)
+
+
+def shorten(text: str, limit: int = MAX_SHOWN) -> str:
+    """The text, or its beginning and end with a mark between them."""
+    if len(text) <= limit:
+        return text
+    cut = len(text) - limit
+    return f"{text[: limit // 2]}\n… {cut} characters left out …\n{text[-(limit // 2) :]}"
+
+
+def plain(text: str) -> str:
+    """The text without terminal control sequences."""
+    return _ANSI.sub("", text)
+
+
+def _shown_text(name: str, text: str) -> tuple[ToolPart, ...]:
+    text = shorten(plain(text).rstrip())
+    if not text:
+        return ()
+    if name.startswith("mcp__") or name in ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode"):
+        return (TextPart(text),)
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return (TextPart(f"{fence}\n{text}\n{fence}"),)
+
+
+def _image(block: dict[str, Any]) -> ToolPart:
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "base64":
+        data, mime = source.get("data"), source.get("media_type")
+        if isinstance(data, str) and isinstance(mime, str) and len(data) <= MAX_IMAGE:
+            return ImagePart(data=data, mime_type=mime)
+    return TextPart("(an image that is too large to show)")
+
+
+def _path(arguments: dict[str, Any], cwd: str) -> str | None:
+    for key in ("file_path", "notebook_path", "path"):
+        if value := _text(arguments, key):
+            return os.path.normpath(os.path.join(cwd, value))  # ACP wants absolute paths
+    return None
+
+
+def _text(arguments: dict[str, Any], key: str) -> str | None:
+    value = arguments.get(key)
+    return value if isinstance(value, str) and (value or key in ("content", "old_string", "new_string")) else None
+
+
+def _relative(path: str, cwd: str) -> str:
+    relative = os.path.relpath(path, cwd)
+    return path if relative.startswith("..") else relative
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, str):
+        return shorten(value)
+    if isinstance(value, list | dict) and len(str(value)) > MAX_SHOWN:
+        return "(too large to show)"
+    return value

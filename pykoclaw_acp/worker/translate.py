@@ -1,0 +1,228 @@
+"""SDK messages to neutral events: everything stateful about that happens here, once, for live and imported turns.
+
+The CLI streams deltas and then sends each content block whole; what was streamed is not said again. A stream that broke
+off is completed by the CLI in one piece, of which only the missing rest is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from claude_agent_sdk import (
+    AssistantMessage,
+    Message,
+    ResultMessage,
+    StreamEvent,
+    SystemMessage,
+    TaskNotificationMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+
+from pykoclaw_acp.sessions.events import (
+    Event,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+    split_text,
+)
+from pykoclaw_acp.worker import tools
+
+_TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
+
+
+@dataclass(slots=True)
+class _Block:
+    """A streamed content block: its kind, and what of it was said."""
+
+    kind: str
+    message_id: str
+    said: str = ""
+
+
+@dataclass(slots=True)
+class Translator:
+    """The state of one Claude session's stream; `cwd` shortens paths in titles."""
+
+    cwd: str
+    _api_id: str = ""
+    _count: int = 0
+    _blocks: list[_Block] = field(default_factory=list)
+    _open: dict[int, _Block] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _running: dict[str, None] = field(default_factory=dict)
+    _background: dict[str, None] = field(default_factory=dict)
+    _used: int = 0
+    spoke: bool = False
+
+    def events(self, message: Message) -> list[Event]:
+        """The events that this message makes, in order."""
+        if isinstance(message, StreamEvent):
+            return self._stream(message)
+        if isinstance(message, AssistantMessage):
+            return self._assistant(message)
+        if isinstance(message, UserMessage):
+            return self._tool_results(message)
+        if isinstance(message, TaskNotificationMessage):
+            return self._task_ended(message)
+        return []
+
+    def begin_turn(self) -> None:
+        """A turn starts: nothing has been said in it yet."""
+        self.spoke = False
+
+    def end_turn(self, result: ResultMessage) -> list[Event]:
+        """What closes a turn: text that only the result holds, calls that never ended, the context's usage."""
+        events: list[Event] = []
+        if not self.spoke and result.result and not result.is_error:
+            message_id = result.uuid or result.session_id
+            events.extend(Text(message_id, piece) for piece in split_text(result.result))
+        unanswered = [tool_id for tool_id in self._running if tool_id not in self._background]
+        events.extend(self._ended(tool_id, failed=True) for tool_id in unanswered)
+        self._blocks.clear()
+        self._open.clear()
+        size = max((int(m.get("contextWindow") or 0) for m in (result.model_usage or {}).values()), default=0)
+        if size and self._used:
+            events.append(Usage(used=self._used, size=size, cost=result.total_cost_usd))
+        return events
+
+    def knows(self, tool_id: str) -> bool:
+        """Whether the call was reported already."""
+        return tool_id in self._names
+
+    def start_tool(
+        self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None
+    ) -> list[Event]:
+        """The report of a tool call, once per call."""
+        if tool_id in self._names:
+            return []
+        self._names[tool_id] = name
+        self._running[tool_id] = None
+        return [
+            ToolStarted(
+                tool_call_id=tool_id,
+                name=name,
+                title=tools.title(name, arguments, self.cwd),
+                tool_kind=tools.kind(name),
+                input=tools.shown_input(arguments),
+                content=tools.content(name, arguments, self.cwd),
+                locations=tools.locations(arguments, self.cwd),
+                parent_id=parent_id,
+            )
+        ]
+
+    # --- streamed ---------------------------------------------------------------------------------------------------
+
+    def _stream(self, message: StreamEvent) -> list[Event]:
+        if message.parent_tool_use_id is not None:
+            return []
+        event = message.event
+        kind = event.get("type")
+        if kind == "message_start":
+            self._begin_message(str(event["message"].get("id", message.uuid)))
+            self._count_tokens(event["message"].get("usage"))
+        elif kind == "content_block_start":
+            block = _Block(str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}")
+            self._open[event["index"]] = block
+            self._blocks.append(block)
+        elif kind == "content_block_delta":
+            return self._delta(event)
+        elif kind == "message_delta":
+            usage = event.get("usage") or {}
+            self._used += int(usage.get("output_tokens") or 0)
+        return []
+
+    def _begin_message(self, api_id: str) -> None:
+        self._api_id, self._count = api_id, 0
+        self._open.clear()
+
+    def _delta(self, event: dict[str, Any]) -> list[Event]:
+        block = self._open.get(event["index"])
+        delta = event["delta"]
+        text = delta.get("text") if delta.get("type") == "text_delta" else delta.get("thinking")
+        if block is None or not isinstance(text, str) or not text:
+            return []
+        block.said += text
+        return self._say(block.kind, block.message_id, text)
+
+    def _say(self, kind: str, message_id: str, text: str) -> list[Event]:
+        if kind == "thinking":
+            return [Thinking(message_id, piece) for piece in split_text(text)]
+        self.spoke = True
+        return [Text(message_id, tools.plain(piece)) for piece in split_text(text)]
+
+    # --- whole ------------------------------------------------------------------------------------------------------
+
+    def _assistant(self, message: AssistantMessage) -> list[Event]:
+        if message.error is not None:
+            return []  # the result says it, as the turn's error
+        events: list[Event] = []
+        top = message.parent_tool_use_id is None
+        for block in message.content:
+            if isinstance(block, ToolUseBlock):
+                if top:
+                    self._take("tool_use")
+                events.extend(self.start_tool(block.id, block.name, block.input, message.parent_tool_use_id))
+            elif isinstance(block, TextBlock) and top:
+                events.extend(self._whole("text", block.text, message))
+            elif isinstance(block, ThinkingBlock) and top:
+                events.extend(self._whole("thinking", block.thinking, message))
+        return events
+
+    def _whole(self, kind: str, text: str, message: AssistantMessage) -> list[Event]:
+        streamed = self._take(kind)
+        if streamed is not None and text.startswith(streamed.said):
+            rest = text[len(streamed.said) :]
+            return self._say(kind, streamed.message_id, rest) if rest else []
+        self._count += 1
+        message_id = f"{message.message_id or message.uuid}-whole-{self._count}"
+        return self._say(kind, message_id, text) if text else []
+
+    def _take(self, kind: str) -> _Block | None:
+        for block in self._blocks:
+            if block.kind == kind:
+                self._blocks.remove(block)
+                return block
+        return None
+
+    def _tool_results(self, message: UserMessage) -> list[Event]:
+        events: list[Event] = []
+        for block in message.content if isinstance(message.content, list) else ():
+            if not isinstance(block, ToolResultBlock) or block.tool_use_id not in self._running:
+                continue
+            details = message.tool_use_result
+            if isinstance(details, dict) and details.get("backgroundTaskId"):
+                self._background[block.tool_use_id] = None
+                parts = tools.result(self._names[block.tool_use_id], block.content, failed=False)
+                events.append(ToolProgressed(block.tool_use_id, content=parts))
+            else:
+                events.append(self._ended(block.tool_use_id, bool(block.is_error), block.content))
+        return events
+
+    def _task_ended(self, message: TaskNotificationMessage) -> list[Event]:
+        tool_id = message.tool_use_id
+        if tool_id is None or tool_id not in self._background:
+            return []
+        return [self._ended(tool_id, message.status in _TASK_FAILED, message.summary)]
+
+    def _ended(self, tool_id: str, failed: bool, content: object = None) -> Event:
+        self._running.pop(tool_id, None)
+        self._background.pop(tool_id, None)
+        parts = tools.result(self._names[tool_id], content, failed)
+        return ToolEnded(tool_id, "failed" if failed else "completed", content=parts)
+
+    def _count_tokens(self, usage: dict[str, Any] | None) -> None:
+        keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        self._used = sum(int((usage or {}).get(key) or 0) for key in keys)
+
+
+def is_turn_start(message: Message) -> bool:
+    """Each turn, also one that the CLI starts by itself, begins with the `init` message."""
+    return isinstance(message, SystemMessage) and message.subtype == "init"

@@ -1,0 +1,303 @@
+"""Sessions, pool and database together, on workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.pool.pool import PoolLimits, WorkerPool
+from pykoclaw_acp.sessions.events import Failure, Text, UserMessage
+from pykoclaw_acp.sessions.model import Outcome, Turn, TurnTimes
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.worker.frames import Ask
+from tests.integration.memory_launcher import MemoryLauncher
+from tests.waiting import eventually
+
+
+class Client:
+    """Keeps what it was shown; slow by a turn of the loop, so that it falls behind."""
+
+    def __init__(self) -> None:
+        self.shown: list[Logged] = []
+
+    async def deliver(self, session_id: str, logged: Logged) -> None:
+        await asyncio.sleep(0)
+        self.shown.append(logged)
+
+    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+        return {"outcome": "cancelled"}
+
+    @property
+    def text(self) -> str:
+        return "".join(one.event.text for one in self.shown if isinstance(one.event, Text))
+
+
+class Rig:
+    def __init__(self, database: Database, sessions: Sessions, pool: WorkerPool, launcher: MemoryLauncher) -> None:
+        self.database, self.sessions, self.pool, self.launcher = database, sessions, pool, launcher
+
+    async def session(self) -> Session:
+        return await self.sessions.create("/", (), ())
+
+    async def prompt(self, session: Session, text: str) -> Turn:
+        turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
+        await session.submit(turn, session.attachments[0] if session.attachments else session.attach(Client(), 0))
+        return turn
+
+    async def run(self, session: Session, text: str) -> Outcome:
+        turn = await self.prompt(session, text)
+        return (await asyncio.wait_for(turn.ended, 30))[0]
+
+    async def states(self) -> dict[str, str]:
+        return dict(await self.database.read("SELECT turn_id, state FROM acp_turns"))
+
+    async def seqs(self, session: Session) -> list[int]:
+        rows = await self.database.read(
+            "SELECT seq FROM acp_events WHERE acp_session_id = ? ORDER BY seq", (session.id,)
+        )
+        return [seq for (seq,) in rows]
+
+
+@asynccontextmanager
+async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
+    database = await Database.open(path / "pykoclaw.db")
+    defaults = SessionDefaults(None, "default", ("user",), None, "info", TurnTimes(0.5, None))
+    sessions = Sessions(SessionJournal(database), defaults)
+    launcher = MemoryLauncher()
+    numbers = {
+        "max_workers": 100,
+        "idle_timeout": 100.0,
+        "start_timeout": 30.0,
+        "stall_timeout": 30.0,
+        "stop_grace": 1.0,
+    }
+    pool = WorkerPool(launcher, WorkerLedger(database), sessions, PoolLimits(directory=path, **{**numbers, **limits}))
+    sessions.workers = pool
+    try:
+        yield Rig(database, sessions, pool, launcher)
+    finally:
+        for session in sessions._live.values():
+            for attachment in list(session.attachments):
+                attachment.close()
+        await pool.close(1.0)
+        await database.close()
+
+
+async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        sessions = [await r.session() for _ in range(50)]
+        clients = [Client() for _ in sessions]
+        for session, client in zip(sessions, clients, strict=True):
+            session.attach(client, 0)
+        outcomes = await asyncio.gather(*(r.run(session, "say 40") for session in sessions))
+        assert {outcome.state for outcome in outcomes} == {"done"}
+        for session, client in zip(sessions, clients, strict=True):
+            await session.attachments[0].reached(session.last_seq)
+            assert client.text == "".join(f"{at} " for at in range(40))
+            assert await r.seqs(session) == list(range(1, session.last_seq + 1))
+
+
+async def test_the_limit_of_workers_holds_and_every_turn_is_run(tmp_path: Path) -> None:
+    async with rig(tmp_path, max_workers=3) as r:
+        sessions = [await r.session() for _ in range(20)]
+        outcomes = await asyncio.gather(*(r.run(session, "say 3") for session in sessions))
+        assert [outcome.state for outcome in outcomes] == ["done"] * 20
+        assert r.launcher.most <= 3
+
+
+async def test_the_worker_that_is_idle_longest_makes_room(tmp_path: Path) -> None:
+    async with rig(tmp_path, max_workers=2) as r:
+        old, recent, new = [await r.session() for _ in range(3)]
+        for session in (old, recent, new):
+            await r.run(session, "say 1")
+        assert not r.pool.is_live(old.id)
+        assert r.pool.is_live(recent.id)
+
+
+async def test_an_idle_worker_is_evicted_and_the_next_one_resumes(tmp_path: Path) -> None:
+    async with rig(tmp_path, idle_timeout=0.05) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await eventually(lambda: not r.launcher.live)
+        await r.run(session, "say 1")
+        first, second = r.launcher.launched
+        assert first.spec.resume_session_id is None
+        assert second.spec.resume_session_id == session.id
+        assert second.spec.epoch == first.spec.epoch + 1
+
+
+async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
+    async with rig(tmp_path, idle_timeout=0.05, max_workers=1) as r:
+        busy, other = await r.session(), await r.session()
+        running = await r.prompt(busy, "hang")
+        waiting = await r.prompt(other, "say 1")
+        await eventually(lambda: running.state == "dispatched")
+        assert r.pool.is_live(busy.id)
+        assert waiting.state == "queued"
+        busy.cancel()
+        outcome, _ = await asyncio.wait_for(waiting.ended, 30)
+        assert outcome.state == "done"
+
+
+@pytest.mark.parametrize(("prompt", "state"), [("die", "unknown"), ("die half an answer", "failed")])
+async def test_a_turn_whose_worker_dies_is_told_and_not_run_again(tmp_path: Path, prompt: str, state: str) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        outcome = await r.run(session, prompt)
+        assert outcome.state == state
+        assert outcome.fault is not None
+        last = (await SessionJournal(r.database).read(session.id, 0, 100))[-1].event
+        assert isinstance(last, Failure)
+        assert last.text == outcome.fault.message
+        assert (await r.run(session, "say 1")).state == "done"
+        assert [text for channel in r.launcher.launched for text in channel.prompts] == [prompt, "say 1"]
+
+
+async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        r.launcher.refuse = True
+        outcome = await r.run(session, "say 1")
+        assert outcome.state == "failed"
+        assert outcome.fault is not None
+        assert "no memory" in outcome.fault.message
+        r.launcher.refuse = False
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_a_worker_that_is_never_ready_fails_the_turn_in_time(tmp_path: Path) -> None:
+    async with rig(tmp_path, start_timeout=0.1) as r:
+        session = await r.session()
+        r.launcher.slow = True
+        outcome = await r.run(session, "say 1")
+        assert outcome.fault is not None
+        assert outcome.fault.kind == "start_timeout"
+        await eventually(lambda: not r.launcher.live)
+
+
+async def test_cancel_while_the_worker_starts_answers_at_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        r.launcher.slow = True
+        turn = await r.prompt(session, "say 1")
+        await eventually(lambda: r.launcher.launched)
+        session.cancel(turn)
+        outcome, _ = await asyncio.wait_for(turn.ended, 5)
+        assert outcome.stop_reason == "cancelled"
+        assert r.launcher.launched[0].prompts == []
+
+
+async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        stale = channel.event(turn.turn_id, "stale")
+        channel._n -= 1
+        channel.say(type(stale)(epoch=channel.spec.epoch - 1, n=stale.n, turn_id=turn.turn_id, event=stale.event))
+        channel.say(channel.event(turn.turn_id, "fresh"))
+        channel.say(channel.ended(turn.turn_id))
+        await asyncio.wait_for(turn.ended, 30)
+        logged = await SessionJournal(r.database).read(session.id, 0, 100)
+        assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["fresh"]
+
+
+async def test_a_gap_in_the_frames_ends_the_worker_and_the_turn_says_so(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        channel.event(turn.turn_id, "lost on the way")
+        channel.say(channel.event(turn.turn_id, "after the gap"))
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.state == "unknown"
+        assert await r.seqs(session) == [1, 2]
+
+
+async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        acked = channel.acked
+        await _refuse_text(r.database)
+        channel.say(channel.event(turn.turn_id, "cannot be kept"))
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.fault is not None
+        assert channel.acked == acked
+
+
+async def _refuse_text(database: Database) -> None:
+    def run(connection: Any) -> None:
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON acp_events WHEN NEW.kind = 'text'"
+            " BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+
+    await database._writer.run(run)
+
+
+async def test_clients_that_attach_anywhere_see_the_same_log_exactly_once(tmp_path: Path) -> None:
+    """A client that loads in the middle of a turn gets the log so far and then the live tail."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        chance = random.Random(7)
+        clients: list[Client] = []
+        running = [await r.prompt(session, "say 200") for _ in range(5)]
+        while not all(turn.ended.done() for turn in running):
+            if len(clients) < 25:
+                clients.append(Client())
+                session.attach(clients[-1], 0)
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
+        for attachment in session.attachments:
+            await attachment.reached(session.last_seq)
+        everything = await SessionJournal(r.database).read(session.id, 0, 10_000)
+        assert len(everything) == 5 * 201
+        for client in clients:
+            assert [one.seq for one in client.shown] == [one.seq for one in everything]
+            assert [one.event for one in client.shown] == [one.event for one in everything]
+
+
+async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        author, other = Client(), Client()
+        session.attach(author, 0)
+        session.attach(other, 0)
+        await r.run(session, "say 1")
+        for attachment in session.attachments:
+            await attachment.reached(session.last_seq)
+        assert not [one for one in author.shown if isinstance(one.event, UserMessage)]
+        assert [one.seq for one in other.shown if isinstance(one.event, UserMessage)] == [1]
+
+
+async def test_a_conversation_that_another_program_moved_on_is_resumed_there(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        moved = str(uuid4())
+
+        def run(connection: Any) -> None:
+            connection.execute(
+                "UPDATE conversations SET session_id = ? WHERE name = ?", (moved, session.record.conversation_name)
+            )
+
+        await r.database._writer.run(run)
+        assert await r.sessions.find(session.id) is session
+        await r.run(session, "say 1")
+        assert r.launcher.launched[0].spec.resume_session_id == moved
