@@ -23,8 +23,10 @@ class Method(Generic[C, P]):
 
     Calls that name the same session begin in the order in which they came, each after the one before has returned or
     handed back a `Later`; calls without a session do not wait for anything. `before_initialize`: may be called first.
+    `answers_cancel`: after `$/cancel_request` it still answers by itself, through `Call.on_cancel`.
     """
 
     params: type[P]
     handler: Callable[[C, P], Awaitable[Any]]
     before_initialize: bool = False
+    answers_cancel: bool = False

@@ -15,6 +15,7 @@ import msgspec
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, ParseError
 
 NULL_ID: Final = b"null"
+MAX_ID: Final = 1024  # bytes; an id is echoed
 
 
 class _Envelope(msgspec.Struct):
@@ -97,9 +98,11 @@ def _classify(envelope: _Envelope) -> Message | None:
         return _response(envelope)
     message_id = NULL_ID if isinstance(envelope.id, msgspec.UnsetType) else bytes(envelope.id)
     try:
+        if len(message_id) > MAX_ID:
+            raise msgspec.DecodeError
         _id_decoder.decode(message_id)
     except (msgspec.DecodeError, UnicodeError):
-        return Invalid(NULL_ID, InvalidRequest("`id` must be a string, an integer or null."))
+        return Invalid(NULL_ID, InvalidRequest("`id` must be a string of at most 1024 bytes, an integer or null."))
     if isinstance(envelope.jsonrpc, msgspec.UnsetType) or bytes(envelope.jsonrpc) != b'"2.0"':
         return Invalid(message_id, InvalidRequest('`jsonrpc` must be "2.0".'))
     try:
@@ -129,35 +132,37 @@ def _response(envelope: _Envelope) -> Message | None:
 T = TypeVar("T")
 
 
-def decode_params(raw: bytes, kind: type[T]) -> T:
-    """The parameters as `kind`; raises InvalidParams naming the field, without echoing any value."""
+def decode_params(raw: bytes, kind: type[T], place: str = "") -> T:
+    """The parameters as `kind`; raises InvalidParams naming the field, without echoing any value.
+
+    `place` says where `raw` stands in the parameters, if it is only a part of them.
+    """
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise InvalidParams(explain(error)) from None
+        raise InvalidParams(explain(error, place)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise InvalidParams("The parameters hold text that cannot be decoded.") from None
 
 
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
-def explain(error: msgspec.ValidationError) -> str:
+def explain(error: msgspec.ValidationError, place: str = "") -> str:
     """What is wrong and where, from msgspec's message; values that it quotes are left out.
 
     msgspec quotes types and field names in backticks, and values in apostrophes.
     """
     text = str(error)
     path = _PATH.search(text)
-    where = path.group(1) if path and path.group(1) else "params"
+    where = ".".join(part for part in (place, path.group(1) if path else "") if part)
     what = _PATH.sub("", text)
-    if "'" in what or not what.startswith(("Expected", "Object missing")):
+    if missing := _MISSING.fullmatch(what):
+        return f"`{where}.{missing.group(1)}` is required." if where else f"`{missing.group(1)}` is required."
+    if "'" in what or not what.startswith("Expected"):
         what = "is not one of the allowed values"
-    missing = re.fullmatch(r"Object missing required field `(\w+)`", what)
-    if missing:
-        field = missing.group(1) if where == "params" else f"{where}.{missing.group(1)}"
-        return f"`{field}` is required."
-    return f"`{where}`: {what[0].lower()}{what[1:]}."
+    return f"`{where or 'params'}`: {what[0].lower()}{what[1:]}."
 
 
 def encode_result(message_id: bytes, result: Any) -> bytes:

@@ -70,18 +70,6 @@ ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | Embedd
 # --- client to agent -----------------------------------------------------------------------------------------------
 
 
-class FileSystemCapability(Wire, frozen=True, kw_only=True):
-    read_text_file: bool = False
-    write_text_file: bool = False
-
-
-class ClientCapabilities(Wire, frozen=True, kw_only=True):
-    """What the client offers; only what this agent makes use of or reports is kept."""
-
-    fs: FileSystemCapability = msgspec.field(default_factory=FileSystemCapability)
-    terminal: bool = False
-
-
 class Implementation(Wire, frozen=True, kw_only=True):
     name: str = "unknown"
     version: str = "unknown"
@@ -89,8 +77,9 @@ class Implementation(Wire, frozen=True, kw_only=True):
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
+    """`clientCapabilities` is not read: nothing that this agent does depends on it."""
+
     protocol_version: int
-    client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
     client_info: msgspec.Raw = msgspec.Raw(b"{}")
 
 

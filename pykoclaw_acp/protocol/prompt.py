@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.messages import ContentBlock, ResourceLink, TextContent
+
+MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
 def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
@@ -17,7 +19,10 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
         if isinstance(block, TextContent):
             kept.append({"type": "text", "text": block.text})
         elif isinstance(block, ResourceLink):
-            kept.append(_link(block))
+            link = _link(block)
+            if sum(len(value) for value in link.values() if isinstance(value, str)) > MAX_LINK:
+                raise InvalidParams(f"`prompt[{at}]`: the link is longer than {MAX_LINK} characters.")
+            kept.append(link)
         else:
             kind = block.__struct_config__.tag
             raise InvalidParams(f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any, cast
 
@@ -17,7 +18,6 @@ from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.framing import OVERSIZED, LineFramer, Oversized
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
-    ClientCapabilities,
     Implementation,
     InitializeParams,
     NewSessionParams,
@@ -25,6 +25,7 @@ from pykoclaw_acp.protocol.messages import (
     SessionParams,
 )
 from pykoclaw_acp.server.connection import Call, Connection
+from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.sessions.registry import Sessions
 
 JUNK = st.binary(max_size=80).filter(lambda line: b"\n" not in line)
@@ -81,7 +82,7 @@ TABLE: dict[str, Method[Call, Any]] = {
 def answers(stream: bytes, cuts: list[int]) -> list[dict[str, Any]]:
     """What a connection writes when it is fed the stream, cut at these places."""
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    chunks = [stream[a:b] for a, b in zip(places, places[1:], strict=False) if a < b]
+    chunks = [stream[a:b] for a, b in itertools.pairwise(places) if a < b]
     wire = Wire(chunks)
 
     async def run() -> None:
@@ -137,7 +138,7 @@ def test_lines_are_the_same_wherever_the_chunks_are_cut(pieces: list[bytes], cut
     framer = LineFramer()
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     lines: list[bytes | Oversized] = []
-    for a, b in zip(places, places[1:], strict=False):
+    for a, b in itertools.pairwise(places):
         lines += framer.feed(stream[a:b])
     lines += framer.end()
     expected = stream.split(b"\n")
@@ -223,9 +224,49 @@ def test_wrong_parameters_are_named_and_not_echoed(params: Any, kind: type, mess
 
 
 @given(JSON)
-def test_bad_client_capabilities_fall_back_field_by_field(value: Any) -> None:
-    assert isinstance(lenient.decode(msgspec.json.encode(value), ClientCapabilities), ClientCapabilities)
-    good = {"fs": {"readTextFile": True, "writeTextFile": value}, "terminal": value}
-    decoded = lenient.decode(msgspec.json.encode(good), ClientCapabilities)
-    assert decoded.fs.read_text_file is True
-    assert decoded.terminal is (value is True)
+def test_bad_client_information_falls_back_field_by_field(value: Any) -> None:
+    assert isinstance(lenient.decode(msgspec.json.encode(value), Implementation), Implementation)
+    decoded = lenient.decode(msgspec.json.encode({"name": "zed", "version": value}), Implementation)
+    assert decoded.name == "zed"
+    assert decoded.version == (value if isinstance(value, str) else "unknown")
+
+
+@given(JSON)
+def test_client_capabilities_of_any_shape_are_accepted(value: Any) -> None:
+    params = {"protocolVersion": 1, "clientCapabilities": value}
+    assert jsonrpc.decode_params(msgspec.json.encode(params), InitializeParams).protocol_version == 1
+
+
+def test_a_request_withdrawn_in_the_same_breath_is_answered_once() -> None:
+    lines = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
+        b'{"jsonrpc":"2.0","id":2,"method":"ordered","params":{"sessionId":"s"}}',
+        b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}',
+    )
+    withdrawn = [answer for answer in answers(b"\n".join(lines), []) if answer["id"] == 2]
+    assert [answer["error"]["code"] for answer in withdrawn] == [-32800]
+
+
+def test_calls_on_one_session_run_in_their_order() -> None:
+    """Also when the first has just left and the second has not begun: a cancel must not overtake its prompt."""
+    order: list[str] = []
+
+    async def run() -> None:
+        line = SessionOrder()
+
+        async def call(name: str, pauses: int) -> None:
+            async with line.turn("s"):
+                order.append(f"in {name}")
+                for _ in range(pauses):
+                    await asyncio.sleep(0)
+                order.append(f"out {name}")
+
+        tasks = []
+        for at in range(30):
+            tasks.append(asyncio.create_task(call(str(at), at % 3)))
+            for _ in range(at % 4):
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert order == [f"{way} {at}" for at in range(30) for way in ("in", "out")]

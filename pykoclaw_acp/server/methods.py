@@ -1,0 +1,20 @@
+"""The dispatch table: every method that clients may call."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.protocol import messages
+from pykoclaw_acp.protocol.dispatch import Method
+from pykoclaw_acp.server import initialize, lifecycle, prompts
+from pykoclaw_acp.server.connection import Call
+
+METHODS: Final[dict[str, Method[Call, Any]]] = {
+    "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),
+    "session/new": Method(messages.NewSessionParams, lifecycle.new),
+    "session/load": Method(messages.LoadSessionParams, lifecycle.load),
+    "session/resume": Method(messages.ResumeSessionParams, lifecycle.resume),
+    "session/close": Method(messages.SessionParams, lifecycle.close),
+    "session/prompt": Method(messages.PromptParams, prompts.prompt, answers_cancel=True),
+    "session/cancel": Method(messages.SessionParams, prompts.cancel),
+}

@@ -1,0 +1,70 @@
+"""`session/prompt` and `session/cancel`."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidRequest, SessionNotFound, TurnFailed
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.protocol import prompt as content
+from pykoclaw_acp.protocol.dispatch import Later
+from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
+from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.sessions.attachment import Attachment
+from pykoclaw_acp.sessions.model import Outcome, Turn, TurnFault
+
+
+async def prompt(call: Call, params: PromptParams) -> Later:
+    """Journals the prompt, in order; the answer comes when its turn has ended and everything of it was sent."""
+    steps.reached("prompt_received")
+    blocks = content.accepted(params.prompt)
+    session = await call.sessions.find(params.session_id)
+    if session is None:
+        raise SessionNotFound(params.session_id)
+    if session.record.closed or session.record.cwd is None:
+        raise InvalidRequest("The session is not open. Open it with session/load or session/resume.")
+    attachment = call.connection.attached(session)
+    turn = Turn(str(uuid4()), session.id, blocks)
+    call.on_cancel(lambda: session.cancel(turn))
+    await session.submit(turn, attachment)
+    return Later(_answer(call, turn, attachment))
+
+
+async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResult:
+    outcome, told = await turn.ended
+    current: Attachment | None = None
+    while current is not (current := call.connection.attachments.get(turn.session_id, attachment)):
+        await current.reached(told)  # a load meanwhile puts another one in its place
+    steps.reached("response_ready")
+    if outcome.stop_reason is not None:
+        return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))
+    raise _error(turn, outcome)
+
+
+async def cancel(call: Call, params: SessionParams) -> None:
+    """Stops the session's turns; for an unknown or idle session it does nothing (ACP)."""
+    session = await call.sessions.find(params.session_id)
+    if session is not None:
+        session.cancel()
+
+
+def _usage(outcome: Outcome) -> Usage | None:
+    if outcome.usage is None:
+        return None
+    used = outcome.usage
+    return Usage(
+        total_tokens=used["totalTokens"],
+        input_tokens=used["inputTokens"],
+        output_tokens=used["outputTokens"],
+        cached_read_tokens=used["cachedReadTokens"],
+        cached_write_tokens=used["cachedWriteTokens"],
+    )
+
+
+def _error(turn: Turn, outcome: Outcome) -> AcpError:
+    fault = outcome.fault or TurnFault("turn_failed", "The turn ended without an answer.")
+    data: dict[str, object] = {"errorKind": fault.kind, "turnId": turn.turn_id, "turnState": outcome.state}
+    if fault.status is not None:
+        data["httpStatus"] = fault.status
+    kind = AuthRequired if fault.kind == "authentication_failed" else TurnFailed
+    return kind(fault.message, data)

@@ -1,0 +1,122 @@
+"""`serve --stdio`: one client over this process's standard streams; at the end of its input everything stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import sys
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.ops import log as logging
+from pykoclaw_acp.server.app import App
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.methods import METHODS
+
+READ: Final = 256 * 1024  # bytes
+ANSWERS_GRACE: Final = 0.3  # s; for a client that may not read any more
+
+log: Final = structlog.get_logger()
+
+
+class StdioTransport:
+    """Bytes of two descriptors. Pipes, sockets and terminals are awaited, files are just read and written."""
+
+    def __init__(self, reader: asyncio.StreamReader | None, source: int, sink: int) -> None:
+        self._reader = reader
+        self._source = source
+        self._sink = sink
+        self._writer: asyncio.StreamWriter | None = None
+        self._broken = False
+
+    @classmethod
+    async def open(cls, source: int, sink: int) -> StdioTransport:
+        """`source` and `sink` belong to the transport from now on."""
+        loop = asyncio.get_running_loop()
+        reader: asyncio.StreamReader | None = None
+        if _can_wait(source):
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            await loop.connect_read_pipe(lambda: protocol, os.fdopen(source, "rb", buffering=0))
+        transport = cls(reader, source, sink)
+        if _can_wait(sink):
+            pipe = os.fdopen(sink, "wb", buffering=0)
+            out, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+            transport._writer = asyncio.StreamWriter(out, flow, None, loop)
+        return transport
+
+    async def read(self) -> bytes:
+        """Some bytes; none at the end."""
+        try:
+            if self._reader is not None:
+                return await self._reader.read(READ)
+            return await asyncio.to_thread(os.read, self._source, READ)
+        except OSError:
+            return b""
+
+    async def write(self, line: bytes) -> None:
+        """Write a line; raises ConnectionError when the client is gone."""
+        if self._writer is None:
+            os.write(self._sink, line)
+            return
+        if self._writer.is_closing():
+            raise ConnectionError("the client closed its end")
+        self._writer.write(line)
+        await self._writer.drain()
+
+    def abort(self) -> None:
+        """Give up what the client has not read."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+def _can_wait(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return not (stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor)))
+
+
+def _take_streams() -> tuple[int, int]:
+    """Descriptors of stdin and stdout for ACP alone: whatever else prints goes to stderr, whatever reads, nothing."""
+    sys.stdout.flush()
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return source, sink
+
+
+async def _serve(settings: Settings, source: int, sink: int) -> None:
+    app = await App.start(settings)
+    transport = await StdioTransport.open(source, sink)
+    connection = Connection(app.sessions, METHODS, transport)
+    serving = asyncio.ensure_future(connection.serve())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, serving.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+            await serving
+    finally:
+        await app.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(connection.settle(), ANSWERS_GRACE)
+        transport.abort()
+
+
+def main(settings: Settings) -> int:
+    """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
+    logging.configure(settings.log_level, settings.log_format)
+    source, sink = _take_streams()
+    try:
+        asyncio.run(_serve(settings, source, sink))
+    except StartupError as error:
+        log.error("The server cannot start", action="server_not_started", reason=str(error))
+        raise
+    return 0
