@@ -1,0 +1,66 @@
+"""What dead workers leave behind is found by its cookie and ended, whatever session it hides in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from uuid import uuid4
+
+from pykoclaw_acp.pool import children, reaper
+from tests.waiting import eventually_sync
+
+
+def stubborn(session: str) -> subprocess.Popen[bytes]:
+    """A daemon in a session of its own that ignores SIGTERM, and says so when it does."""
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYKOCLAW_WORKER": f"{session}:7"},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    return process
+
+
+async def test_a_stray_that_ignores_sigterm_is_killed_and_others_are_left_alone() -> None:
+    mine, other = str(uuid4()), str(uuid4())
+    stray, bystander = stubborn(mine), stubborn(other)
+    try:
+        ended = await reaper.end(lambda session, epoch: (session, epoch) == (mine, 7), grace=0.1)
+        assert [one.pid for one in ended] == [stray.pid]
+        assert stray.wait(10) == -signal.SIGKILL
+        assert bystander.poll() is None
+    finally:
+        for process in (stray, bystander):
+            process.kill()
+            process.wait()
+
+
+def test_a_recycled_pid_is_not_signalled() -> None:
+    process = stubborn(str(uuid4()))
+    try:
+        started = children.start_time(process.pid)
+        assert started is not None
+        reaper.send(process.pid, started - 1, signal.SIGKILL)
+        assert process.poll() is None
+        reaper.send(process.pid, started, signal.SIGKILL)
+        assert process.wait(10) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_orphans_are_reaped_and_own_children_are_left_to_their_owner() -> None:
+    orphan = subprocess.Popen(["true"], start_new_session=True)
+    child = subprocess.Popen(["true"])
+    eventually_sync(lambda: {children.state(process.pid) for process in (orphan, child)} == {"Z"})
+    children.reap_orphans()
+    assert children.state(orphan.pid) is None
+    assert children.state(child.pid) == "Z"
+    assert child.wait(10) == 0
+    orphan.wait(10)

@@ -1,0 +1,171 @@
+"""SDK messages to events: what was streamed is not said again, and what a stream broke off is completed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from claude_agent_sdk import (
+    AssistantMessage,
+    ResultMessage,
+    StreamEvent,
+    TaskNotificationMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+
+from pykoclaw_acp.sessions.events import (
+    Event,
+    Text,
+    TextPart,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+)
+from pykoclaw_acp.worker.translate import Translator
+
+
+def stream(kind: str, parent: str | None = None, **event: Any) -> StreamEvent:
+    return StreamEvent(uuid="u", session_id="s", event={"type": kind, **event}, parent_tool_use_id=parent)
+
+
+def start(message_id: str, tokens: int = 10) -> StreamEvent:
+    return stream("message_start", message={"id": message_id, "usage": {"input_tokens": tokens}})
+
+
+def block(index: int, kind: str) -> StreamEvent:
+    return stream("content_block_start", index=index, content_block={"type": kind})
+
+
+def delta(index: int, text: str, kind: str = "text") -> StreamEvent:
+    return stream("content_block_delta", index=index, delta={"type": f"{kind}_delta", kind: text})
+
+
+def whole(*content: Any, message_id: str = "m", parent: str | None = None, error: Any = None) -> AssistantMessage:
+    return AssistantMessage(
+        content=list(content), model="x", message_id=message_id, parent_tool_use_id=parent, error=error, uuid="w"
+    )
+
+
+def result(**fields: Any) -> ResultMessage:
+    usual: dict[str, Any] = {
+        "subtype": "success", "duration_ms": 1, "duration_api_ms": 1, "is_error": False, "num_turns": 1,
+        "session_id": "s", "uuid": "r",
+    }  # fmt: skip
+    return ResultMessage(**{**usual, **fields})
+
+
+def bash(tool_id: str, command: str = "ls") -> AssistantMessage:
+    return whole(ToolUseBlock(id=tool_id, name="Bash", input={"command": command}))
+
+
+def answered(tool_id: str, content: Any, *, failed: bool = False, details: Any = None) -> UserMessage:
+    return UserMessage(
+        content=[ToolResultBlock(tool_use_id=tool_id, content=content, is_error=failed)], tool_use_result=details
+    )
+
+
+def run(*messages: Any) -> list[Event]:
+    translator = Translator("/work")
+    translator.begin_turn()
+    return [event for message in messages for event in translator.events(message)]
+
+
+def test_a_streamed_block_is_said_once() -> None:
+    events = run(
+        start("m1"), block(0, "thinking"), delta(0, "Hm", "thinking"), whole(ThinkingBlock("Hm", "sig")),
+        block(1, "text"), delta(1, "Hel"), delta(1, "lo"), whole(TextBlock("Hello")),
+    )  # fmt: skip
+    assert events == [Thinking("m1-0", "Hm"), Text("m1-1", "Hel"), Text("m1-1", "lo")]
+
+
+def test_a_stream_that_broke_off_is_completed_under_the_same_message() -> None:
+    events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Hello"), message_id="m2"))
+    assert events == [Text("m1-0", "Hel"), Text("m1-0", "lo")]
+
+
+def test_another_answer_after_a_broken_stream_is_another_message() -> None:
+    events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Servus"), message_id="m2"))
+    assert [type(event) for event in events] == [Text, Text]
+    first, second = events
+    assert isinstance(first, Text)
+    assert isinstance(second, Text)
+    assert first.message_id != second.message_id
+    assert second.text == "Servus"
+
+
+def test_an_answer_that_was_never_streamed_is_said_whole_in_bounded_pieces() -> None:
+    events = run(whole(TextBlock("x" * (3 * 1024 * 1024))))
+    assert len(events) == 3
+    assert len({event.message_id for event in events if isinstance(event, Text)}) == 1
+
+
+def test_text_of_subagents_is_left_out_and_their_tools_name_their_parent() -> None:
+    events = run(
+        stream("content_block_delta", parent="t0", index=0, delta={"type": "text_delta", "text": "inner"}),
+        whole(TextBlock("inner"), ToolUseBlock(id="t1", name="Read", input={"file_path": "/work/a"}), parent="t0"),
+    )
+    [tool] = events
+    assert isinstance(tool, ToolStarted)
+    assert tool.parent_id == "t0"
+    assert tool.title == "Read a"
+
+
+def test_an_api_error_is_not_said_as_an_answer() -> None:
+    assert run(whole(TextBlock("API Error: 529"), error="server_error")) == []
+
+
+@pytest.mark.parametrize(("failed", "status"), [(False, "completed"), (True, "failed")])
+def test_a_tool_ends_with_its_result_without_terminal_colours(failed: bool, status: str) -> None:
+    events = run(bash("t1"), answered("t1", "\x1b[31mred\x1b[0m ``` fence\n", failed=failed))
+    assert events[1] == ToolEnded("t1", status, content=(TextPart("````\nred ``` fence\n````"),))  # type: ignore[arg-type]
+
+
+def test_a_result_of_an_unknown_call_or_a_second_one_says_nothing() -> None:
+    events = run(bash("t1"), answered("t1", "a"), answered("t1", "b"), answered("t9", "c"))
+    assert [type(event) for event in events] == [ToolStarted, ToolEnded]
+
+
+def test_a_command_in_the_background_ends_when_it_really_ends() -> None:
+    translator = Translator("/work")
+    events = translator.events(bash("t1", "sleep 9"))
+    events += translator.events(answered("t1", "running as b1", details={"backgroundTaskId": "b1"}))
+    events += translator.end_turn(result())
+    assert [type(event) for event in events] == [ToolStarted, ToolProgressed]
+    done = TaskNotificationMessage(
+        subtype="task_notification", data={}, task_id="b1", status="completed", output_file="", summary="done",
+        uuid="n", session_id="s", tool_use_id="t1",
+    )  # fmt: skip
+    [ended] = translator.events(done)
+    assert isinstance(ended, ToolEnded)
+    assert ended.status == "completed"
+
+
+def test_a_call_without_a_result_ends_failed_with_its_turn() -> None:
+    translator = Translator("/work")
+    translator.events(bash("t1"))
+    assert translator.end_turn(result()) == [ToolEnded("t1", "failed")]
+
+
+def test_what_only_the_result_says_is_said() -> None:
+    translator = Translator("/work")
+    translator.begin_turn()
+    assert translator.end_turn(result(result="Compacted.")) == [Text("r", "Compacted.")]
+    translator.begin_turn()
+    translator.events(whole(TextBlock("Hello")))
+    assert translator.end_turn(result(result="Hello")) == []
+
+
+def test_usage_counts_the_context_window() -> None:
+    translator = Translator("/work")
+    translator.events(start("m1", tokens=100))
+    translator.events(stream("message_delta", usage={"output_tokens": 7}))
+    translator.events(start("m2", tokens=200))
+    translator.events(stream("message_delta", usage={"output_tokens": 3}))
+    ended = translator.end_turn(result(model_usage={"x": {"contextWindow": 1000}}, total_cost_usd=0.5))
+    assert ended == [Usage(used=203, size=1000, cost=0.5)]
