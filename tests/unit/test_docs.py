@@ -1,0 +1,377 @@
+"""The documentation, held to account by the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from claude_agent_sdk.types import AssistantMessageError
+
+from pykoclaw_acp import __version__, config, errors
+from pykoclaw_acp.cli import cli
+from pykoclaw_acp.protocol import framing, jsonrpc, messages, projection, prompt
+from pykoclaw_acp.server.connection import CANCEL, MAX_CALLS
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.sessions import events, model
+from pykoclaw_acp.worker import failures, frames, tools
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pykoclaw_acp"
+DOCUMENTS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/protocol.md",
+    "deploy/README.md",
+)
+UNITS = ("pykoclaw-acp.socket", "pykoclaw-acp@.service")
+INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
+KINDS_OF_THE_CLI = {"max_output_tokens"}  # seen from the CLI, missing in the SDK's types
+
+
+def text(document: str) -> str:
+    return (ROOT / document).read_text()
+
+
+def table(document: str, header: str) -> list[list[str]]:
+    """The rows of the table whose first header cell is `header`."""
+    lines = iter(text(document).splitlines())
+    for line in lines:
+        if line.startswith(f"| {header} |"):
+            break
+    else:
+        raise AssertionError(f"{document} has no table that begins with {header!r}")
+    next(lines)
+    rows: list[list[str]] = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+    return rows
+
+
+def codes(markdown: str) -> list[str]:
+    """What stands in backticks, outside of blocks."""
+    return re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?^ *```$", "", markdown, flags=re.MULTILINE | re.DOTALL))
+
+
+def section(document: str, heading: str) -> str:
+    return text(document).split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+# --- form ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_lines_can_be_read_in_any_editor(document: str) -> None:
+    assert [line for line in text(document).splitlines() if len(line) > 140] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    folder = (ROOT / document).parent
+    for target in re.findall(r"\]\(([^)]+)\)", text(document)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        assert (folder / path).exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", text(document), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_variables_commands_and_make_targets_exist(document: str) -> None:
+    known = {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES
+    assert set(re.findall(r"PYKOCLAW_[A-Z_]+[A-Z]", text(document))) <= known
+    assert set(re.findall(r"`pykoclaw-acp ([a-z][a-z-]*)", text(document))) <= set(cli.commands)
+    targets = set(re.findall(r"^([a-z0-9-]+):", text("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text(document), re.MULTILINE)) <= targets
+
+
+# --- README ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_table_is_what_the_program_says(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(empty_home)
+    shown = []
+    for line in config.describe(config.load()):
+        value = ",".join(line.value) if isinstance(line.value, list) else line.value
+        default = f"{value:g}" if isinstance(value, float) else str(value or "").replace(str(empty_home), "~")
+        shown.append([f"`{line.env}`", default, line.description])
+    assert table("README.md", "setting") == shown
+
+
+def test_the_messages_of_the_troubleshooting_table_are_the_programs_own() -> None:
+    said = list(said_in_code())
+    for fragment in (code for row in table("README.md", "message") for code in codes(row[0])):
+        wanted = re.compile(".*".join(map(re.escape, fragment.split("…"))), re.DOTALL)
+        assert any(wanted.search(sentence) for sentence in said), fragment
+
+
+def test_the_editor_configuration_is_json_that_starts_the_server() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", text("README.md"), re.DOTALL)
+    server = json.loads(block)["agent_servers"]["pykoclaw"]
+    assert [server["command"], *server["args"]] == ["pykoclaw-acp", "serve", "--stdio"]
+
+
+def test_the_exit_statuses_are_those_of_the_errors() -> None:
+    (sentence,) = re.findall(r"Exit statuses: .*?\n\n", text("README.md"), re.DOTALL)
+    kinds: list[type[errors.StartupError]] = [errors.StartupError, *errors.StartupError.__subclasses__()]
+    statuses = {kind.exit_code for kind in kinds}
+    assert {int(number) for number in re.findall(r"\b\d+\b", sentence)} == statuses | {0, 2}
+
+
+# --- docs/protocol.md ------------------------------------------------------------------------------------------------
+
+
+def test_the_methods_are_those_of_the_dispatch_table() -> None:
+    rows = table("docs/protocol.md", "method")
+    supported = {name for row in rows if row[1] == "yes" for name in codes(row[0])}
+    assert supported == {*METHODS, CANCEL}
+    assert {row[1] for row in rows} == {"yes", "no"}
+
+
+def test_every_method_of_the_protocol_is_listed() -> None:
+    from acp.meta import AGENT_METHODS
+
+    stable = {name for row in table("docs/protocol.md", "method") for name in codes(row[0])}
+    unstable = set(codes(text("docs/protocol.md").split("unstable in ACP is supported")[1].split("\n\n")[0]))
+    experimental = {name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))}
+    # Named in the protocol's library, and gone from the protocol.
+    assert set(AGENT_METHODS.values()) - experimental - {"session/set_model"} <= stable | unstable
+
+
+def test_the_methods_of_clients_are_listed_and_only_those_marked_so_are_called() -> None:
+    from acp.meta import CLIENT_METHODS
+
+    rows = table("docs/protocol.md", "method | used")
+    said = set(said_in_code())
+    assert {name for row in rows for name in codes(row[0])} >= {
+        name for name in CLIENT_METHODS.values() if not name.startswith("mcp/")
+    }
+    for row in rows:
+        assert {name in said for name in codes(row[0])} == {row[1] == "yes"}
+
+
+def test_the_capabilities_are_what_initialize_answers() -> None:
+    answered = dict(flat(msgspec.to_builtins(messages.AgentCapabilities())))
+    rows = table("docs/protocol.md", "`agentCapabilities`")
+    assert {codes(row[0])[0]: json.loads(codes(row[1])[0]) for row in rows} == answered
+
+
+def test_the_updates_are_those_that_events_become() -> None:
+    made = {projection.update(1, event)["sessionUpdate"] for event in one_of_each_event()}
+    rows = table("docs/protocol.md", "`sessionUpdate`")
+    assert {name for row in rows if row[1] == "yes" for name in codes(row[0])} == made
+
+
+def test_every_update_of_the_protocol_is_listed() -> None:
+    import acp.schema
+
+    fields = [getattr(kind, "model_fields", {}) for kind in vars(acp.schema).values()]
+    known = {get_args(field["session_update"].annotation)[0] for field in fields if "session_update" in field}
+    listed = {name for row in table("docs/protocol.md", "`sessionUpdate`") for name in codes(row[0])}
+    assert {name for name in known if not name.startswith("plan_")} <= listed
+
+
+def test_the_meta_keys_are_those_of_the_projection() -> None:
+    keys = {code for row in table("docs/protocol.md", "`_meta` key") for code in codes(row[0])}
+    assert keys == {projection.SEQ, projection.PARENT}
+
+
+def test_the_error_codes_are_those_of_the_exceptions() -> None:
+    rows = {(int(row[0]), codes(row[1])[0]) for row in table("docs/protocol.md", "code")}
+    assert rows == {(error.code, error.__name__) for error in errors.AcpError.__subclasses__()}
+
+
+def test_the_error_kinds_are_those_of_the_code() -> None:
+    documented = [codes(row[0])[0] for row in table("docs/protocol.md", "`errorKind`")]
+    named = (set(get_args(AssistantMessageError)) | KINDS_OF_THE_CLI) - {"unknown"}
+    assert set(documented) == set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
+    assert len(documented) == len(set(documented))
+
+
+def test_the_stop_reasons_are_those_of_the_protocol() -> None:
+    import acp.schema
+
+    documented = {codes(row[0])[0] for row in table("docs/protocol.md", "`stopReason`")}
+    assert documented == set(get_args(acp.schema.PromptResponse.model_fields["stop_reason"].annotation))
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    limits = section("docs/protocol.md", "Limits")
+    assert f"| {framing.MAX_LINE_IN >> 20} MiB; a longer" in limits
+    assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
+    assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
+    assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
+    assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
+    assert f"| {events.MAX_TEXT:,} characters; longer" in limits
+    assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
+    assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
+    assert f"| {tools.MAX_TITLE} characters |" in limits
+
+
+# --- docs/architecture.md --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_modules_that_are_named_exist(document: str) -> None:
+    named = {name for code in codes(text(document)) for name in re.findall(r"^[a-z_]+/?[a-z_-]+(?:\.py|-exec)$", code)}
+    assert named
+    for name in named - {"scripted-model.md"}:
+        assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name
+
+
+def test_every_package_and_every_module_is_in_the_layout() -> None:
+    layout = section("docs/architecture.md", "Layout")
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {name.strip("/") for name in re.findall(r"\*\*`([a-z_]+/)`\*\*", layout)} == folders
+    described_elsewhere = {"scripted_model", "demo"}
+    for path in PACKAGE.glob("*/*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        if path.name != "__init__.py" and path.parent.name not in described_elsewhere:
+            assert f"`{name}`" in layout, name
+
+
+def test_the_tables_are_those_of_the_migrations() -> None:
+    sql = "".join(path.read_text() for path in (ROOT / "migrations").glob("*.sql"))
+    made = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", sql)) | {"acp_migrations"}
+    assert {codes(row[0])[0] for row in table("docs/architecture.md", "table")} == made
+
+
+def test_the_states_of_a_turn_are_named_where_users_look() -> None:
+    for document in ("README.md", "docs/architecture.md"):
+        assert set(get_args(model.TurnState)) <= set(codes(text(document)))
+
+
+def test_the_frames_are_those_of_the_channel() -> None:
+    rows = table("docs/architecture.md", "to the worker")
+    both = (get_args(frames.ToWorker), get_args(frames.FromWorker))
+    for column, kinds in enumerate(both):
+        assert {code for row in rows for code in codes(row[column])} == {kind.__struct_config__.tag for kind in kinds}
+
+
+# --- CHANGELOG and deploy/ -------------------------------------------------------------------------------------------
+
+
+def test_the_changelog_knows_this_version() -> None:
+    versions = re.findall(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", text("CHANGELOG.md"), re.MULTILINE)
+    assert versions[0] == ("Unreleased", "")
+    assert __version__ in [version for version, date in versions if date]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_has_no_complaint_about_the_units(tmp_path: Path) -> None:
+    for unit in UNITS:
+        shutil.copy(ROOT / "deploy" / unit, tmp_path)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--user", "--man=no", *(f"./{unit}" for unit in UNITS)],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_only_the_user_can_reach_the_socket_and_claude_can_run() -> None:
+    assert "SocketMode=0600" in text("deploy/pykoclaw-acp.socket")
+    assert "DirectoryMode=0700" in text("deploy/pykoclaw-acp.socket")
+    assert "MemoryDenyWriteExecute" not in text("deploy/pykoclaw-acp@.service")
+    assert "ExecStart=/usr/bin/env pykoclaw-acp serve --stdio" in text("deploy/pykoclaw-acp@.service")
+
+
+def test_mittos_workspaces_get_data_directories_of_their_own(tmp_path: Path) -> None:
+    (command,) = re.findall(r"command: sh -c '(.*)'$", text("deploy/mitto.yaml"), re.MULTILINE)
+    program = tmp_path / "pykoclaw-acp"
+    program.write_text('#!/bin/sh\necho "$PYKOCLAW_DATA $*"\n')
+    program.chmod(0o700)
+    started = subprocess.run(
+        ["sh", "-c", command],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/home/you", "MITTO_WORKING_DIR": "/work/my project"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert started.stdout == "/home/you/.local/share/pykoclaw-mitto/work/my project serve --stdio\n"
+
+
+# --- the code, as the documents speak of it --------------------------------------------------------------------------
+
+
+@cache
+def trees() -> list[ast.Module]:
+    return [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+
+
+def said_in_code() -> Iterator[str]:
+    """Every text of the program; what is put in at run time is a blank space."""
+    for node in (node for tree in trees() for node in ast.walk(tree)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in node.values)
+
+
+def error_kinds() -> Iterator[str]:
+    """Every kind with which the program itself makes an error: where it stands among the arguments, or by its name."""
+    positions = {"StartFailure": 0, "WorkerFailed": 0, "TurnFault": 0, "_lose": 0, "lost": 1, "not_started": 1}
+    by_name = {"Lost", "TurnError", "TurnFault", "interrupted"}
+    for node in (node for tree in trees() for node in ast.walk(tree)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            at = positions.get(name)
+            if at is not None and len(node.args) > at:
+                yield from constants([node.args[at]])
+            if name in by_name:
+                yield from constants(keyword.value for keyword in node.keywords if keyword.arg == "kind")
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "(kind, message)":
+            assert isinstance(node.value, ast.Tuple)
+            yield from constants(node.value.elts[:1])
+    source = ast.parse(inspect.getsource(failures.turn_error))
+    for node in ast.walk(source):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
+            values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+            yield from constants(values)
+
+
+def constants(nodes: Iterable[ast.expr]) -> Iterator[str]:
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def one_of_each_event() -> list[events.Event]:
+    made: list[events.Event] = [
+        events.UserMessage("m", {"type": "text", "text": "t"}),
+        events.Text("m", "t"),
+        events.Thinking("m", "t"),
+        events.ToolStarted("c", "Bash", "Bash: ls", "execute"),
+        events.ToolProgressed("c"),
+        events.ToolEnded("c", "completed"),
+        events.Usage(1, 2),
+        events.Failure("m", "t", "k"),
+    ]
+    assert {type(event) for event in made} == set(get_args(events.Event))
+    return made
