@@ -38,7 +38,7 @@ async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResul
     steps.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))
-    raise _error(turn, outcome)
+    raise _error(outcome)
 
 
 async def cancel(call: Call, params: SessionParams) -> None:
@@ -61,9 +61,9 @@ def _usage(outcome: Outcome) -> Usage | None:
     )
 
 
-def _error(turn: Turn, outcome: Outcome) -> AcpError:
+def _error(outcome: Outcome) -> AcpError:
     fault = outcome.fault or TurnFault("turn_failed", "The turn ended without an answer.")
-    data: dict[str, object] = {"errorKind": fault.kind, "turnId": turn.turn_id, "turnState": outcome.state}
+    data: dict[str, object] = {"errorKind": fault.kind, "turnState": outcome.state}
     if fault.status is not None:
         data["httpStatus"] = fault.status
     kind = AuthRequired if fault.kind == "authentication_failed" else TurnFailed

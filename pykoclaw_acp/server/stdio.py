@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import stat
 import sys
 from typing import Final
@@ -28,28 +29,36 @@ log: Final = structlog.get_logger()
 class StdioTransport:
     """Bytes of two descriptors. Pipes, sockets and terminals are awaited, files are just read and written."""
 
-    def __init__(self, reader: asyncio.StreamReader | None, source: int, sink: int) -> None:
-        self._reader = reader
+    def __init__(
+        self, source: int, sink: int, reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None
+    ) -> None:
+        """Use `open`. Without a reader or a writer, the descriptor is read or written directly."""
         self._source = source
         self._sink = sink
-        self._writer: asyncio.StreamWriter | None = None
-        self._broken = False
+        self._reader = reader
+        self._writer = writer
 
     @classmethod
     async def open(cls, source: int, sink: int) -> StdioTransport:
         """`source` and `sink` belong to the transport from now on."""
+        if _same_socket(source, sink):
+            # As socket activation hands it over. A write pipe takes whatever arrives there for the peer's end.
+            os.close(source)
+            both = socket.socket(fileno=sink)
+            return cls(sink, sink, *(await asyncio.open_connection(sock=both)))
         loop = asyncio.get_running_loop()
         reader: asyncio.StreamReader | None = None
+        writer: asyncio.StreamWriter | None = None
         if _can_wait(source):
             reader = asyncio.StreamReader()
             protocol = asyncio.StreamReaderProtocol(reader)
             await loop.connect_read_pipe(lambda: protocol, os.fdopen(source, "rb", buffering=0))
-        transport = cls(reader, source, sink)
         if _can_wait(sink):
-            pipe = os.fdopen(sink, "wb", buffering=0)
-            out, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
-            transport._writer = asyncio.StreamWriter(out, flow, None, loop)
-        return transport
+            out, flow = await loop.connect_write_pipe(
+                asyncio.streams.FlowControlMixin, os.fdopen(sink, "wb", buffering=0)
+            )
+            writer = asyncio.StreamWriter(out, flow, None, loop)
+        return cls(source, sink, reader, writer)
 
     async def read(self) -> bytes:
         """Some bytes; none at the end."""
@@ -79,6 +88,11 @@ class StdioTransport:
 def _can_wait(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return not (stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor)))
+
+
+def _same_socket(source: int, sink: int) -> bool:
+    one, other = os.fstat(source), os.fstat(sink)
+    return stat.S_ISSOCK(one.st_mode) and (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 def _take_streams() -> tuple[int, int]:

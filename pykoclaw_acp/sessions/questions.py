@@ -68,10 +68,11 @@ class Questions:
         if one is not None and one.settling is not None:
             one.settling.cancel()
 
-    def withdraw_all(self) -> None:
+    async def withdraw_all(self) -> None:
         """Nobody waits for any answer any more."""
         for ask_id in list(self._open):
             self.withdraw(ask_id)
+            await self._journal.settle(Settled(ask_id, "interrupted"))
 
     def _ask(self, one: _Open, attachment: Attachment) -> None:
         task = asyncio.get_running_loop().create_task(self._ask_client(one, attachment))

@@ -232,8 +232,7 @@ class Session:
         said = endings.user_messages(turn) if turn.state == "queued" else []
         events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
         try:
-            seqs = await self._journal.finish(self.id, turn.turn_id, outcome, events)
-            self._publish(_logged(seqs, turn.turn_id, events))
+            await self._end(turn.turn_id, outcome, events)
         except Exception:
             log.exception("The turn's end could not be recorded", action="turn_end_lost")
         self._resolve(turn, outcome)
@@ -275,22 +274,24 @@ class Session:
 
     async def lost(self, epoch: int, kind: str, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words."""
-        self._questions.withdraw_all()
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self._open_tools]
-        turn = self._current
         background, self._background = self._background, set()
+        turn = self._current
         if turn is not None and turn.state != "queued" and epoch == self._epoch:
             await self._finish(turn, endings.lost(turn, kind, message), closed)
-        elif background:
-            for turn_id in background:
-                outcome = endings.background_lost(message)
-                events = [*closed, *endings.failure(turn_id, outcome)]
-                closed = []
-                seqs = await self._journal.finish(self.id, turn_id, outcome, events)
-                self._publish(_logged(seqs, turn_id, events))
-        elif closed:
-            seqs = await self._journal.append(self.id, closed)
-            self._publish(_logged(seqs, None, closed))
+            closed = []
+        for turn_id in background:
+            outcome = endings.background_lost(message)
+            await self._end(turn_id, outcome, [*closed, *endings.failure(turn_id, outcome)])
+            closed = []
+        if closed:
+            self._publish(_logged(await self._journal.append(self.id, closed), None, closed))
+        await self._questions.withdraw_all()
+
+    async def _end(self, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Write down the end of a turn that no worker ends, and show what is said about it."""
+        seqs = await self._journal.finish(self.id, turn_id, outcome, events)
+        self._publish(_logged(seqs, turn_id, events))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

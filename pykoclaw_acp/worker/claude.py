@@ -66,6 +66,7 @@ class ClaudeSession:
         self._turn: str | None = None  # the turn whose messages come in now
         self._api_error: tuple[str, str] | None = None
         self._reported = asyncio.Condition()
+        self._tasks = 0  # that run in the background
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -139,7 +140,7 @@ class ClaudeSession:
 
     async def interrupt(self, turn_id: str) -> None:
         """Stop the turn; again and again until its result came."""
-        while self._prompted == turn_id and self._client is not None:
+        while turn_id in (self._prompted, self._turn) and self._client is not None:
             with contextlib.suppress(ClaudeSDKError):
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
@@ -188,7 +189,8 @@ class ClaudeSession:
             return
         elif isinstance(message, SystemMessage) and message.subtype == "background_tasks_changed":
             tasks = message.data.get("tasks")
-            self._outbox.put(Background(epoch=self._spec.epoch, running=len(tasks) if isinstance(tasks, list) else 0))
+            self._tasks = len(tasks) if isinstance(tasks, list) else 0
+            self._report_background()
         elif isinstance(message, AssistantMessage) and message.error is not None:
             text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
             self._api_error = (message.error, text)
@@ -201,6 +203,10 @@ class ClaudeSession:
             async with self._reported:
                 self._reported.notify_all()
 
+    def _report_background(self) -> None:
+        own = self._turn is not None and self._turn != self._prompted
+        self._outbox.put(Background(epoch=self._spec.epoch, running=self._tasks + own))
+
     def _put(self, event: Event, turn_id: str | None = None) -> None:
         self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event))
 
@@ -211,6 +217,8 @@ class ClaudeSession:
         self._translator.begin_turn()
         self._api_error = None
         self._outbox.put(TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=self._prompted is None))
+        if self._prompted is None:
+            self._report_background()
 
     def _end_turn(self, result: ResultMessage) -> None:
         mine = self._prompted is not None and _answers(result, self._prompted)
@@ -225,6 +233,7 @@ class ClaudeSession:
             self._put(event, turn_id)
         if turn_id is not None and turn_id != self._prompted:
             self._outbox.put(self._ended(turn_id, result))
+            self._report_background()
         if mine and self._prompted is not None:
             self._outbox.put(self._ended(self._prompted, result))
             self._prompted = None
@@ -236,10 +245,14 @@ class ClaudeSession:
             stop = "cancelled"
         elif result.subtype == "error_max_turns":
             stop = "max_turn_requests"
+        elif result.stop_reason == "refusal":
+            stop = "refusal"
+        elif result.stop_reason == "max_tokens" or (self._api_error and self._api_error[0] == "max_output_tokens"):
+            stop = "max_tokens"
         elif result.is_error:
             error = turn_error(result, self._api_error)
         else:
-            stop = result.stop_reason if result.stop_reason in ("max_tokens", "refusal") else "end_turn"
+            stop = "end_turn"
         return TurnEnded(
             epoch=self._spec.epoch,
             turn_id=turn_id,
@@ -262,7 +275,7 @@ class ClaudeSession:
 
 
 def _claude_id(session_id: str) -> str:
-    """The id to begin a Claude session under, which must be a UUID: ours are, those of an adopted database may not be."""
+    """A UUID to begin a Claude session under: ours is one, that of an adopted database may not be."""
     try:
         return str(UUID(session_id))
     except ValueError:
