@@ -6,6 +6,8 @@ import os
 import signal
 from typing import Final
 
+from pykoclaw_acp.errors import ConfigurationError
+
 STEPS: Final = (
     "prompt_received",
     "turn_queued",
@@ -27,12 +29,12 @@ _remaining: dict[str, int] = {}
 
 
 def arm(where: str | None) -> None:
-    """Die at the step, at its n-th time; raises ValueError for an unknown step."""
+    """Die at the step, at its n-th time; raises ConfigurationError for an unknown step."""
     _remaining.clear()
     if where is not None:
         name, _, count = where.partition(":")
         if name not in STEPS:
-            raise ValueError(f"unknown step {name!r}; known are {', '.join(STEPS)}")
+            raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {', '.join(STEPS)}.")
         _remaining[name] = int(count or 1)
 
 

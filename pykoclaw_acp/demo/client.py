@@ -1,0 +1,178 @@
+"""The demo's ACP client: the official Python SDK's, and the agent that it starts, as an editor would."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from acp import PROTOCOL_VERSION, connect_to_agent, text_block
+from acp.client.connection import ClientSideConnection
+from acp.core import DEFAULT_STDIO_BUFFER_LIMIT_BYTES
+from acp.interfaces import Client
+from acp.schema import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AllowedOutcome,
+    DeniedOutcome,
+    Implementation,
+    InitializeResponse,
+    PermissionOption,
+    PromptResponse,
+    RequestPermissionResponse,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    UsageUpdate,
+    UserMessageChunk,
+)
+
+from pykoclaw_acp import __version__
+
+Update = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk | ToolCallStart | ToolCallProgress | UsageUpdate
+
+WAIT: Final = 60.0  # s for any answer; usually milliseconds, seconds for a turn
+_SEQ: Final = "pykoclaw.dev/seq"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An update as the SDK understood it, and when it came (`time.perf_counter`)."""
+
+    at: float
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A permission that was asked for: the tool call's title, and the kinds of the options in their order."""
+
+    title: str
+    options: tuple[str, ...]
+
+
+class Editor:
+    """What the SDK calls for the agent: keeps every update, and allows every tool once."""
+
+    def __init__(self, shown: Callable[[Update], None], asked: Callable[[Question], None]) -> None:
+        self.arrivals: list[Arrival] = []
+        self.questions: list[Question] = []
+        self.news = asyncio.Event()
+        self._shown = shown
+        self._asked = asked
+
+    async def session_update(self, session_id: str, update: Update, **meta: Any) -> None:  # noqa: ARG002  the SDK's signature
+        """Keep and show it."""
+        self.arrivals.append(Arrival(time.perf_counter(), update))
+        self.news.set()
+        self._shown(update)
+
+    async def request_permission(
+        self,
+        session_id: str,  # noqa: ARG002
+        tool_call: ToolCallUpdate,
+        options: list[PermissionOption],
+        **meta: Any,  # noqa: ARG002
+    ) -> RequestPermissionResponse:
+        """Allow it once."""
+        question = Question(tool_call.title or tool_call.tool_call_id, tuple(str(option.kind) for option in options))
+        self.questions.append(question)
+        self._asked(question)
+        for option in options:
+            if option.kind == "allow_once":
+                chosen = AllowedOutcome(outcome="selected", option_id=option.option_id)
+                return RequestPermissionResponse(outcome=chosen)
+        return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+
+
+class Agent:
+    """A `pykoclaw-acp serve --stdio` of our own, and the SDK's connection to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, editor: Editor) -> None:
+        self.process = process
+        self.editor = editor
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input = process.stdin
+        self.sdk: ClientSideConnection = connect_to_agent(cast("Client", editor), process.stdin, process.stdout)
+
+    @classmethod
+    async def start(cls, editor: Editor, environment: Mapping[str, str], directory: Path, log: Path) -> Agent:
+        """Start it in `directory`; its stderr is appended to `log`. Ctrl-C in the terminal does not reach it."""
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                cwd=directory, env=environment, start_new_session=True, limit=DEFAULT_STDIO_BUFFER_LIMIT_BYTES,
+            )  # fmt: skip
+        return cls(process, editor)
+
+    async def initialize(self) -> InitializeResponse:
+        """Say who we are, learn what the agent can do."""
+        info = Implementation(name="pykoclaw-acp-demo", version=__version__)
+        async with asyncio.timeout(WAIT):
+            return await self.sdk.initialize(protocol_version=PROTOCOL_VERSION, client_info=info)
+
+    async def new(self, directory: Path) -> str:
+        """`session/new`; the session's id."""
+        async with asyncio.timeout(WAIT):
+            return (await self.sdk.new_session(cwd=str(directory), mcp_servers=[])).session_id
+
+    async def load(self, session_id: str, directory: Path) -> None:
+        """`session/load`; the history is with the editor when this returns."""
+        async with asyncio.timeout(WAIT):
+            await self.sdk.load_session(cwd=str(directory), session_id=session_id, mcp_servers=[])
+
+    async def prompt(self, session_id: str, text: str) -> PromptResponse:
+        """`session/prompt`, with its answer. Raises acp.RequestError as the agent gave it."""
+        async with asyncio.timeout(WAIT):
+            return await self.sdk.prompt(session_id=session_id, prompt=[text_block(text)])
+
+    async def streaming(self, turn: asyncio.Task[PromptResponse], pieces: int) -> None:
+        """Wait until so many pieces of text of the running turn came; raises what the turn ended with before that."""
+        before = len(self.editor.arrivals)
+        async with asyncio.timeout(WAIT):
+            while len(texts(self.editor.arrivals[before:])) < pieces:
+                self.editor.news.clear()
+                news = asyncio.ensure_future(self.editor.news.wait())
+                await asyncio.wait([news, turn], return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                if turn.done():
+                    raise RuntimeError(f"the turn was over before it was to be: {turn.result().stop_reason}")
+
+    async def end_of_input(self) -> tuple[int, float]:
+        """Close its stdin, as an editor does that quits; the exit status and the seconds until then."""
+        begun = time.perf_counter()
+        self._input.close()
+        async with asyncio.timeout(WAIT):
+            status = await self.process.wait()
+        return status, time.perf_counter() - begun
+
+    async def forget(self) -> None:
+        """Close the SDK's connection to a dead agent, and collect the process."""
+        with contextlib.suppress(ConnectionError):
+            await self.sdk.close()
+        self._input.close()
+        await self.process.wait()
+
+
+def texts(arrivals: list[Arrival]) -> list[Arrival]:
+    """Those that are pieces of the agent's answer."""
+    return [arrival for arrival in arrivals if isinstance(arrival.update, AgentMessageChunk)]
+
+
+def text_of(update: Update) -> str:
+    """The text of a chunk; empty for anything else."""
+    content = getattr(update, "content", None)
+    return content.text if isinstance(content, TextContentBlock) else ""
+
+
+def seq_of(update: Update) -> int:
+    """The update's place in the session's log; 0 without one."""
+    return int((update.field_meta or {}).get(_SEQ, 0))

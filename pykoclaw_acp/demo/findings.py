@@ -1,0 +1,66 @@
+"""What the demo looks at, what it expects there, and what it saw: the rows of its table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+EXPECTED: Final = {
+    "initialize": "ACP 1; can load, resume and close sessions",
+    "session/new": "an id at once, no Claude started for it",
+    "first token": "text arrives while the model still speaks",
+    "permission": "asked before the tool runs, once first",
+    "tool": "ran once, and its file is on the disk",
+    "SIGKILL": "the whole tree dies in mid-answer",
+    "start again": "ready again on the same data",
+    "session/load": "all updates again: same ids, same texts",
+    "broken turn": "the half answer kept, and called one",
+    "context": "the model is sent all earlier turns",
+    "session/cancel": "stops the answer; the turn is cancelled",
+    "sent once": "each prompt reached the model exactly once",
+    "end of input": "exit 0 within 3 s, no process left",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A step. `right` is None when the story did not come that far; `ms` is None where no time was taken."""
+
+    step: str
+    expected: str
+    seen: str
+    right: bool | None
+    ms: float | None = None
+
+
+class Findings:
+    """A row for each step, in their order."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+
+    def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> Row:
+        """Note what was seen at a step."""
+        row = self._rows[step] = Row(step, EXPECTED[step], seen, right, ms)
+        return row
+
+    def broke(self, what: str) -> Row:
+        """The story broke off: the first step without a finding is wrong."""
+        missing = [step for step in EXPECTED if step not in self._rows]
+        step = missing[0] if missing else list(EXPECTED)[-1]
+        return self.saw(step, what, right=False)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All steps, with those that were not reached."""
+        return [self._rows.get(step) or Row(step, expected, "not reached", None) for step, expected in EXPECTED.items()]
+
+    @property
+    def wrong(self) -> list[Row]:
+        """The steps that were not as expected."""
+        return [row for row in self.rows if row.right is False]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all was as expected."""
+        return all(row.right for row in self.rows)

@@ -1,0 +1,84 @@
+"""The demo's processes, found through /proc: all that carry its temporary home in their environment.
+
+Server, fork server, worker and Claude have sessions of their own, so that no process group leads to them, and orphans
+have lost their parents. The environment, which every child inherits, and the home in it, which nobody else has, do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.pool import children, reaper
+
+KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
+_POLL: Final = 0.01  # s
+_ORDER: Final = ("server", "fork server", "worker", "claude", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A live process of the demo. `start_time` keeps a recycled pid from being mistaken for it; `command` is short."""
+
+    pid: int
+    start_time: int
+    role: str
+    program: str
+    command: str
+
+
+def find(home: Path) -> list[Process]:
+    """The live processes whose environment leads to `home`, from the server down."""
+    mark = os.fsencode(home)
+    found: dict[int, list[str]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes():
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                found[int(entry.name)] = command.rstrip("\0").split("\0")
+        except OSError:
+            continue  # ended meanwhile, or somebody else's
+    fork_servers = {pid for pid, arguments in found.items() if "pykoclaw_acp.pool.forkserver" in arguments}
+    processes: list[Process] = []
+    for pid, arguments in found.items():
+        parent, started = children.parent(pid), children.start_time(pid)
+        if started is None or children.state(pid) in ("Z", "X"):
+            continue
+        role = _role(arguments)
+        if role == "fork server" and parent in fork_servers:
+            role = "worker"
+        # Directories, and the CLI's many options, are long and say little.
+        short = " ".join([os.path.basename(arguments[0]), *arguments[1:5]])
+        processes.append(Process(pid, started, role, arguments[0], short))
+    return sorted(processes, key=lambda process: (_ORDER.index(process.role), process.pid))
+
+
+def kill(home: Path) -> list[Process]:
+    """SIGKILL all of them, again and again until none is left; returns those that were found first.
+
+    Raises TimeoutError naming those that do not die.
+    """
+    deadline = time.monotonic() + KILL_WAIT
+    first = left = find(home)
+    while left:
+        for process in left:
+            reaper.send(process.pid, process.start_time, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not killed: {', '.join(f'{one.role} {one.pid}' for one in left)}")
+        time.sleep(_POLL)
+        left = find(home)
+    return first
+
+
+def _role(arguments: list[str]) -> str:
+    if arguments[1:3] == ["-m", "pykoclaw_acp"]:
+        return "server"
+    if arguments[1:3] == ["-m", "pykoclaw_acp.pool.forkserver"]:
+        return "fork server"  # or a worker, which it forked
+    return "claude" if os.path.basename(arguments[0]) == "claude" else "tool"
