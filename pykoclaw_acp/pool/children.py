@@ -67,7 +67,7 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
 
 def _stat(pid: int) -> list[str] | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (OSError, ValueError):
+        raw = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
         return None
-    return text[text.rindex(")") + 2 :].split()
+    return raw[raw.rindex(b")") + 2 :].decode().split()

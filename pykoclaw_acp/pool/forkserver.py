@@ -93,7 +93,10 @@ def _bind(path: str) -> socket.socket:
     directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
     before = os.umask(0o177)
     try:
-        listener.bind(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
+        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(short)  # of a fork server that died before it answered
+        listener.bind(short)
         listener.listen(1)
     except OSError:
         listener.close()
@@ -116,6 +119,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket) -> NoReturn:
         listener.detach()
         os.environ["CLAUDE_CODE_TMPDIR"] = spec.temporary
         os.environ["PYKOCLAW_WORKER"] = spec.cookie
+        os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in
         become_subreaper()
         from pykoclaw_acp.ops import log
         from pykoclaw_acp.worker.main import run
@@ -132,17 +136,20 @@ def _reap(workers: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):
         while pid := os.waitpid(-1, os.WNOHANG)[0]:
             workers.discard(pid)
+    # Live workers keep their own orphans: any other child was left by a dead one.
+    for pid in children(os.getpid()):
+        if pid not in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _end_workers(workers: set[int]) -> None:
-    """Wait for the workers until the grace time is over, then kill whoever is left, and what they left behind."""
+    """Wait for the workers; those that are left when the grace time is over are killed."""
     deadline = time.monotonic() + WORKERS_GRACE
-    while left := children(os.getpid()):
+    while children(os.getpid()):
+        if time.monotonic() > deadline:
+            workers.clear()
         _reap(workers)
-        if not workers or time.monotonic() > deadline:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
 
 

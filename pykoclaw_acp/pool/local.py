@@ -24,6 +24,7 @@ from pykoclaw_acp.pool.launcher import LaunchFailed, WorkerProcess
 from pykoclaw_acp.worker.frames import FromWorker, ToWorker, encode, from_worker
 from pykoclaw_acp.worker.spec import LaunchSpec
 
+CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
 MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log that are kept at a start
 
@@ -33,16 +34,15 @@ log: Final = structlog.get_logger()
 class LocalChannel:
     """The socket and the pidfd of one worker process."""
 
-    def __init__(self, process: WorkerProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, process: WorkerProcess, pidfd: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.process = process
         self._reader = reader
         self._writer = writer
-        self._pidfd = os.pidfd_open(process.pid)
+        self._pidfd = pidfd
         self._gone = asyncio.Event()
-        if children.start_time(process.pid) != process.start_time:
-            os.close(self._pidfd)
-            raise LaunchFailed("the worker died at once")
-        asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
+        asyncio.get_running_loop().add_reader(pidfd, self._ended)
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone."""
@@ -115,13 +115,8 @@ class LocalLauncher:
             raise LaunchFailed(forked.error)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
         try:
-            connection = await _connect(spec.socket)
-            if not peer_is_ours(connection):
-                connection.close()
-                raise LaunchFailed("another user answers on the worker's socket")
-            reader, writer = await asyncio.open_unix_connection(sock=connection)
-            return LocalChannel(process, reader, writer)
-        except OSError as error:
+            return await _connect(process, spec.socket)
+        except (OSError, LaunchFailed) as error:
             reaper.send(process.pid, process.start_time, signal.SIGKILL)
             raise LaunchFailed(f"the worker cannot be reached: {error}") from error
 
@@ -141,7 +136,11 @@ class LocalLauncher:
                 with contextlib.suppress(OSError):
                     await self._writer.wait_closed()
             if self._process is not None:
-                await asyncio.to_thread(self._process.wait)
+                try:
+                    await asyncio.to_thread(self._process.wait, CLOSE_WAIT)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
                 self._process = None
 
     async def _fork(self, spec: LaunchSpec) -> Forked:
@@ -197,19 +196,31 @@ class LocalLauncher:
         self._process = self._reader = self._writer = None
 
 
-async def _connect(path: str) -> socket.socket:
+async def _connect(process: WorkerProcess, path: str) -> LocalChannel:
     """Connect through the directory's descriptor, as socket paths end at 107 bytes."""
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
     try:
-        await asyncio.get_running_loop().sock_connect(connection, f"/proc/self/fd/{directory}/{os.path.basename(path)}")
-    except OSError:
+        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        await asyncio.get_running_loop().sock_connect(connection, short)
+        if not peer_is_ours(connection):
+            raise LaunchFailed("another user answers on its socket")
+        pidfd = _open_pidfd(process)
+    except (OSError, LaunchFailed):
         connection.close()
         raise
     finally:
         os.close(directory)
-    return connection
+    return LocalChannel(process, pidfd, *(await asyncio.open_unix_connection(sock=connection)))
+
+
+def _open_pidfd(process: WorkerProcess) -> int:
+    pidfd = os.pidfd_open(process.pid)
+    if children.start_time(process.pid) != process.start_time:
+        os.close(pidfd)
+        raise LaunchFailed("it died at once")
+    return pidfd
 
 
 def _remove(spec: LaunchSpec) -> None:

@@ -277,12 +277,13 @@ class WorkerPool:
         log.info("Worker gone", action="worker_gone", reason=lost.kind, stopped=live.stopping)
         try:
             await self._listener.lost(live.spec.session_id, live.spec.epoch, lost.kind, lost.message)
-        finally:
             await self._launcher.clean(live.spec, HURRY if self._closing else TERM_GRACE)
+            await self._ledger.worker_gone(live.spec.session_id, live.spec.epoch)
+        except Exception:
+            log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
+        finally:
             if live.channel is not None:
                 await live.channel.close()
-            with contextlib.suppress(Exception):
-                await self._ledger.worker_gone(live.spec.session_id, live.spec.epoch)
             del self._live[live.spec.session_id]
             live.cleaned.set()
             self._changed.set()
@@ -309,6 +310,7 @@ class WorkerPool:
                 if isinstance(frame, Background):
                     live.background = frame.running
                     self._count_idle(live)
+                    self._changed.set()
         if numbered:
             steps.reached("frames_received")
             await self._listener.frames(live.spec.session_id, live.spec.epoch, numbered)
@@ -355,12 +357,12 @@ class WorkerPool:
             with contextlib.suppress(ConnectionError):
                 await live.channel.send(Stop(epoch=live.spec.epoch))
         step = self._limits.stop_grace if grace is None else grace
-        for escalate in (Channel.terminate, Channel.kill):
+        for signal in ("terminate", "kill"):
             try:
                 await asyncio.wait_for(live.cleaned.wait(), step)
             except TimeoutError:
                 if live.channel is not None:
-                    escalate(live.channel)
+                    getattr(live.channel, signal)()
             else:
                 return
             step = min(step, STOP_AGAIN)

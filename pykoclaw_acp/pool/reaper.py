@@ -87,5 +87,5 @@ def _cookie(pid: int) -> tuple[str, int] | None:
     for variable in environment.split(b"\0"):
         if variable.startswith(COOKIE):
             session, _, epoch = variable[len(COOKIE) :].decode(errors="replace").rpartition(":")
-            return (session, int(epoch)) if epoch.isdigit() else None
+            return (session, int(epoch)) if epoch.isdecimal() else None
     return None

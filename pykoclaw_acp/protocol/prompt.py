@@ -7,6 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.messages import ContentBlock, ResourceLink, TextContent
 
+MAX_TEXT: Final = 8 * 1024 * 1024  # characters; twice of what a model with a million tokens can read
 MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
@@ -26,6 +27,8 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
         else:
             kind = block.__struct_config__.tag
             raise InvalidParams(f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}.")
+    if sum(len(block.get("text", "")) for block in kept) > MAX_TEXT:
+        raise InvalidParams(f"`prompt`: its text is longer than {MAX_TEXT} characters; put long material in files.")
     return kept
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -17,7 +18,6 @@ import structlog
 from claude_agent_sdk import (
     AssistantMessage,
     ClaudeSDKClient,
-    ClaudeSDKError,
     CLINotFoundError,
     Message,
     ResultMessage,
@@ -72,10 +72,12 @@ class ClaudeSession:
 
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises StartFailure."""
+        if not os.path.isdir(self._spec.cwd):  # noqa: ASYNC240  nothing else runs yet
+            raise StartFailure("cwd_missing", f"The session's directory does not exist any more: {self._spec.cwd}")
         for begin in self._beginnings():
             try:
                 await self._connect(begin)
-            except ClaudeSDKError as error:
+            except Exception as error:
                 words = f"{error} {' '.join(self._stderr)}"
                 if isinstance(error, CLINotFoundError) or not (_IN_USE in words or _NOTHING_TO_RESUME in words):
                     raise self._start_failure(error) from error
@@ -99,25 +101,15 @@ class ClaudeSession:
 
     async def _connect(self, begin: dict[str, str]) -> None:
         self._stderr.clear()
-        servers = options.write_mcp_servers(self._spec)
-        client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
-        try:
+        with options.mcp_file(self._spec) as servers:
+            client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
             await client.connect()
-        except BaseException:
-            with contextlib.suppress(Exception):
-                await client.disconnect()
-            raise
-        finally:
-            if servers is not None:
-                servers.unlink(missing_ok=True)
         self._client = client
 
-    def _start_failure(self, error: ClaudeSDKError) -> StartFailure:
+    def _start_failure(self, error: Exception) -> StartFailure:
         if isinstance(error, CLINotFoundError):
             return StartFailure("cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.")
-        if "Working directory does not exist" in str(error):
-            return StartFailure("cwd_missing", f"The session's directory does not exist any more: {self._spec.cwd}")
-        said = self._stderr[-1] if self._stderr else str(error).splitlines()[0]
+        said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         return StartFailure("start_failed", f"Claude could not be started: {said[:300]}")
 
     # --- commands ---------------------------------------------------------------------------------------------------
@@ -141,7 +133,7 @@ class ClaudeSession:
     async def interrupt(self, turn_id: str) -> None:
         """Stop the turn; again and again until its result came."""
         while turn_id in (self._prompted, self._turn) and self._client is not None:
-            with contextlib.suppress(ClaudeSDKError):
+            with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
 
@@ -154,9 +146,9 @@ class ClaudeSession:
         if self._client is None:
             return
         if self._turn is not None or self._prompted is not None:
-            with contextlib.suppress(ClaudeSDKError, TimeoutError):
+            with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.interrupt(), 1)
-        with contextlib.suppress(ClaudeSDKError):
+        with contextlib.suppress(Exception):
             await self._client.disconnect()
 
     # --- the pump ---------------------------------------------------------------------------------------------------
@@ -168,8 +160,7 @@ class ClaudeSession:
             await self._outbox.room()
             try:
                 await self._take(message)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                # A message of a shape that we do not know must not end the session.
+            except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
                 log.warning(
                     "A message of the CLI was not understood",
                     action="message_not_understood",
@@ -191,7 +182,7 @@ class ClaudeSession:
             tasks = message.data.get("tasks")
             self._tasks = len(tasks) if isinstance(tasks, list) else 0
             self._report_background()
-        elif isinstance(message, AssistantMessage) and message.error is not None:
+        elif isinstance(message, AssistantMessage) and message.error is not None and not message.parent_tool_use_id:
             text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
             self._api_error = (message.error, text)
         events = self._translator.events(message)

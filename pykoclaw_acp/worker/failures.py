@@ -43,12 +43,12 @@ def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> Turn
     """The error of a turn that ended without an answer."""
     status = result.api_error_status
     named, said = api_error or ("", "")
+    words = said or (result.errors or [""])[0] or result.result or result.subtype
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
-    if result.terminal_reason == "prompt_too_long":
-        kind = "context_too_large"
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"
-    words = said or (result.errors or [""])[0] or result.result or result.subtype
+    if result.terminal_reason == "prompt_too_long" or "prompt is too long" in words.lower():
+        kind = "context_too_large"
     sentence = _ADVICE.get(kind)
     detail = " ".join(words.split())[:300]
     return TurnError(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)

@@ -6,6 +6,7 @@ and kept by it until the daemon has acknowledged it, which it does after the com
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, Literal
 
 import msgspec
@@ -163,5 +164,8 @@ from_worker: Final = msgspec.json.Decoder(FromWorker)
 
 
 def encode(frame: ToWorker | FromWorker) -> bytes:
-    """One line, with its newline."""
-    return msgspec.json.encode(frame) + b"\n"
+    """One line, with its newline. Half an emoji, which the CLI passes on from models and tools, becomes a `?`."""
+    try:
+        return msgspec.json.encode(frame) + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(frame), ensure_ascii=False).encode(errors="replace") + b"\n"

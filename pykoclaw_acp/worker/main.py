@@ -54,6 +54,7 @@ class Worker:
         self._outbox = Outbox()
         self._claude = ClaudeSession(spec, self._outbox)
         self._ended = asyncio.Event()
+        self._broken = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter
 
@@ -82,7 +83,19 @@ class Worker:
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """A task that broke would leave its turn hanging: the worker is lost instead."""
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("The worker is broken", action="worker_broken", exc_info=error)
+        if self._broken:
+            self._ended.set()
+        else:
+            self._broken = True
+            self._start(self._lose("internal", "Claude's worker had a fault; its log says more."))
 
     async def _live(self) -> None:
         """Connect Claude, report ready, pump until it ends."""

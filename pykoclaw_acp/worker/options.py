@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -71,12 +72,17 @@ def options(
     )
 
 
-def write_mcp_servers(spec: LaunchSpec) -> Path | None:
-    """The client's MCP servers in a file that only this user reads: `ps` would show them on the command line."""
+@contextlib.contextmanager
+def mcp_file(spec: LaunchSpec) -> Iterator[Path | None]:
+    """The client's MCP servers in a file for this user alone, while the CLI starts: `ps` shows its command line."""
     if not spec.mcp_servers:
-        return None
+        yield None
+        return
     servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.mcp_servers}
     path = Path(spec.temporary) / "mcp.json"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump({"mcpServers": servers}, file)
-    return path
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({"mcpServers": servers}, file)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from pykoclaw_acp.sessions.events import (
 )
 
 MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
-MAX_IMAGE: Final = 5 * 1024 * 1024  # base64 characters
+MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
 MAX_TITLE: Final = 120  # characters
 
 KINDS: Final[dict[str, ToolKind]] = {
@@ -110,13 +110,21 @@ def result(name: str, blocks: object, failed: bool) -> tuple[ToolPart, ...]:
     if isinstance(blocks, str):
         return _shown_text(name, blocks)
     parts: list[ToolPart] = []
+    room = MAX_IMAGE
     for block in blocks if isinstance(blocks, list) else ():
         if not isinstance(block, dict):
             continue
         if block.get("type") == "text" and isinstance(block.get("text"), str):
-            parts.extend(_shown_text(name, block["text"]))
+            shown = _shown_text(name, shorten(block["text"], min(room, MAX_SHOWN)))
+            room -= sum(len(part.text) for part in shown)
+            parts.extend(shown)
         elif block.get("type") == "image":
-            parts.append(_image(block))
+            part = _image(block, room)
+            room -= len(part.data) if isinstance(part, ImagePart) else 0
+            parts.append(part)
+        if room <= 0:
+            parts.append(TextPart("(more was left out)"))
+            break
     return tuple(parts)
 
 
@@ -133,7 +141,7 @@ def plain(text: str) -> str:
     return _ANSI.sub("", text)
 
 
-def _shown_text(name: str, text: str) -> tuple[ToolPart, ...]:
+def _shown_text(name: str, text: str) -> tuple[TextPart, ...]:
     text = shorten(plain(text).rstrip())
     if not text:
         return ()
@@ -145,11 +153,11 @@ def _shown_text(name: str, text: str) -> tuple[ToolPart, ...]:
     return (TextPart(f"{fence}\n{text}\n{fence}"),)
 
 
-def _image(block: dict[str, Any]) -> ToolPart:
+def _image(block: dict[str, Any], room: int) -> ToolPart:
     source = block.get("source")
     if isinstance(source, dict) and source.get("type") == "base64":
         data, mime = source.get("data"), source.get("media_type")
-        if isinstance(data, str) and isinstance(mime, str) and len(data) <= MAX_IMAGE:
+        if isinstance(data, str) and isinstance(mime, str) and len(data) <= room:
             return ImagePart(data=data, mime_type=mime)
     return TextPart("(an image that is too large to show)")
 

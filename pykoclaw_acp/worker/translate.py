@@ -57,7 +57,7 @@ class Translator:
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
-    _running: dict[str, None] = field(default_factory=dict)
+    _running: dict[str, str | None] = field(default_factory=dict)  # call to the subagent's call that it is part of
     _background: dict[str, None] = field(default_factory=dict)
     _used: int = 0
     spoke: bool = False
@@ -84,7 +84,7 @@ class Translator:
         if not self.spoke and result.result and not result.is_error:
             message_id = result.uuid or result.session_id
             events.extend(Text(message_id, piece) for piece in split_text(result.result))
-        unanswered = [tool_id for tool_id in self._running if tool_id not in self._background]
+        unanswered = [one for one, parent in self._running.items() if parent is None and one not in self._background]
         events.extend(self._ended(tool_id, failed=True) for tool_id in unanswered)
         self._blocks.clear()
         self._open.clear()
@@ -104,7 +104,7 @@ class Translator:
         if tool_id in self._names:
             return []
         self._names[tool_id] = name
-        self._running[tool_id] = None
+        self._running[tool_id] = parent_id
         return [
             ToolStarted(
                 tool_call_id=tool_id,
@@ -142,6 +142,7 @@ class Translator:
     def _begin_message(self, api_id: str) -> None:
         self._api_id, self._count = api_id, 0
         self._open.clear()
+        self._blocks.clear()  # what a broken stream left
 
     def _delta(self, event: dict[str, Any]) -> list[Event]:
         block = self._open.get(event["index"])

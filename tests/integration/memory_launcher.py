@@ -11,6 +11,7 @@ from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
+    Background,
     EventFrame,
     FromWorker,
     Interrupt,
@@ -33,6 +34,7 @@ class MemoryChannel:
         self.spec = spec
         self.process = WorkerProcess(next(_pids), 0, "boot")
         self.acked = 0
+        self.deaf = False
         self.prompts: list[str] = []
         self._n = 0
         self._out: asyncio.Queue[list[FromWorker] | None] = asyncio.Queue()
@@ -57,9 +59,13 @@ class MemoryChannel:
         self._n += 1
         return EventFrame(epoch=self.spec.epoch, n=self._n, turn_id=turn_id, event=Text("m", text))
 
-    def started(self, turn_id: str) -> TurnStarted:
+    def started(self, turn_id: str, *, background: bool = False) -> TurnStarted:
         self._n += 1
-        return TurnStarted(epoch=self.spec.epoch, n=self._n, turn_id=turn_id)
+        return TurnStarted(epoch=self.spec.epoch, n=self._n, turn_id=turn_id, background=background)
+
+    def background(self, running: int) -> None:
+        self._n += 1
+        self.say(Background(epoch=self.spec.epoch, n=self._n, running=running))
 
     def ended(self, turn_id: str, stop: str = "end_turn") -> TurnEnded:
         self._n += 1
@@ -70,6 +76,8 @@ class MemoryChannel:
     async def send(self, frame: ToWorker) -> None:
         if self._gone.is_set():
             raise ConnectionResetError
+        if self.deaf:
+            return
         if isinstance(frame, Prompt):
             text = str(frame.content[0]["text"])
             self.prompts.append(text)
@@ -104,7 +112,9 @@ class MemoryChannel:
         self._gone.set()
         self._out.put_nowait(None)
 
-    terminate = kill
+    def terminate(self) -> None:
+        if not self.deaf:
+            self.kill()
 
     async def close(self) -> None:
         self.kill()
@@ -117,6 +127,7 @@ class MemoryLauncher:
         self.launched: list[MemoryChannel] = []
         self.cleaned: list[str] = []
         self.refuse = False
+        self.break_clean_up = False
         self.slow = False
         self.most = 0
 
@@ -138,6 +149,8 @@ class MemoryLauncher:
         return channel
 
     async def clean(self, spec: LaunchSpec, grace: float) -> None:
+        if self.break_clean_up:
+            raise OSError("too many open files")
         self.cleaned.append(spec.cookie)
 
     async def close(self) -> None:

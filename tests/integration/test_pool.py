@@ -199,6 +199,88 @@ async def test_cancel_while_the_worker_starts_answers_at_once(tmp_path: Path) ->
         assert r.launcher.launched[0].prompts == []
 
 
+async def test_a_worker_that_neither_listens_nor_ends_is_killed(tmp_path: Path) -> None:
+    async with rig(tmp_path, stop_grace=0.05) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        r.launcher.launched[0].deaf = True
+        await asyncio.wait_for(r.pool.stop(session.id), 10)
+        assert r.launcher.cleaned == [f"{session.id}:1"]
+
+
+async def test_a_turn_that_does_not_stop_costs_its_worker_and_ends_cancelled(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        r.launcher.launched[0].deaf = True
+        session.cancel()
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.stop_reason == "cancelled"
+
+
+async def test_a_clean_up_that_fails_does_not_cost_the_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        r.launcher.break_clean_up = True
+        await r.run(session, "die")
+        assert (await asyncio.wait_for(r.run(session, "say 1"), 30)).state == "done"
+        r.launcher.break_clean_up = False
+
+
+async def test_a_worker_with_background_work_makes_no_room_until_that_ends(tmp_path: Path) -> None:
+    async with rig(tmp_path, max_workers=1) as r:
+        first, second = await r.session(), await r.session()
+        await r.run(first, "say 1")
+        channel = r.launcher.launched[0]
+        channel.background(1)
+        await eventually(lambda: channel.acked == channel._n)
+        waiting = await r.prompt(second, "say 1")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting.ended), 0.1)
+        assert channel in r.launcher.live
+        channel.background(0)
+        outcome, _ = await asyncio.wait_for(waiting.ended, 30)
+        assert outcome.state == "done"
+
+
+async def test_a_background_turn_whose_worker_dies_is_ended_in_words(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        channel = r.launcher.launched[0]
+        channel.say(channel.started("own-turn", background=True))
+        await eventually(lambda: channel.acked == channel._n)
+        channel.kill()
+        await eventually(lambda: not r.pool.is_live(session.id))
+        await eventually(lambda: session.last_seq == 3)
+        assert (await r.states())["own-turn"] == "failed"
+
+
+async def test_a_prompt_cancelled_while_another_runs_is_answered_at_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        running = await r.prompt(session, "hang")
+        queued = await r.prompt(session, "say 1")
+        session.cancel(queued)
+        outcome, _ = await asyncio.wait_for(queued.ended, 5)
+        assert outcome.stop_reason == "cancelled"
+        assert not running.ended.done()
+        session.cancel()
+
+
+@pytest.mark.parametrize("pauses", range(12))
+async def test_a_cancel_at_any_moment_ends_the_turn(tmp_path: Path, pauses: int) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        for _ in range(pauses * 3):
+            await asyncio.sleep(0)
+        session.cancel(turn)
+        outcome, _ = await asyncio.wait_for(turn.ended, 10)
+        assert outcome.stop_reason == "cancelled"
+
+
 async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()

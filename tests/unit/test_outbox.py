@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pykoclaw_acp.sessions.events import Text, Thinking
-from pykoclaw_acp.worker.frames import EventFrame, from_worker
+from pykoclaw_acp.worker.frames import EventFrame, encode, from_worker
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
 
 
@@ -47,6 +47,11 @@ async def test_nothing_more_is_sent_while_too_much_is_unacknowledged() -> None:
     assert [n for n, _ in sent(await outbox.take())] == [4]
     outbox.acknowledge(4)
     await asyncio.wait_for(outbox.drained(), 1)
+
+
+def test_half_an_emoji_from_a_model_or_a_tool_ends_nothing() -> None:
+    [(_, text)] = sent(encode(frame("half \ud83d")))
+    assert text == "half ?"
 
 
 async def test_producers_wait_when_the_daemon_is_slow() -> None:

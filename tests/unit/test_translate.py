@@ -89,6 +89,23 @@ def test_a_stream_that_broke_off_is_completed_under_the_same_message() -> None:
     assert events == [Text("m1-0", "Hel"), Text("m1-0", "lo")]
 
 
+def test_an_answer_that_is_streamed_again_after_a_broken_stream_is_said_once() -> None:
+    events = run(
+        start("m1"), block(0, "text"), delta(0, "one"),
+        start("m2"), block(0, "text"), delta(0, "one two"), whole(TextBlock("one two"), message_id="m2"),
+    )  # fmt: skip
+    assert events == [Text("m1-0", "one"), Text("m2-0", "one two")]
+
+
+def test_a_subagents_call_outlives_the_turn_in_which_it_began() -> None:
+    translator = Translator("/work")
+    translator.events(whole(ToolUseBlock(id="t1", name="Bash", input={"command": "ls"}), parent="t0"))
+    assert translator.end_turn(result()) == []
+    [ended] = translator.events(answered("t1", "inner"))
+    assert isinstance(ended, ToolEnded)
+    assert ended.status == "completed"
+
+
 def test_another_answer_after_a_broken_stream_is_another_message() -> None:
     events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Servus"), message_id="m2"))
     assert [type(event) for event in events] == [Text, Text]
