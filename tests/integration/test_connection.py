@@ -1,0 +1,259 @@
+"""A client's connection on real sessions and a real database, with workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.sessions.events import UserMessage
+from pykoclaw_acp.worker.frames import Answer, Ask, ToWorker
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+
+class Wire:
+    """A client: what it sends is read by the connection, what the connection writes is kept, in order."""
+
+    def __init__(self, r: Rig) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.blocked = asyncio.Event()
+        self.blocked.set()
+        self._in: asyncio.Queue[bytes] = asyncio.Queue()
+        self._next = 0
+        self.connection = Connection(r.sessions, METHODS, self)
+        self.serving = asyncio.ensure_future(self.connection.serve())
+
+    async def read(self) -> bytes:
+        return await self._in.get()
+
+    async def write(self, line: bytes) -> None:
+        await self.blocked.wait()
+        self.lines.append(json.loads(line))
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        self._in.put_nowait(
+            b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
+        )
+
+    def begin(self, method: str, **params: Any) -> int:
+        self._next += 1
+        self.send({"id": self._next, "method": method, "params": params})
+        return self._next
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return await self.answer(self.begin(method, **params))
+
+    async def answer(self, message_id: int) -> dict[str, Any]:
+        return await eventually(lambda: next((m for m in self.lines if m.get("id") == message_id), None) or {})
+
+    def updates(self) -> list[dict[str, Any]]:
+        return [line["params"]["update"] for line in self.lines if line.get("method") == "session/update"]
+
+    def seqs(self) -> list[int]:
+        return [update["_meta"]["pykoclaw.dev/seq"] for update in self.updates()]
+
+    async def close(self) -> None:
+        self._in.put_nowait(b"")
+        await self.serving
+        await self.connection.settle()
+
+
+@asynccontextmanager
+async def client(r: Rig) -> AsyncIterator[Wire]:
+    wire = Wire(r)
+    await wire.call("initialize", protocolVersion=1)
+    try:
+        yield wire
+    finally:
+        wire.blocked.set()
+        await r.sessions.cancel_all()
+        await wire.close()
+
+
+async def new(wire: Wire) -> str:
+    return str((await wire.call("session/new", cwd="/", mcpServers=[]))["result"]["sessionId"])
+
+
+def prompt(session: str, text: str) -> dict[str, Any]:
+    return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+
+
+async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **prompt(session, "say 2"))
+        await wire.call("session/close", sessionId=session)
+        refused = await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert "session/load" in refused["error"]["message"]
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        before = len(wire.updates())
+        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"]["stopReason"] == "end_turn"
+        assert len(wire.updates()) > before
+
+
+async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_attachment(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        first = wire.connection.attachments[session]
+        wire.blocked.clear()
+        running = wire.begin("session/prompt", **prompt(session, "say 30"))
+        await eventually(lambda: r.sessions._live[session].last_seq == 31)
+        loading = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
+        await eventually(lambda: wire.connection.attachments[session] is not first)
+        wire.blocked.set()
+        await wire.answer(running)
+        await wire.answer(loading)
+        places = {line["id"]: at for at, line in enumerate(wire.lines) if "id" in line}
+        updates = [at for at, line in enumerate(wire.lines) if line.get("method") == "session/update"]
+        assert max(updates) < places[running]
+        assert wire.seqs()[-31:] == list(range(1, 32))
+
+
+async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        wire.blocked.clear()
+        running = wire.begin("session/prompt", **prompt(session, "say 30"))
+        await eventually(lambda: r.sessions._live[session].last_seq == 31)
+        wire.begin("session/resume", sessionId=session, cwd="/")
+        wire.blocked.set()
+        await wire.answer(running)
+        assert wire.seqs() == list(range(2, 32))
+
+
+async def test_an_event_too_large_for_any_client_leaves_a_note_in_its_place(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        giant = UserMessage("giant", {"type": "text", "text": "x" * (9 * 1024 * 1024)})
+        live = r.sessions._live[session]
+        await live._journal.append(session, [giant])
+        live.record.last_seq = 1
+        answered = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert answered["result"] == {}
+        assert "cannot be read" in wire.updates()[0]["content"]["text"]
+        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"]["stopReason"] == "end_turn"
+
+
+async def test_a_load_that_cannot_read_the_log_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **prompt(session, "say 3"))
+        live = r.sessions._live[session]
+        live._tail.clear()
+
+        async def broken(*_: Any) -> Any:
+            raise OSError("input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(live._journal, "read", broken)
+            failed = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert failed["error"]["code"] == -32603
+        assert (await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[]))["result"] == {}
+
+
+async def test_an_unreadable_row_is_one_note_and_the_rest_is_shown(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with client(r) as wire:
+            session = await new(wire)
+            await wire.call("session/prompt", **prompt(session, "say 5"))
+
+        def spoil(connection: Any) -> None:
+            connection.execute("UPDATE acp_events SET payload = '{broken' WHERE seq = 3")
+
+        await r.database._writer.run(spoil)
+        r.sessions._live[session]._tail.clear()
+        async with client(r) as wire:
+            await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+            assert wire.seqs() == [1, 2, 3, 4, 5, 6]
+            assert "cannot be read" in wire.updates()[2]["content"]["text"]
+
+
+async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_answer_counts(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as first, client(r) as second:
+        session = await new(first)
+        running = first.begin("session/prompt", **prompt(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        answers = _listen(channel)
+        channel._n += 1
+        turn = next(iter(await r.states()))
+        channel.say(
+            Ask(
+                epoch=1,
+                n=channel._n,
+                ask_id="q1",
+                turn_id=turn,
+                tool_call_id="t",
+                title="Bash: ls",
+                tool_kind="execute",
+            )
+        )
+        await first.answer("q1")  # type: ignore[arg-type]
+        await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        await second.answer("q1")  # type: ignore[arg-type]
+        second.send({"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "allow_once"}}})
+        await eventually(lambda: answers)
+        assert [answer.decision for answer in answers] == ["allow_once"]
+        await eventually(lambda: [m for m in first.lines if m.get("method") == "$/cancel_request"])
+        first.send({"id": "q1", "result": {"outcome": {"outcome": "cancelled"}}})
+        rows = await r.database.read("SELECT outcome, option_id, answered_by FROM acp_permissions")
+        assert rows == [("selected", "allow_once", "client")]
+        channel.say(channel.ended(turn))
+        await first.answer(running)
+
+
+def _listen(channel: MemoryChannel) -> list[Answer]:
+    answers: list[Answer] = []
+    send = channel.send
+
+    async def listening(frame: ToWorker) -> None:
+        if isinstance(frame, Answer):
+            answers.append(frame)
+        await send(frame)
+
+    channel.send = listening  # type: ignore[method-assign]
+    return answers
+
+
+async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_first_load(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+
+        def adopt(connection: Any) -> None:
+            connection.execute(
+                "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at)"
+                " VALUES ('../old id', 'acp-old', 0, 0)"
+            )
+
+        await r.database._writer.run(adopt)
+        refused = await wire.call("session/prompt", **prompt("../old id", "say 1"))
+        assert "session/load" in refused["error"]["message"]
+        await wire.call("session/load", sessionId="../old id", cwd="/usr", mcpServers=[])
+        await wire.call("session/prompt", **prompt("../old id", "say 1"))
+        spec = r.launcher.launched[0].spec
+        assert spec.cwd == "/usr"
+        assert ".." not in spec.socket
+        assert ".." not in spec.temporary
+
+
+async def test_servers_that_change_during_a_turn_reach_the_next_worker(tmp_path: Path) -> None:
+    server = {"name": "s", "command": "/bin/true", "args": [], "env": [{"name": "K", "value": "v"}]}
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running = wire.begin("session/prompt", **prompt(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[server])
+        channel = r.launcher.launched[0]
+        channel.say(channel.ended(next(iter(await r.states()))))
+        await wire.answer(running)
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert [s.name for s in r.launcher.launched[-1].spec.mcp_servers] == ["s"]
+        assert len(r.launcher.launched) == 2
