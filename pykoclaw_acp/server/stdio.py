@@ -97,12 +97,12 @@ def _same_socket(source: int, sink: int) -> bool:
 
 def _take_streams() -> tuple[int, int]:
     """Descriptors of stdin and stdout for ACP alone: whatever else prints goes to stderr, whatever reads, nothing."""
-    sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    sys.stdout.flush()  # what was printed until now, too
     return source, sink
 
 

@@ -118,6 +118,9 @@ class Session:
         await self._journal.accept(turn)
         steps.reached("turn_queued")
         author.own.add(turn.turn_id)
+        if turn.cancelled.is_set():
+            await self._finish(turn, Outcome("cancelled", stop_reason="cancelled"))
+            return
         self._queue.append(turn)
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
         if self._runner is None:
@@ -133,7 +136,7 @@ class Session:
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._current:
                 self._spawn(self._interrupt(one))
-            else:
+            elif one in self._queue:
                 self._queue.remove(one)
                 self._spawn(self._finish(one, Outcome("cancelled", stop_reason="cancelled")))
         for turn_id in self._background if turn is None else ():
