@@ -18,10 +18,22 @@ from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, Statement, Unit
 
-__all__ = ["Conflict", "Database", "DatabaseClosed", "IntegrityError", "NewEvent", "Statement", "Unit"]
+__all__ = [
+    "Conflict",
+    "Database",
+    "DatabaseClosed",
+    "IntegrityError",
+    "NewEvent",
+    "OperationalError",
+    "Statement",
+    "Unit",
+]
 
 IntegrityError = sqlite3.IntegrityError
 """A constraint of the schema refused a unit."""
+
+OperationalError = sqlite3.OperationalError
+"""SQLite could not do it now: a lock that another process holds, a full disk."""
 
 READERS = 2
 CLOSING_BUSY_TIMEOUT_MS = 500

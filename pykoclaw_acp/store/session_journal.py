@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import structlog
 
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.ports import Logged, Settled
 from pykoclaw_acp.store import events, permissions, sessions, turns, workers
-from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
+from pykoclaw_acp.store.database import Database, NewEvent, OperationalError, Statement, Unit
+from pykoclaw_acp.store.sqlite import result_code
 from pykoclaw_acp.worker.frames import Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
+
+ATTEMPTS: Final = 6  # each waits 10 s for the lock
+BUSY: Final = 5  # SQLITE_BUSY
+
+log: Final = structlog.get_logger()
 
 
 class SessionJournal:
@@ -21,7 +30,7 @@ class SessionJournal:
 
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
-        await self._database.commit(Unit(statements=sessions.insert(record)))
+        await self._commit(Unit(statements=sessions.insert(record)))
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """The session, unless there is none or it was deleted."""
@@ -41,11 +50,11 @@ class SessionJournal:
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
-        await self._database.commit(Unit(statements=(turns.insert(turn),), durable=True))
+        await self._commit(Unit(statements=(turns.insert(turn),), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
-        return await self._database.commit(
+        return await self._commit(
             Unit(
                 statements=(turns.dispatch(turn.turn_id, epoch),),
                 events=events.rows(turn.session_id, turn.turn_id, said),
@@ -80,18 +89,18 @@ class SessionJournal:
             rows.extend(events.rows(session_id, turn_id, said))
             told.extend((turn_id, event) for event in said)
         statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
-        seqs = await self._database.commit(Unit(statements=tuple(statements), events=tuple(rows)))
+        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)))
         return [Logged(seq, turn_id, event) for seq, (turn_id, event) in zip(seqs, told, strict=True)]
 
     async def finish(self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]) -> list[int]:
         """End a turn that no worker can end, with what is to be said about it."""
-        return await self._database.commit(
+        return await self._commit(
             Unit(statements=(turns.end(turn_id, outcome, once=True),), events=events.rows(session_id, turn_id, said))
         )
 
     async def append(self, session_id: str, said: Sequence[Event]) -> list[int]:
         """Events outside of any turn."""
-        return await self._database.commit(Unit(events=events.rows(session_id, None, said)))
+        return await self._commit(Unit(events=events.rows(session_id, None, said)))
 
     async def settle(self, settled: Settled) -> None:
         """A permission question is answered, or moot."""
@@ -102,4 +111,15 @@ class SessionJournal:
         return await events.read(self._database, session_id, after, limit)
 
     async def _run(self, statement: Statement) -> None:
-        await self._database.commit(Unit(statements=(statement,)))
+        await self._commit(Unit(statements=(statement,)))
+
+    async def _commit(self, unit: Unit) -> list[int]:
+        """Commit, also when another program holds the lock for long: a turn of two hours is worth a minute's wait."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._database.commit(unit)
+            except OperationalError as error:
+                if result_code(error) != BUSY:
+                    raise
+                log.warning("Another program holds the database's lock", action="database_busy")
+        return await self._database.commit(unit)

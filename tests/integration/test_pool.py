@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.worker.frames import Ask
 from tests.integration.memory_launcher import MemoryLauncher
@@ -322,6 +323,23 @@ async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Pa
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert outcome.fault is not None
         assert channel.acked == acked
+
+
+async def test_another_program_that_holds_the_lock_for_long_costs_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykoclaw_acp.store.connection.BUSY_TIMEOUT", 0.1)
+    monkeypatch.setattr("pykoclaw_acp.store.session_journal.ATTEMPTS", 100)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        other = sqlite3.connect(tmp_path / "pykoclaw.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        turn = asyncio.ensure_future(r.run(session, "say 5"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(turn), 0.5)
+        other.execute("COMMIT")
+        other.close()
+        assert (await turn).state == "done"
 
 
 async def _refuse_text(database: Database) -> None:

@@ -1,0 +1,5 @@
+"""The same stack as the end-to-end tests."""
+
+from tests.e2e.conftest import model, stack
+
+__all__ = ["model", "stack"]

@@ -1,0 +1,28 @@
+"""What is installed from a wheel: everything that the program needs at run time."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_holds_migrations_types_and_the_wrapper(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        for path in (ROOT / "migrations").glob("*.sql"):
+            packed = f"pykoclaw_acp/store/migrations/{path.name}"
+            assert archive.read(packed) == path.read_bytes()
+        assert "pykoclaw_acp/py.typed" in names
+        mode = archive.getinfo("pykoclaw_acp/worker/claude-exec").external_attr >> 16
+        assert mode & stat.S_IXUSR, "the CLI's wrapper must be executable"
+        entry_points = next(name for name in names if name.endswith("entry_points.txt"))
+        assert b"acp = pykoclaw_acp.plugin:AcpPlugin" in archive.read(entry_points)
+        assert not any(name.startswith("tests/") for name in names)
