@@ -1,0 +1,72 @@
+"""The processes of one home, from /proc: every child inherits the HOME of its stack."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FORK_SERVER: Final = "pykoclaw_acp.pool.forkserver"  # workers are its forks, and show the same command
+COOKIE: Final = "PYKOCLAW_WORKER"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A live process; `session` is that of the worker which it was started by, as its environment says."""
+
+    pid: int
+    parent: int
+    command: str
+    session: str | None
+
+    @property
+    def is_claude(self) -> bool:
+        """The CLI itself, not a tool of it."""
+        return self.session is not None and os.path.basename(self.command.split(" ", 1)[0]) == "claude"
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    @property
+    def alive(self) -> bool:
+        return _stat(self.pid) is not None
+
+
+def of_home(home: Path) -> list[Process]:
+    """Every live process that runs under this home."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or (process := _look(int(entry.name), home)) is None:
+            continue
+        found.append(process)
+    return found
+
+
+def _look(pid: int, home: Path) -> Process | None:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return None
+    fields = _stat(pid)
+    if f"HOME={home}" not in environment or fields is None:
+        return None
+    cookies = [variable.split("=", 1)[1] for variable in environment if variable.startswith(f"{COOKIE}=")]
+    return Process(pid, int(fields[1]), command, cookies[-1].partition(":")[0] if cookies else None)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of proc(5) stat from the state on; None for what is dead, a zombie too."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else fields

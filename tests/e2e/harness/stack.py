@@ -1,0 +1,155 @@
+"""A home, a directory to work in, the scripted model, and servers on top of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+from pykoclaw_acp.scripted_model.environment import offline_environment
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+from tests.e2e.harness import processes
+from tests.e2e.harness.client import Client
+from tests.e2e.harness.processes import Process
+from tests.waiting import eventually
+
+STREAM_LIMIT = 64 * 1024 * 1024  # bytes; above what the server may ever write in a line
+
+
+def script(*lines: str) -> str:
+    """A prompt that the scripted model plays."""
+    return "\n".join(("[[script", *lines, "]]"))
+
+
+def text(answer: str) -> str:
+    """A prompt that is answered so."""
+    return script(f"text {answer}")
+
+
+class Stack:
+    """Everything that one test needs; nothing of it is left when the test is over."""
+
+    def __init__(self, root: Path, model: ScriptedModel) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.work = root / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.model = model
+        self.clients: list[Client] = []
+        self._before = len(model.requests(None))
+        self.environment = {**os.environ, **offline_environment(model.url, self.home)}
+
+    @property
+    def data(self) -> Path:
+        return self.home / ".local/share/pykoclaw"
+
+    async def spawn(self, **environment: str) -> Client:
+        """A server and its client, not initialized."""
+        log = self.root / f"server-{len(self.clients) + 1}.log"
+        with log.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                env={**self.environment, **environment}, cwd=self.root, limit=STREAM_LIMIT,
+            )  # fmt: skip
+        client = Client(process, log)
+        self.clients.append(client)
+        return client
+
+    async def start(self, **environment: str) -> Client:
+        """A server and its client, initialized."""
+        client = await self.spawn(**environment)
+        await client.initialize()
+        return client
+
+    async def close(self) -> None:
+        """End every server as a client does, at the end of its input, and see that nothing of it is left."""
+        statuses = [await client.close() for client in self.clients if client.process.returncode is None]
+        faults = [client.fault for client in self.clients if client.fault is not None]
+        try:
+            await self.nothing_left()
+        finally:
+            await self.kill_everything()
+        if faults:
+            raise faults[0]
+        assert not any(statuses), f"exit statuses {statuses}"
+
+    async def kill_everything(self) -> None:
+        """SIGKILL every process of this home, whatever it is, until none is left."""
+
+        def killed() -> bool:
+            found = self.processes()
+            for process in found:
+                process.kill()
+            return not found
+
+        await eventually(killed)
+        for client in self.clients:
+            await client.gone()
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def processes(self) -> list[Process]:
+        """All of this home."""
+        return processes.of_home(self.home)
+
+    def find(self, command: str) -> list[Process]:
+        """Those whose command line holds this, the CLI (whose prompt might) left out."""
+        return [one for one in self.processes() if command in one.command and not one.is_claude]
+
+    def claude(self, session: str) -> Process | None:
+        """The session's CLI."""
+        return next((one for one in self.processes() if one.is_claude and one.session == session), None)
+
+    def worker(self, session: str) -> Process:
+        """The session's worker, whose CLI runs."""
+        every = {one.pid: one for one in self.processes()}
+        claude = next(one for one in every.values() if one.is_claude and one.session == session)
+        return every[claude.parent]
+
+    def fork_server(self, client: Client) -> Process:
+        """The fork server of this client's server, which has no worker as an orphan now."""
+        (found,) = [one for one in self.find(processes.FORK_SERVER) if one.parent == client.process.pid]
+        return found
+
+    async def no_worker(self, within: float = 30) -> None:
+        """Wait until only the server and its fork server are left."""
+
+        def only_servers() -> bool:
+            left = self.processes()
+            return (
+                not any(one.session for one in left) and sum(processes.FORK_SERVER in one.command for one in left) < 2
+            )
+
+        await eventually(only_servers, within)
+
+    async def nothing_left(self, within: float = 10) -> None:
+        """Wait until no process of this home is left."""
+        try:
+            await eventually(lambda: not self.processes(), within)
+        except AssertionError:
+            raise AssertionError(f"left behind after {within} s: {self.processes()}") from None
+
+    # --- model and database -----------------------------------------------------------------------------------------
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The requests that reached the model in this test, without those that Claude makes for itself."""
+        return [one for one in self.model.requests(None)[self._before :] if one["kind"] == "main"]
+
+    def transcript(self, session: str) -> str:
+        """What Claude has written down of the session; it does so some 100 ms late."""
+        found = list((self.home / ".claude/projects").glob(f"*/{session}.jsonl"))
+        return found[0].read_text() if found else ""
+
+    def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        """Rows of the server's database."""
+        connection = sqlite3.connect(f"file:{self.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30)
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query, parameters)]
+        finally:
+            connection.close()

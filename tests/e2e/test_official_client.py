@@ -1,0 +1,90 @@
+"""The main job as the official Python SDK's client does it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import acp
+import pytest
+from acp import schema
+from acp.client.connection import ClientSideConnection
+
+from tests.e2e.harness import Stack, script, text
+
+
+class Editor:
+    """What an editor does: shows updates, allows once."""
+
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+        self.asked: list[schema.ToolCallUpdate] = []
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        self.updates.append(update)
+
+    async def request_permission(
+        self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **kwargs: Any
+    ) -> schema.RequestPermissionResponse:
+        self.asked.append(tool_call)
+        chosen = next(option for option in options if option.kind == "allow_once")
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    def said(self, kind: type[Any]) -> str:
+        return "".join(update.content.text for update in self.updates if isinstance(update, kind))
+
+
+@asynccontextmanager
+async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, Editor, int]]:
+    editor = Editor()
+    async with acp.spawn_agent_process(
+        editor, sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",  # type: ignore[arg-type]
+        env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
+        transport_kwargs={"stderr": None, "shutdown_timeout": 10.0},
+    ) as (connection, process):  # fmt: skip
+        answer = await connection.initialize(
+            protocol_version=acp.PROTOCOL_VERSION, client_info=schema.Implementation(name="editor", version="1")
+        )
+        assert answer.protocol_version == acp.PROTOCOL_VERSION
+        assert answer.agent_capabilities is not None
+        assert answer.agent_capabilities.load_session
+        yield connection, editor, process.pid
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the SDK leaves the pipes of a killed agent to the collector
+async def test_story(stack: Stack) -> None:
+    first = script("thinking Let me think.", "text I make it.", "bash mkdir made", "text The first answer.")
+    async with connected(stack) as (connection, editor, server):
+        session = (await connection.new_session(cwd=str(stack.work), mcp_servers=[])).session_id
+        answer = await connection.prompt(session_id=session, prompt=[acp.text_block(first)])
+        assert answer.stop_reason == "end_turn"
+        assert editor.said(schema.AgentMessageChunk) == "I make it.The first answer."
+        assert editor.said(schema.AgentThoughtChunk) == "Let me think."
+        assert [call.title for call in editor.asked] == ["Bash: mkdir made"]
+        live = list(editor.updates)
+        os.kill(server, signal.SIGKILL)
+        await stack.kill_everything()
+
+    async with connected(stack) as (connection, editor, _):
+        await connection.load_session(cwd=str(stack.work), session_id=session, mcp_servers=[])
+        assert [one for one in editor.updates if not isinstance(one, schema.UserMessageChunk)] == live
+        assert editor.said(schema.UserMessageChunk) == first
+        answer = await connection.prompt(session_id=session, prompt=[acp.text_block(text("The second answer."))])
+        assert answer.stop_reason == "end_turn"
+        assert answer.usage is not None
+        await connection.close_session(session_id=session)
+        editor.updates.clear()
+        await connection.resume_session(session_id=session, cwd=str(stack.work), mcp_servers=[])
+        assert editor.updates == []
+        await connection.prompt(session_id=session, prompt=[acp.text_block(text("The third answer."))])
+        assert editor.said(schema.AgentMessageChunk) == "The third answer."
+        with pytest.raises(acp.RequestError) as unknown:
+            await connection.load_session(cwd=str(stack.work), session_id="no-such-session", mcp_servers=[])
+        assert unknown.value.code == -32002
+    assert stack.asked()[-1]["user_texts"] == [first, text("The second answer."), text("The third answer.")]
+    await stack.nothing_left()

@@ -1,0 +1,145 @@
+"""Large and unusual things on their way through: prompts, tool outputs, images, MCP servers."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+from tests.e2e.harness import Stack, script, text
+
+
+def png(width: int, height: int) -> bytes:
+    """An image that does not compress: about three bytes a pixel."""
+    noise = random.Random(7)
+    rows = b"".join(b"\0" + noise.randbytes(3 * width) for _ in range(height))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
+
+
+async def test_prompt_of_two_megabytes(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    large = "ä€😀x" * 260_000  # ten bytes each; more than one event holds
+    await client.prompt(session, large, text("Read it all."))
+    assert client.text(session) == "Read it all."
+    assert large in stack.asked()[-1]["messages"][-1]["text"]
+    await client.load(session, stack.work)
+    assert client.text(session, "user_message_chunk") == large + text("Read it all.")
+
+
+async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("bash head -c 3000000 /dev/zero | tr '\\\\0' x", "text That was much."))
+    assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
+    assert client.text(session) == "That was much."
+    assert max(len(json.dumps(frame)) for frame in client.received) < 8 * 1024 * 1024
+
+
+async def test_large_file_is_written(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script(f"write large.txt <<< {'x' * 1_000_000}", "text Written."))
+    assert (stack.work / "large.txt").stat().st_size == 1_000_000
+    (call,) = client.of(session, "tool_call")
+    assert "characters left out" in call["content"][0]["newText"]
+    assert len(json.dumps(call)) < 1_000_000
+
+
+async def test_answer_of_three_megabytes(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    filler = "y" * 1000
+    await client.prompt(session, script(f"repeat 3000x0ms {{n}}:{filler} "))
+    assert client.text(session) == " ".join(f"{n}:{filler}" for n in range(1, 3001))
+    live = client.of(session)
+    await client.load(session, stack.work)
+    assert [one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk"] == live
+
+
+async def test_large_image_is_read(stack: Stack) -> None:
+    """The CLI's line for it is longer than the SDK's default limit, which would end the session without a word."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    picture = png(700, 700)
+    assert len(picture) > 1024 * 1024
+    (stack.work / "picture.png").write_bytes(picture)
+    await client.prompt(session, script("read picture.png", "text Nice."))
+    assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
+    (part,) = client.of(session, "tool_call_update")[-1]["content"]
+    assert part["content"]["type"] == "image"
+    assert client.text(session) == "Nice."
+    await client.prompt(session, text("It goes on."))
+
+
+async def test_unusual_text_survives(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    said = '\u2028 \u2029 \x00 \x1b[31m \ud83d\ude00 \r\n \t \\ " ]] [[ end'
+    unusual = said.encode("utf-16", "surrogatepass").decode("utf-16")
+    await client.prompt(session, unusual)
+    await client.load(session, stack.work)
+    assert client.text(session, "user_message_chunk") == unusual
+
+
+async def test_mcp_server_of_the_client(stack: Stack) -> None:
+    client = await stack.start()
+    secret = "s3cret-of-the-client"
+    server = {
+        "name": "secretary",
+        "command": sys.executable,
+        "args": [str(Path(__file__).with_name("mcp_server.py"))],
+        "env": [{"name": "SECRET", "value": secret}],
+    }
+    session = await client.new(stack.work, mcpServers=[server])
+    seen: list[str] = []
+
+    def look(_: object) -> dict[str, object]:
+        seen.extend(process.command for process in stack.processes())
+        return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+
+    client.permit = look
+    await client.prompt(session, script("tool mcp__secretary__whisper {}", "text It whispered."))
+    (call,) = client.of(session, "tool_call")
+    assert call["title"] == "secretary: whisper"
+    ended = client.of(session, "tool_call_update")[-1]
+    assert ended["status"] == "completed"
+    assert secret[::-1] in ended["content"][0]["content"]["text"]
+    assert any("mcp_server.py" in command for command in seen)
+    assert not any(secret in command for command in seen)
+    assert secret not in client.log.read_text()
+    assert not any(secret.encode() in path.read_bytes() for path in stack.data.iterdir())
+    assert not any(secret.encode() in path.read_bytes() for path in stack.home.rglob("*.json") if path.is_file())
+
+    # A client hands its servers over again at each load.
+    await stack.kill_everything()
+    client = await stack.start()
+    await client.load(session, stack.work, mcpServers=[server])
+    await client.prompt(session, script("tool mcp__secretary__whisper {}", "text Again."))
+    assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
+
+
+async def test_mcp_server_that_does_not_start(stack: Stack) -> None:
+    client = await stack.start()
+    broken = {"name": "broken", "command": "/nowhere/server", "args": [], "env": []}
+    session = await client.new(stack.work, mcpServers=[broken])
+    await client.prompt(session, text("It works without."))
+    assert client.text(session) == "It works without."
+
+
+async def test_additional_directories(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
+    more = stack.root / "more"
+    more.mkdir()
+    session = await client.new(stack.work, additionalDirectories=[str(more)])
+    await client.prompt(session, script(f"write {more}/note.txt <<< here", "text Done."))
+    assert client.questions == []
+    assert (more / "note.txt").read_text() == "here"

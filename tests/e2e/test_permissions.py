@@ -1,0 +1,179 @@
+"""Permissions: asked over ACP before a tool runs; only a clear yes is a yes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.client import CANCELLED, selected
+
+MAKE = script("bash mkdir made", "text And then?")
+
+
+async def asked(stack: Stack, permit: Any) -> tuple[Client, str]:
+    client = await stack.start()
+    client.permit = permit
+    return client, await client.new(stack.work)
+
+
+def refuse(_: dict[str, Any]) -> None:
+    raise RuntimeError("no dialogue today")
+
+
+async def test_question_and_a_yes(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: selected("allow_once"))
+    await client.prompt(session, MAKE)
+    (question,) = client.questions
+    (call,) = client.of(session, "tool_call")
+    params = question["params"]
+    assert params["sessionId"] == session
+    assert params["toolCall"]["toolCallId"] == call["toolCallId"]
+    assert params["toolCall"]["title"] == "Bash: mkdir made"
+    assert params["toolCall"]["status"] == "pending"
+    kinds = [option["kind"] for option in params["options"]]
+    assert kinds[0] == "allow_once"
+    assert kinds[-1] == "reject_once"
+    shown_at = next(at for at, frame in enumerate(client.received) if "tool_call" in str(frame.get("params")))
+    assert shown_at < client.received.index(question), "asked before the client was shown the call"
+    assert (stack.work / "made").is_dir()
+    (row,) = stack.rows("SELECT * FROM acp_permissions")
+    assert (row["tool_call_id"], row["outcome"], row["option_id"]) == (call["toolCallId"], "selected", "allow_once")
+    assert row["answered_at"] >= row["created_at"]
+
+
+async def test_once_is_once(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: selected("allow_once"))
+    await client.prompt(session, script("bash mkdir made", "bash mkdir made2", "text Done."))
+    assert len(client.questions) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (lambda _: selected("reject_once"), "selected"),
+        (lambda _: CANCELLED, "cancelled"),
+        (lambda _: selected("no_such_option"), "selected"),
+        (lambda _: {"outcome": {"outcome": "yes_of_course", "optionId": "allow_once"}}, "yes_of_course"),
+        (lambda _: {"outcome": "allow_once"}, "unanswered"),
+        (lambda _: {}, "unanswered"),
+        (refuse, "unanswered"),
+    ],
+    ids=["reject", "cancelled", "unknown option", "unknown outcome", "bad outcome", "empty result", "error"],
+)
+async def test_everything_else_is_a_no(stack: Stack, answer: Any, outcome: str) -> None:
+    """The tool does not run, its call has failed, and the turn goes on."""
+    client, session = await asked(stack, answer)
+    assert (await client.prompt(session, MAKE))["stopReason"] == "end_turn"
+    assert not (stack.work / "made").exists()
+    assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
+    assert client.text(session) == "And then?"
+    (row,) = stack.rows("SELECT * FROM acp_permissions")
+    assert row["outcome"] == outcome
+    assert row["answered_by"] == ("client" if outcome in ("selected", "cancelled") else None)
+    assert row["answered_at"] is not None
+
+
+async def test_always_holds_for_the_session_and_writes_nothing_into_the_project(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: selected("allow_always"))
+    await client.prompt(session, script("bash mkdir made", "bash rmdir made", "bash mkdir made", "text Done."))
+    offered = client.questions[0]["params"]["options"]
+    assert [option["kind"] for option in offered] == ["allow_once", "allow_always", "reject_once"]
+    titles = [question["params"]["toolCall"]["title"] for question in client.questions]
+    assert titles.count("Bash: mkdir made") == 1
+    assert (stack.work / "made").is_dir()
+    assert not (stack.work / ".claude").exists()
+    other = await client.new(stack.work)
+    before = len(client.questions)
+    await client.prompt(other, script("bash mkdir made/more", "text Done."))
+    assert len(client.questions) == before + 1, "another session inherits the permission"
+
+
+async def test_cancel_while_a_question_is_open(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: None)
+    pending = client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    client.cancel(session)
+    assert (await client.answer(pending))["stopReason"] == "cancelled"
+    (question,) = client.questions
+    await client.until(lambda: client.withdrawn == [question["id"]])
+    client.reply(question, selected("allow_once"))  # too late
+    assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
+    client.permit = lambda _: selected("allow_once")
+    await client.prompt(session, script("bash mkdir other", "text Done."))
+    assert not (stack.work / "made").exists()
+    assert (stack.work / "other").is_dir()
+    rows = stack.rows("SELECT outcome, option_id FROM acp_permissions ORDER BY created_at")
+    assert [(row["outcome"], row["option_id"]) for row in rows] == [("withdrawn", None), ("selected", "allow_once")]
+
+
+async def test_client_that_answers_the_question_and_its_cancel(stack: Stack) -> None:
+    """ACP: a client that cancels answers open questions with `cancelled` itself."""
+    client, session = await asked(stack, lambda _: None)
+    pending = client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    client.send(
+        {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}},
+        {"jsonrpc": "2.0", "id": client.questions[0]["id"], "result": CANCELLED},
+    )
+    assert (await client.answer(pending))["stopReason"] == "cancelled"
+    assert not (stack.work / "made").exists()
+
+
+async def test_open_question_holds_nothing_else_up(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: None)
+    pending = client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    other = await client.new(stack.work)
+    await client.prompt(other, script("text Elsewhere."))
+    assert client.text(other) == "Elsewhere."
+    client.reply(client.questions[0], selected("allow_once"))
+    assert (await client.answer(pending))["stopReason"] == "end_turn"
+    assert (stack.work / "made").is_dir()
+
+
+async def test_client_that_loads_is_asked_again(stack: Stack) -> None:
+    """A client that lost its dialogue, or came later, can still answer."""
+    client, session = await asked(stack, lambda _: None)
+    pending = client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    await client.load(session, stack.work)
+    again = await client.until(lambda: client.questions[1:])
+    assert again[0]["params"] == client.questions[0]["params"]
+    client.reply(again[0], selected("allow_once"))
+    assert (await client.answer(pending))["stopReason"] == "end_turn"
+    assert (stack.work / "made").is_dir()
+    assert client.text(session) == "And then?"
+
+
+async def test_question_that_nobody_answers(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_PERMISSION_TIMEOUT="0.3")
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    assert (await client.prompt(session, MAKE))["stopReason"] == "end_turn"
+    assert not (stack.work / "made").exists()
+    (row,) = stack.rows("SELECT * FROM acp_permissions")
+    assert (row["outcome"], row["answered_by"]) == ("timeout", None)
+    assert client.withdrawn == [client.questions[0]["id"]]
+
+
+async def test_server_killed_while_a_question_is_open(stack: Stack) -> None:
+    client, session = await asked(stack, lambda _: None)
+    client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    await client.kill()
+    client = await stack.start()
+    await client.load(session, stack.work)
+    assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
+    assert [row["outcome"] for row in stack.rows("SELECT outcome FROM acp_permissions")] == ["interrupted"]
+    assert not (stack.work / "made").exists()
+
+
+async def test_mode_from_the_settings(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
+    client.permit = refuse
+    session = await client.new(stack.work)
+    await client.prompt(session, script("write note.txt <<< without a question", "text Done."))
+    assert client.questions == []
+    assert (stack.work / "note.txt").read_text() == "without a question"

@@ -1,0 +1,159 @@
+"""Processes: none is started without need, and whatever dies, nothing stays behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+
+DAEMON = script("bash touch begun; setsid sleep 331 & sleep 332", "text Never said.")
+
+
+async def daemon_runs(stack: Stack, client: Client, session: str) -> None:
+    """In the middle of a turn whose tool has started a daemon in a session of its own."""
+    client.prompting(session, DAEMON)
+    await client.until(lambda: stack.find("sleep 331") and stack.find("sleep 332"))
+
+
+async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.load(session, stack.work)
+    await client.resume(session, stack.work)
+    client.cancel(session)
+    await client.call("session/close", sessionId=session)
+    await client.load(session, stack.work)
+    # The fork server is warmed up, and is there before any worker could be.
+    await client.until(lambda: stack.find("pykoclaw_acp.pool.forkserver"))
+    assert not any(one.is_claude for one in stack.processes())
+    assert "worker_launched" not in client.log.read_text()
+    await client.prompt(session, text("Now."))
+    assert stack.claude(session) is not None
+    assert client.log.read_text().count('"worker_launched"') == 1
+
+
+@pytest.mark.parametrize("state", ["idle", "in a turn"])
+async def test_server_killed_alone(stack: Stack, state: str) -> None:
+    """Its workers end by themselves, with what their tools started."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    if state == "idle":
+        await client.prompt(session, text("First."))
+    else:
+        await daemon_runs(stack, client, session)
+    await client.kill()
+    await stack.nothing_left(8)
+
+
+async def test_server_and_fork_server_killed(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await daemon_runs(stack, client, session)
+    stack.fork_server(client).kill()
+    await client.kill()
+    await client_after(stack, session)
+
+
+async def test_claude_ends_with_its_worker(stack: Stack) -> None:
+    """Also when nobody of ours is left to end it: a busy CLI would go on editing files, unseen."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    client.prompting(session, script("repeat 5000x20ms word{n} "))
+    await client.until(lambda: "word3" in client.text(session))
+    for process in (stack.fork_server(client), stack.worker(session)):
+        process.kill()
+    client.process.kill()
+    await client.gone()
+    await stack.nothing_left(5)
+
+
+async def test_everything_of_ours_killed_at_once(stack: Stack) -> None:
+    """Nobody is left who could end the daemon of a tool: the next start does it."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await daemon_runs(stack, client, session)
+    for process in stack.processes():
+        if "sleep" not in process.command:
+            process.kill()
+    await client.gone()
+    await client.until(lambda: not any(one.is_claude for one in stack.processes()))
+    assert stack.find("sleep 331")
+    await client_after(stack, session)
+
+
+async def client_after(stack: Stack, session: str) -> None:
+    """A new server, which ends what was left before it serves anybody."""
+    client = await stack.start()
+    assert not any(one.session for one in stack.processes())
+    await client.load(session, stack.work)
+    assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
+    await client.prompt(session, text("It goes on."))
+    assert client.text(session).endswith("It goes on.")
+    assert stack.asked()[-1]["user_texts"] == [DAEMON, text("It goes on.")]
+
+
+@pytest.mark.parametrize("end", ["input ends", "close"])
+async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("bash setsid sleep 333 > /dev/null 2>&1 & echo started", "text It runs."))
+    await client.until(lambda: stack.find("sleep 333"))
+    if end == "input ends":
+        assert await client.close() == 0
+    else:
+        await client.call("session/close", sessionId=session)
+    await client.until(lambda: not stack.find("sleep 333"), 5)
+
+
+async def test_other_peoples_processes_are_left_alone(stack: Stack) -> None:
+    """A server ends strays of its own sessions only, not those of a server with other data."""
+    other = await stack.start(PYKOCLAW_DATA=str(stack.root / "other"))
+    session = await other.new(stack.work)
+    await daemon_runs(stack, other, session)
+    client = await stack.start()
+    await client.prompt(await client.new(stack.work), text("First."))
+    assert await client.close() == 0
+    assert stack.find("sleep 331")
+    assert stack.find("sleep 332")
+    other.cancel(session)
+
+
+async def test_one_worker_for_two_sessions(stack: Stack) -> None:
+    """The one that was idle longest makes room, and both sessions keep their memory."""
+    client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
+    one, two = await client.new(stack.work), await client.new(stack.work)
+    for at in range(2):
+        for session in (one, two):
+            await client.prompt(session, text(f"Answer {at} of {session}."))
+            assert sum(process.is_claude for process in stack.processes()) == 1
+    for session in (one, two):
+        assert client.text(session) == f"Answer 0 of {session}.Answer 1 of {session}."
+        newest = [asked for asked in stack.asked() if asked["session"] == session][-1]
+        assert newest["user_texts"] == [text(f"Answer {at} of {session}.") for at in range(2)]
+
+
+async def test_turn_waits_when_all_workers_are_busy(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
+    busy, waiting = await client.new(stack.work), await client.new(stack.work)
+    running = client.prompting(busy, script("repeat 5000x20ms word{n} "))
+    await client.until(lambda: "word3" in client.text(busy))
+    pending = client.prompting(waiting, text("At last."))
+    await client.until(lambda: len(stack.rows("SELECT 1 FROM acp_turns")) == 2)
+    assert stack.claude(waiting) is None
+    client.cancel(busy)
+    assert (await client.answer(running))["stopReason"] == "cancelled"
+    assert (await client.answer(pending))["stopReason"] == "end_turn"
+    assert client.text(waiting) == "At last."
+
+
+async def test_files_of_workers_are_removed(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("bash echo $CLAUDE_CODE_TMPDIR > where", "text Done."))
+    temporary = (stack.work / "where").read_text().strip()
+    state = stack.home / ".local/state/pykoclaw"
+    assert temporary.startswith(str(state))
+    await client.call("session/close", sessionId=session)
+    left = [path for path in state.rglob("*") if not path.is_dir()]
+    assert [path.name for path in left] == ["workers.log"]
+    assert left[0].read_text() == "" or "Traceback" not in left[0].read_text()

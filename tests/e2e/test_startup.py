@@ -1,0 +1,80 @@
+"""Starting beside another server, or on a database that cannot be used: a clear error, and nothing is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, text
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def refused(client: Client) -> str:
+    """The server's words on stderr; it says nothing to its client."""
+    client.send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}})
+    await client.gone()
+    assert client.received == []
+    return client.log.read_text()
+
+
+async def test_second_server_on_the_same_data(stack: Stack) -> None:
+    first = await stack.start()
+    session = await first.new(stack.work)
+    await first.prompt(session, text("First."))
+    before = contents(stack.data)
+    second = await stack.spawn()
+    said = await refused(second)
+    assert second.process.returncode == 75
+    assert str(first.process.pid) in said
+    assert str(stack.data) in said
+    assert contents(stack.data) == before
+    stack.clients.remove(second)
+    await first.prompt(session, text("Second."))
+    assert first.text(session) == "First.Second."
+
+
+async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
+    first, second = await stack.start(), await stack.start(PYKOCLAW_DATA=str(stack.root / "other"))
+    for client, answer in ((first, "One."), (second, "Two.")):
+        session = await client.new(stack.work)
+        await client.prompt(session, text(answer))
+        assert client.text(session) == answer
+    await second.kill()
+    third = await stack.start(PYKOCLAW_DATA=str(stack.root / "other"))
+    assert await third.close() == 0
+    await first.prompt(session := await first.new(stack.work), text("One still."))
+    assert first.text(session) == "One still."
+
+
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "empty pages"])
+async def test_damaged_database(stack: Stack, damage: str) -> None:
+    path = stack.data / "pykoclaw.db"
+    if damage == "garbage":
+        stack.data.mkdir(parents=True)
+        path.write_bytes(b"this is no database at all\n" * 500)
+    else:
+        client = await stack.start()
+        await client.prompt(await client.new(stack.work), text("First."))
+        await client.close()
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if damage == "truncated" else whole[:4096] + bytes(len(whole) - 4096))
+    before = contents(stack.data)
+    client = await stack.spawn()
+    said = await refused(client)
+    assert client.process.returncode == 78
+    assert str(path) in said
+    after = contents(stack.data)
+    assert after[str(path)] == before[str(path)]
+    assert {name for name in after if "pykoclaw.db" in name} == {name for name in before if "pykoclaw.db" in name}
+
+
+async def test_setting_that_cannot_be_used(stack: Stack) -> None:
+    client = await stack.spawn(PYKOCLAW_IDLE_TIMEOUT="soon")
+    said = await refused(client)
+    assert client.process.returncode == 78
+    assert "PYKOCLAW_IDLE_TIMEOUT" in said
+    assert not stack.data.exists()

@@ -1,0 +1,263 @@
+"""Turns that cannot end well: one clear error each, nothing pretended, and the next prompt works with the context."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.harness import Client, RpcError, Stack, script, text
+
+ENDLESS = script("repeat 5000x20ms word{n} ")
+SOON = 5.0  # seconds in which what a dead worker started must be gone
+
+
+async def failed(client: Client, session: str, prompt: str) -> RpcError:
+    """Prompt and get the error, which the client is told in words too."""
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, prompt)
+    assert error.value.message in client.text(session)
+    return error.value
+
+
+async def goes_on(stack: Stack, client: Client, session: str, *before: str) -> None:
+    assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
+    assert client.text(session).endswith("It goes on.")
+    assert stack.asked()[-1]["user_texts"] == [*before, text("It goes on.")]
+
+
+def kill_worker(stack: Stack, session: str) -> None:
+    stack.worker(session).kill()
+
+
+def kill_claude(stack: Stack, session: str) -> None:
+    claude = stack.claude(session)
+    assert claude is not None
+    claude.kill()
+
+
+KILLS: list[Callable[[Stack, str], None]] = [kill_worker, kill_claude]
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.__name__)
+async def test_killed_while_a_tool_runs(stack: Stack, kill: Callable[[Stack, str], None]) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Before."))
+    prompt = script("text Let me look.", "bash touch begun; setsid sleep 322 & sleep 321", "text Never said.")
+    pending = client.prompting(session, prompt)
+    await client.until(lambda: len(stack.find("sleep 32")) >= 2)
+    await client.until(lambda: "Let me look." in stack.transcript(session))
+    kill(stack, session)
+    with pytest.raises(RpcError) as error:
+        await client.answer(pending)
+    assert error.value.code == -32001
+    assert error.value.kind == "worker_lost"
+    assert error.value.data["turnState"] == "failed"
+    assert error.value.message in client.text(session)
+    assert "Never said." not in client.text(session)
+    (call,) = client.of(session, "tool_call")
+    ended = client.of(session, "tool_call_update")[-1]
+    assert (ended["toolCallId"], ended["status"]) == (call["toolCallId"], "failed")
+    await client.until(lambda: not any(one.session for one in stack.processes()), SOON)
+    await goes_on(stack, client, session, text("Before."), prompt)
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.__name__)
+async def test_killed_in_the_middle_of_the_answer(stack: Stack, kill: Callable[[Stack, str], None]) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    pending = client.prompting(session, ENDLESS)
+    await client.until(lambda: "word3" in client.text(session) and "word{n}" in stack.transcript(session))
+    kill(stack, session)
+    with pytest.raises(RpcError) as error:
+        await client.answer(pending)
+    assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (-32001, "worker_lost", "failed")
+    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["failed"]
+    await goes_on(stack, client, session, ENDLESS)
+    assert [one["user_texts"][-1] for one in stack.asked()] == [ENDLESS, text("It goes on.")]
+
+
+async def test_killed_before_claude_said_anything(stack: Stack) -> None:
+    """Whether Claude had begun is not known: the turn says so, and is not run again."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Before."))
+    silent = script("hang")
+    pending = client.prompting(session, silent)
+    await client.until(lambda: len(stack.asked()) == 2)
+    kill_worker(stack, session)
+    with pytest.raises(RpcError) as error:
+        await client.answer(pending)
+    assert error.value.data["turnState"] == "unknown"
+    await client.prompt(session, text("It goes on."))
+    assert [one["user_texts"][-1] for one in stack.asked()] == [text("Before."), silent, text("It goes on.")]
+
+
+async def test_killed_while_a_question_is_open(stack: Stack) -> None:
+    client = await stack.start()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    pending = client.prompting(session, script("bash mkdir never", "text Never said."))
+    await client.until(lambda: client.questions)
+    kill_worker(stack, session)
+    with pytest.raises(RpcError):
+        await client.answer(pending)
+    await client.until(lambda: client.withdrawn == [client.questions[0]["id"]])
+    assert not (stack.work / "never").exists()
+    assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
+
+
+@pytest.mark.long
+async def test_worker_that_hangs(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_STALL_TIMEOUT="12")
+    session = await client.new(stack.work)
+    pending = client.prompting(session, ENDLESS)
+    await client.until(lambda: "word3" in client.text(session) and "word{n}" in stack.transcript(session))
+    stack.worker(session).signal(signal.SIGSTOP)
+    with pytest.raises(RpcError) as error:
+        await client.answer(pending)
+    assert error.value.code == -32001
+    await client.until(lambda: not any(one.session for one in stack.processes()), SOON)
+    await goes_on(stack, client, session, ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("directive", "code", "kind", "status"),
+    [
+        ("error 400 you said something wrong", -32001, "invalid_request", 400),
+        ("error 401", -32000, "authentication_failed", 401),
+        ("error 429", -32001, "rate_limit", 429),
+        ("error 500", -32001, "server_error", 500),
+        ("error 529", -32001, "overloaded", 529),
+    ],
+)
+async def test_error_of_the_model(stack: Stack, directive: str, code: int, kind: str, status: int) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    error = await failed(client, session, script(directive))
+    assert (error.code, error.kind, error.data["httpStatus"], error.data["turnState"]) == (code, kind, status, "failed")
+    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["failed"]
+    assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
+    assert client.text(session).endswith("It goes on.")
+
+
+def messages(client: Client, session: str) -> list[str]:
+    """The texts of the agent's messages: one that broke off and was begun anew is two."""
+    joined: dict[str, str] = {}
+    for chunk in client.of(session, "agent_message_chunk"):
+        joined[chunk["messageId"]] = joined.get(chunk["messageId"], "") + chunk["content"]["text"]
+    return list(joined.values())
+
+
+WORDS = " ".join(f"word{n}" for n in range(1, 31))
+
+
+@pytest.mark.parametrize(
+    ("directive", "kind"), [("stream-error overloaded_error", "overloaded"), ("cut", "server_error")]
+)
+async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> None:
+    """What was said stays, what is missing is an error and no end of turn."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    error = await failed(client, session, script("repeat 30x20ms word{n} ", directive))
+    assert (error.code, error.kind) == (-32001, kind)
+    *said, failure = messages(client, session)
+    assert said
+    assert all(one.startswith("word1 ") and WORDS.startswith(one.strip()) for one in said)
+    assert error.message in failure
+    assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("fault", ["stream-error overloaded_error times=1", "cut times=1"])
+async def test_stream_that_breaks_once(stack: Stack, fault: str) -> None:
+    """The CLI asks again by itself: the answer is complete, and nothing in it is said twice."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    prompt = script(f"# {stack.root}", "repeat 30x20ms word{n} ", fault, "text Now it goes on.")
+    assert (await client.prompt(session, prompt))["stopReason"] == "end_turn"
+    *broken, complete = messages(client, session)
+    assert complete == f"{WORDS}\nNow it goes on."
+    assert all(WORDS.startswith(one.strip()) for one in broken)
+
+
+async def test_error_that_passes(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    prompt = script(f"# {stack.root}", "error 529 times=1", "text It worked in the end.")
+    assert (await client.prompt(session, prompt))["stopReason"] == "end_turn"
+    assert client.text(session) == "It worked in the end."
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [script("error 400 prompt is too long: 210000 tokens > 200000 maximum"), "x" * 4_000_000],
+    ids=["says the model", "says the CLI"],
+)
+async def test_prompt_that_is_too_long(stack: Stack, prompt: str) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    error = await failed(client, session, prompt)
+    assert (error.code, error.kind) == (-32001, "context_too_large")
+
+
+async def test_directory_that_is_gone(stack: Stack) -> None:
+    client = await stack.start()
+    gone = stack.root / "gone"
+    gone.mkdir()
+    session = await client.new(gone)
+    shutil.rmtree(gone)
+    error = await failed(client, session, text("Never said."))
+    assert (error.code, error.kind) == (-32001, "cwd_missing")
+    assert str(gone) in error.message
+    assert stack.asked() == []
+    gone.mkdir()
+    await client.prompt(session, text("Back again."))
+    assert client.text(session).endswith("Back again.")
+
+
+async def test_claude_that_cannot_be_started(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_CLI_PATH="/nowhere/claude")
+    session = await client.new(stack.work)
+    error = await failed(client, session, text("Never said."))
+    assert (error.code, error.kind) == (-32001, "cli_not_found")
+    assert "/nowhere/claude" in error.message
+
+
+async def test_claude_that_dies_at_its_start(stack: Stack) -> None:
+    broken = stack.root / "claude"
+    broken.write_text("#!/bin/sh\necho this claude is broken >&2\nexit 7\n")
+    broken.chmod(0o755)
+    client = await stack.start(PYKOCLAW_CLI_PATH=str(broken))
+    session = await client.new(stack.work)
+    error = await failed(client, session, text("Never said."))
+    assert error.kind == "start_failed"
+    assert "this claude is broken" in error.message
+
+
+async def test_transcript_that_is_gone(stack: Stack) -> None:
+    """Claude's memory cannot be restored: an error says so, instead of an answer without it."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Before."))
+    await stack.kill_everything()
+    transcripts = list((stack.home / ".claude/projects").rglob(f"{session}.jsonl"))
+    assert transcripts
+    for one in transcripts:
+        one.unlink()
+    client = await stack.start()
+    await client.load(session, stack.work)
+    error = await failed(client, session, text("Never said."))
+    assert error.kind == "context_lost"
+    assert len(stack.asked()) == 1
+
+
+async def test_error_text_has_no_secret(stack: Stack) -> None:
+    client = await stack.start(ANTHROPIC_API_KEY="sk-ant-very-secret")
+    session = await client.new(stack.work)
+    error = await failed(client, session, script("error 401 invalid x-api-key"))
+    everything = str(client.received) + client.log.read_text() + error.message
+    assert not re.search("very-secret", everything)

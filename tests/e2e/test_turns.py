@@ -1,0 +1,202 @@
+"""What a client sees of a turn: text, thinking, tools, usage; several prompts and sessions at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+
+
+def outcomes(client: Client, session: str) -> dict[str, str]:
+    """The last status of each tool call, by its title."""
+    titles = {one["toolCallId"]: one["title"] for one in client.of(session, "tool_call")}
+    return {titles[one["toolCallId"]]: one["status"] for one in client.of(session, "tool_call", "tool_call_update")}
+
+
+def shown(update: dict[str, Any]) -> str:
+    """The text that a tool update shows."""
+    return "".join(part["content"]["text"] for part in update.get("content", ()))
+
+
+async def test_text_arrives_while_the_model_still_streams(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    pending = client.prompting(session, script("repeat 60x40ms tick{n} "))
+    await client.until(lambda: "tick3" in client.text(session))
+    (asked,) = stack.asked()
+    assert asked["outcome"] is None, "the model had ended before the first text was shown"
+    assert not pending.done()
+    assert (await client.answer(pending))["stopReason"] == "end_turn"
+    chunks = client.of(session, "agent_message_chunk")
+    assert client.text(session).split() == [f"tick{n}" for n in range(1, 61)]
+    assert len(chunks) > 5
+    assert len({one["messageId"] for one in chunks}) == 1
+
+
+async def test_thinking_comes_before_the_answer(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("thinking Let me see.", "text I see."))
+    kinds = [one["sessionUpdate"] for one in client.of(session, "agent_thought_chunk", "agent_message_chunk")]
+    assert kinds == sorted(kinds, reverse=True)
+    assert client.text(session, "agent_thought_chunk") == "Let me see."
+    assert client.text(session) == "I see."
+
+
+async def test_tools_as_a_client_sees_them(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(
+        session,
+        script(
+            "bash mkdir made && echo it is done", "write made/note.txt <<< one\\ntwo", "read made/note.txt",
+            "edit made/note.txt <<< two => three", "read missing.txt", "bash mkdir made/x && exit 3", "text Done.",
+        ),
+    )  # fmt: skip
+    note = str(stack.work / "made/note.txt")
+    bash, write, read, edit, missing, failing = client.of(session, "tool_call")
+    assert all(one["status"] == "in_progress" for one in client.of(session, "tool_call"))
+    assert (bash["kind"], bash["title"]) == ("execute", "Bash: mkdir made && echo it is done")
+    assert bash["rawInput"]["command"] == "mkdir made && echo it is done"
+    assert (write["kind"], write["title"]) == ("edit", "Write made/note.txt")
+    assert write["content"] == [{"type": "diff", "path": note, "oldText": None, "newText": "one\ntwo"}]
+    assert write["locations"] == [{"path": note}]
+    assert (read["kind"], read["title"]) == ("read", "Read made/note.txt")
+    assert edit["content"] == [{"type": "diff", "path": note, "oldText": "two", "newText": "three"}]
+
+    ended = {one["toolCallId"]: one for one in client.of(session, "tool_call_update")}
+    states = [ended[one["toolCallId"]]["status"] for one in (bash, write, read, edit, missing, failing)]
+    assert states == ["completed"] * 4 + ["failed"] * 2
+    assert "it is done" in shown(ended[bash["toolCallId"]])
+    assert "two" in shown(ended[read["toolCallId"]])
+    assert (stack.work / "made/note.txt").read_text() == "one\nthree"
+    assert client.text(session) == "Done."
+
+
+async def test_parallel_tools(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
+    session = await client.new(stack.work)
+    (stack.work / "a.txt").write_text("AAA")
+    (stack.work / "b.txt").write_text("BBB")
+    await client.prompt(session, script("read a.txt", "& read b.txt", "text Both."))
+    first, second = client.of(session, "tool_call")
+    ended = {one["toolCallId"]: shown(one) for one in client.of(session, "tool_call_update")}
+    assert "AAA" in ended[first["toolCallId"]]
+    assert "BBB" in ended[second["toolCallId"]]
+    kinds = [one["sessionUpdate"] for one in client.of(session, "tool_call", "tool_call_update")]
+    assert kinds == ["tool_call"] * 2 + ["tool_call_update"] * 2
+
+
+async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    inner = "[[script bash mkdir inner ;; text Inner words.]]"
+    agent = f'tool Agent {{"description": "look", "subagent_type": "claude", "prompt": "{inner}"}}'
+    await client.prompt(session, script(agent, "text Out.", "stop end_turn", "text The subagent is done."))
+    await client.until(lambda: (stack.work / "inner").is_dir() and "completed" in outcomes(client, session).values())
+    parent = client.of(session, "tool_call")[0]
+    (child,) = [one for one in client.of(session, "tool_call") if one["title"] == "Bash: mkdir inner"]
+    assert child["_meta"]["pykoclaw.dev/parentToolCallId"] == parent["toolCallId"]
+    assert parent["kind"] == "think"
+
+
+async def test_usage(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    usage = (await client.prompt(session, text("Some words.")))["usage"]
+    parts = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
+    assert usage["totalTokens"] == sum(usage[part] for part in parts)
+    assert usage["outputTokens"] > 0
+    (window,) = client.of(session, "usage_update")
+    assert 0 < window["used"] < window["size"]
+    assert window["cost"]["currency"] == "USD"
+    assert client.of(session)[-1] == window
+
+
+async def test_resource_link_reaches_the_model(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    link = {"type": "resource_link", "name": "plan.md", "uri": "file:///somewhere/plan.md", "mimeType": "text/markdown"}
+    await client.prompt(session, "Look at", link)
+    said = "\n".join(message["text"] for message in stack.asked()[-1]["messages"])
+    assert "Look at" in said
+    assert "plan.md" in said
+    assert "file:///somewhere/plan.md" in said
+    client.updates.clear()
+    await client.load(session, stack.work)
+    first, second = [one["content"] for one in client.of(session, "user_message_chunk")]
+    assert (first["text"], second) == ("Look at", link)
+
+
+@pytest.mark.parametrize("kind", ["image", "audio", "resource"])
+async def test_content_that_was_not_advertised_is_refused(stack: Stack, kind: str) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    block = {"type": kind, "data": "AAAA", "mimeType": "x/y", "resource": {"uri": "file:///x", "text": "y"}}
+    pending = client.prompting(session, "text", block)
+    with pytest.raises(Exception, match=rf"-32602: `prompt\[1\]`.*{kind}"):
+        await client.answer(pending)
+    assert stack.rows("SELECT * FROM acp_turns") == []
+
+
+async def test_sessions_do_not_wait_for_each_other(stack: Stack) -> None:
+    client = await stack.start()
+    slow, quick = await client.new(stack.work), await client.new(stack.work)
+    pending = client.prompting(slow, script("repeat 2000x20ms word{n} "))
+    await client.until(lambda: "word2" in client.text(slow))
+    await client.prompt(quick, text("Quick."))
+    assert client.text(quick) == "Quick."
+    assert not pending.done()
+    client.cancel(slow)
+    assert (await client.answer(pending))["stopReason"] == "cancelled"
+
+
+async def test_prompts_of_a_busy_session_run_in_order(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    prompts = [script("repeat 10x30ms one{n} "), text("two"), text("three")]
+    pending = [client.prompting(session, prompt) for prompt in prompts]
+    for future in pending:
+        assert (await client.answer(future))["stopReason"] == "end_turn"
+    numbers = [message["id"] for message in client.sent if message["method"] == "session/prompt"]
+    assert [frame["id"] for frame in client.received if frame.get("id") in numbers] == numbers
+    assert client.text(session).endswith("one10twothree")
+    assert [one["user_texts"] for one in stack.asked()] == [prompts[:1], prompts[:2], prompts]
+
+
+async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    (stack.work / "gate").mkdir()
+    wait = "while [ -d gate ]; do sleep 0.05; done; echo over"
+    ended = await client.prompt(
+        session, script(f"background {wait}", "text It runs.", "stop end_turn", "text It has ended.")
+    )
+    assert ended["stopReason"] == "end_turn"
+    (call,) = client.of(session, "tool_call")
+    assert {one["status"] for one in client.of(session, "tool_call_update")} == {"in_progress"}
+    assert client.text(session) == "It runs."
+
+    (stack.work / "gate").rmdir()
+    await client.until(lambda: "It has ended." in client.text(session))
+    last = client.of(session, "tool_call_update")[-1]
+    assert (last["toolCallId"], last["status"]) == (call["toolCallId"], "completed")
+    await client.until(lambda: stack.rows("SELECT * FROM acp_turns WHERE origin = 'background' AND state = 'done'"))
+    await client.prompt(session, text("Later."))
+    assert client.text(session).endswith("Later.")
+
+
+async def test_worker_with_background_work_is_not_evicted(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.2")
+    session, other = await client.new(stack.work), await client.new(stack.work)
+    (stack.work / "gate").mkdir()
+    wait = "while [ -d gate ]; do sleep 0.05; done"
+    await client.prompt(session, script(f"background {wait}", "text It runs.", "stop end_turn", "text Over."))
+    await client.prompt(other, text("Something else."))
+    await client.until(lambda: stack.claude(other) is None)
+    assert stack.claude(session) is not None
+    (stack.work / "gate").rmdir()
+    await client.until(lambda: "Over." in client.text(session))
+    await stack.no_worker()
