@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
-PARALLEL := -n 2
+PARALLEL := -n logical
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
