@@ -38,7 +38,6 @@ DOCUMENTS = (
 )
 UNITS = ("pykoclaw-acp.socket", "pykoclaw-acp@.service")
 INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
-KINDS_OF_THE_CLI = {"max_output_tokens"}  # seen from the CLI, missing in the SDK's types
 
 
 def text(document: str) -> str:
@@ -199,7 +198,7 @@ def test_the_error_codes_are_those_of_the_exceptions() -> None:
 
 def test_the_error_kinds_are_those_of_the_code() -> None:
     documented = [codes(row[0])[0] for row in table("docs/protocol.md", "`errorKind`")]
-    named = (set(get_args(AssistantMessageError)) | KINDS_OF_THE_CLI) - {"unknown"}
+    named = set(get_args(AssistantMessageError)) - {"unknown"}
     assert set(documented) == set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
     assert len(documented) == len(set(documented))
 
