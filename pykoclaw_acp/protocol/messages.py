@@ -130,7 +130,7 @@ class CancelRequestParams(Params, frozen=True, kw_only=True):
     request_id: str | int | None
 
 
-# --- agent to client -----------------------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------------------------
 
 
 class PromptCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
@@ -187,10 +187,105 @@ class PromptResult(Wire, frozen=True, kw_only=True):
     usage: Usage | None = None
 
 
+# --- session/update ------------------------------------------------------------------------------------------------
+
+
+class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
+    """A content block that a tool shows."""
+
+    content: TextContent | ImageContent
+
+
+class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_defaults=False):
+    """A change to a file; `old_text` is None for a new one."""
+
+    path: str
+    old_text: str | None
+    new_text: str
+
+
+class ToolLocation(Wire, frozen=True, kw_only=True):
+    path: str
+    line: int | None = None
+
+
+class Cost(Wire, frozen=True, kw_only=True):
+    amount: float
+    currency: str
+
+
+class Update(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate"):
+    """Base of what `session/update` carries."""
+
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class UserMessageChunk(Update, frozen=True, kw_only=True, tag="user_message_chunk"):
+    message_id: str
+    content: dict[str, Any]  # as the client sent it
+
+
+class AgentMessageChunk(Update, frozen=True, kw_only=True, tag="agent_message_chunk"):
+    message_id: str
+    content: TextContent
+
+
+class AgentThoughtChunk(Update, frozen=True, kw_only=True, tag="agent_thought_chunk"):
+    message_id: str
+    content: TextContent
+
+
+class ToolCall(Update, frozen=True, kw_only=True, tag="tool_call"):
+    tool_call_id: str
+    title: str
+    kind: str
+    status: str
+    content: list[ShownContent | Diff] | None = None
+    locations: list[ToolLocation] | None = None
+    raw_input: dict[str, Any] | None = None
+
+
+class ToolCallUpdate(Update, frozen=True, kw_only=True, tag="tool_call_update"):
+    tool_call_id: str
+    status: str
+    content: list[ShownContent | Diff] | None = None
+
+
+class UsageUpdate(Update, frozen=True, kw_only=True, tag="usage_update"):
+    used: int
+    size: int
+    cost: Cost | None = None
+
+
+class SessionNotification(Wire, frozen=True, kw_only=True):
+    session_id: str
+    update: Update
+
+
+# --- session/request_permission ------------------------------------------------------------------------------------
+
+
 class PermissionOption(Wire, frozen=True, kw_only=True):
     option_id: str
     name: str
     kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class AskedToolCall(Wire, frozen=True, kw_only=True):
+    """The tool call that waits for permission."""
+
+    tool_call_id: str
+    title: str
+    kind: str
+    status: str
+    content: list[ShownContent | Diff] | None = None
+    raw_input: dict[str, Any] | None = None
+
+
+class RequestPermission(Wire, frozen=True, kw_only=True):
+    session_id: str
+    tool_call: AskedToolCall
+    options: list[PermissionOption]
 
 
 class PermissionOutcome(Wire, frozen=True, kw_only=True):

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.protocol.messages import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AskedToolCall,
+    Cost,
+    Diff,
+    ImageContent,
+    PermissionOption,
+    RequestPermission,
+    ShownContent,
+    TextContent,
+    ToolCall,
+    ToolCallUpdate,
+    ToolLocation,
+    Update,
+    UsageUpdate,
+    UserMessageChunk,
+)
 from pykoclaw_acp.sessions.events import (
-    DiffPart,
     Event,
     Failure,
     ImagePart,
-    Location,
     TextPart,
     Thinking,
     ToolEnded,
@@ -24,105 +40,80 @@ from pykoclaw_acp.worker.frames import Ask
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 UNREADABLE: Final = "(A part of the history cannot be read any more.)"
+FAILED: Final = "\n\n**This turn ended without an answer.** {}\n\n"
 
 
-def update(seq: int, event: Event | None) -> dict[str, Any]:
-    """The `update` object of the event at `seq`; an unreadable row says so in its place."""
-    body = _body(event) if event is not None else _chunk("agent_message_chunk", f"unreadable-{seq}", UNREADABLE)
-    meta = {SEQ: seq}
-    if isinstance(event, ToolStarted) and event.parent_id is not None:
-        meta[PARENT] = event.parent_id  # type: ignore[assignment]
-    return {**body, "_meta": meta}
+def update(seq: int, event: Event | None) -> Update:
+    """The update that tells of the event at `seq`; an unreadable row says so in its place."""
+    meta: dict[str, Any] = {SEQ: seq}
+    match event:
+        case None:
+            return AgentMessageChunk(message_id=f"unreadable-{seq}", content=TextContent(text=UNREADABLE), meta=meta)
+        case UserMessage():
+            return UserMessageChunk(message_id=event.message_id, content=event.content, meta=meta)
+        case Thinking():
+            return AgentThoughtChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
+        case Failure():
+            said = TextContent(text=FAILED.format(event.text))
+            return AgentMessageChunk(message_id=event.message_id, content=said, meta=meta)
+        case ToolStarted():
+            return _tool_call(event, meta)
+        case ToolProgressed():
+            shown = _parts(event.content)
+            return ToolCallUpdate(tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta)
+        case ToolEnded():
+            shown = _parts(event.content)
+            return ToolCallUpdate(tool_call_id=event.tool_call_id, status=event.status, content=shown, meta=meta)
+        case Usage():
+            cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
+            return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
+        case _:
+            return AgentMessageChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
 
 
-def permission(session_id: str, question: Ask) -> dict[str, Any]:
+def permission(session_id: str, question: Ask) -> RequestPermission:
     """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes."""
-    options = [{"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"}]
+    options = [PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once")]
     if question.always is not None:
         name = f"Always allow {question.always} in this session"
-        options.append({"optionId": "allow_always", "name": name, "kind": "allow_always"})
-    options.append({"optionId": "reject_once", "name": "Reject", "kind": "reject_once"})
-    call: dict[str, Any] = {
-        "toolCallId": question.tool_call_id,
-        "title": question.title,
-        "kind": question.tool_kind,
-        "status": "pending",
-    }
-    if question.content:
-        call["content"] = _parts(question.content)
-    if question.input is not None:
-        call["rawInput"] = question.input
-    return {"sessionId": session_id, "toolCall": call, "options": options}
+        options.append(PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
+    options.append(PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"))
+    call = AskedToolCall(
+        tool_call_id=question.tool_call_id,
+        title=question.title,
+        kind=question.tool_kind,
+        status="pending",
+        content=_parts(question.content),
+        raw_input=question.input,
+    )
+    return RequestPermission(session_id=session_id, tool_call=call, options=options)
 
 
-def _body(event: Event) -> dict[str, Any]:
-    match event:
-        case UserMessage(message_id=message_id, content=content):
-            return {"sessionUpdate": "user_message_chunk", "messageId": message_id, "content": content}
-        case Thinking(message_id=message_id, text=text):
-            return _chunk("agent_thought_chunk", message_id, text)
-        case ToolStarted():
-            return _tool_call(event)
-        case ToolProgressed():
-            return _tool_update(event.tool_call_id, "in_progress", event.content)
-        case ToolEnded():
-            return _tool_update(event.tool_call_id, event.status, event.content)
-        case Usage():
-            return _usage(event)
-        case Failure(message_id=message_id, text=text):
-            return _chunk("agent_message_chunk", message_id, f"\n\n**This turn ended without an answer.** {text}\n\n")
-        case _:
-            return _chunk("agent_message_chunk", event.message_id, event.text)
+def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
+    if event.parent_id is not None:
+        meta[PARENT] = event.parent_id
+    locations = [ToolLocation(path=location.path, line=location.line) for location in event.locations]
+    return ToolCall(
+        tool_call_id=event.tool_call_id,
+        title=event.title,
+        kind=event.tool_kind,
+        status="in_progress",
+        content=_parts(event.content),
+        locations=locations or None,
+        raw_input=event.input,
+        meta=meta,
+    )
 
 
-def _chunk(kind: str, message_id: str, text: str) -> dict[str, Any]:
-    return {"sessionUpdate": kind, "messageId": message_id, "content": {"type": "text", "text": text}}
+def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:
+    return [_part(part) for part in parts] or None
 
 
-def _tool_call(event: ToolStarted) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "sessionUpdate": "tool_call",
-        "toolCallId": event.tool_call_id,
-        "title": event.title,
-        "kind": event.tool_kind,
-        "status": "in_progress",
-    }
-    if event.content:
-        body["content"] = _parts(event.content)
-    if event.locations:
-        body["locations"] = [_location(location) for location in event.locations]
-    if event.input is not None:
-        body["rawInput"] = event.input
-    return body
-
-
-def _tool_update(tool_call_id: str, status: str, content: tuple[ToolPart, ...]) -> dict[str, Any]:
-    body: dict[str, Any] = {"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, "status": status}
-    if content:
-        body["content"] = _parts(content)
-    return body
-
-
-def _usage(event: Usage) -> dict[str, Any]:
-    body: dict[str, Any] = {"sessionUpdate": "usage_update", "used": event.used, "size": event.size}
-    if event.cost is not None:
-        body["cost"] = {"amount": event.cost, "currency": "USD"}
-    return body
-
-
-def _location(location: Location) -> dict[str, Any]:
-    return {"path": location.path} if location.line is None else {"path": location.path, "line": location.line}
-
-
-def _parts(parts: tuple[ToolPart, ...]) -> list[dict[str, Any]]:
-    return [_part(part) for part in parts]
-
-
-def _part(part: ToolPart) -> dict[str, Any]:
+def _part(part: ToolPart) -> ShownContent | Diff:
     match part:
-        case TextPart(text=text):
-            return {"type": "content", "content": {"type": "text", "text": text}}
-        case ImagePart(data=data, mime_type=mime_type):
-            return {"type": "content", "content": {"type": "image", "data": data, "mimeType": mime_type}}
-        case DiffPart(path=path, old_text=old_text, new_text=new_text):
-            return {"type": "diff", "path": path, "oldText": old_text, "newText": new_text}
+        case TextPart():
+            return ShownContent(content=TextContent(text=part.text))
+        case ImagePart():
+            return ShownContent(content=ImageContent(data=part.data, mime_type=part.mime_type))
+        case _:
+            return Diff(path=part.path, old_text=part.old_text, new_text=part.new_text)

@@ -18,9 +18,10 @@ from pykoclaw_acp.protocol import jsonrpc, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
 from pykoclaw_acp.protocol.framing import MAX_LINE_OUT, LineFramer, Oversized
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
-from pykoclaw_acp.protocol.messages import CancelRequestParams, Implementation, PermissionResult
+from pykoclaw_acp.protocol.messages import CancelRequestParams, Implementation, PermissionResult, SessionNotification
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.sessions.attachment import Attachment
+from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -142,11 +143,9 @@ class Connection:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
-        params = {"sessionId": session_id, "update": projection.update(logged.seq, logged.event)}
-        line = jsonrpc.encode_notification("session/update", params)
+        line = _update_line(session_id, logged.seq, logged.event)
         if len(line) > MAX_LINE_OUT:
-            params["update"] = projection.update(logged.seq, None)
-            line = jsonrpc.encode_notification("session/update", params)
+            line = _update_line(session_id, logged.seq, None)
         await self._transport.write(line)
         steps.reached("update_sent")
 
@@ -269,3 +268,8 @@ class Connection:
         if len(line) > MAX_LINE_OUT:
             raise InternalError("A message was too large to send.")
         await self._transport.write(line)
+
+
+def _update_line(session_id: str, seq: int, event: Event | None) -> bytes:
+    params = SessionNotification(session_id=session_id, update=projection.update(seq, event))
+    return jsonrpc.encode_notification("session/update", params)

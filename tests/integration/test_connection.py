@@ -15,6 +15,7 @@ from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions.events import UserMessage
 from pykoclaw_acp.worker.frames import Answer, Ask, ToWorker
+from tests.e2e.harness import frames
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
@@ -37,7 +38,10 @@ class Wire:
 
     async def write(self, line: bytes) -> None:
         await self.blocked.wait()
-        self.lines.append(json.loads(line))
+        frame = frames.parse(line)
+        if "method" in frame:
+            frames.validate_call(frame)
+        self.lines.append(frame)
 
     def send(self, *messages: dict[str, Any]) -> None:
         self._in.put_nowait(

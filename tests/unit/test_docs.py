@@ -172,7 +172,7 @@ def test_the_capabilities_are_what_initialize_answers() -> None:
 
 
 def test_the_updates_are_those_that_events_become() -> None:
-    made = {projection.update(1, event)["sessionUpdate"] for event in one_of_each_event()}
+    made = {projection.update(1, event).__struct_config__.tag for event in one_of_each_event()}
     rows = table("docs/protocol.md", "`sessionUpdate`")
     assert {name for row in rows if row[1] == "yes" for name in codes(row[0])} == made
 

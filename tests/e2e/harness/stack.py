@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
+from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.harness import processes
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.processes import Process
