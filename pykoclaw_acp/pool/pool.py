@@ -160,6 +160,12 @@ class WorkerPool:
         if live is not None and live.channel is not None:
             live.channel.kill()
 
+    def retire(self, session_id: str) -> None:
+        """The session's worker takes no prompt any more, and ends in order; the next prompt gets a new one."""
+        live = self._live.get(session_id)
+        if live is not None:
+            self._retire(live)
+
     async def stop(self, session_id: str) -> None:
         """End the session's worker in order, and wait until nothing of it is left."""
         live = self._live.get(session_id)
@@ -216,8 +222,7 @@ class WorkerPool:
         while len(self._live) + len(self._starting) >= self._limits.max_workers:
             idle = sorted((live for live in self._live.values() if live.idle), key=lambda live: live.idle_since)
             if idle:
-                idle[0].stopping = True
-                self._start(self._stop(idle[0]))
+                self._retire(idle[0])
             else:
                 log.info("All workers are busy; the turn waits", action="pool_full", session=session_id)
             self._changed.clear()
@@ -348,7 +353,11 @@ class WorkerPool:
     def _evict(self, live: _Live) -> None:
         if live.idle:
             log.info("Worker evicted", action="worker_evicted", session=live.spec.session_id)
-            self._start(self._stop(live))
+            self._retire(live)
+
+    def _retire(self, live: _Live) -> None:
+        live.stopping = True  # at once: a prompt that comes before the task runs must not take this worker
+        self._start(self._stop(live))
 
     async def _stop(self, live: _Live, grace: float | None = None) -> None:
         """Stop, SIGTERM, SIGKILL: until the worker is gone and cleaned up."""

@@ -11,8 +11,8 @@ from pykoclaw_acp.worker.frames import TurnEnded
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
-    "What it had said and done until then stays in the history, but Claude itself may not remember it. "
-    "The prompt was not sent again; look at what was done, then repeat it."
+    "What was said and done is kept here, but Claude may not remember it. "
+    "The prompt was not sent again: look at what was done, then repeat it."
 )
 UNSURE: Final = (
     "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."

@@ -65,8 +65,10 @@ class Questions:
     def withdraw(self, ask_id: str) -> None:
         """The question is moot."""
         one = self._open.get(ask_id)
-        if one is not None and one.settling is not None:
-            one.settling.cancel()
+        if one is not None:
+            self._close(one)
+            if one.settling is not None:
+                one.settling.cancel()
 
     async def withdraw_all(self) -> None:
         """Nobody waits for any answer any more."""
@@ -92,16 +94,19 @@ class Questions:
         if not one.outcome.done():
             one.outcome.set_result(outcome)
 
+    def _close(self, one: _Open) -> None:
+        """Nobody is asked any more; those who were are told that it is settled."""
+        self._open.pop(one.question.ask_id, None)
+        for asked in list(one.asked):
+            asked.cancel()
+
     async def _settle(self, one: _Open) -> None:
         ask_id = one.question.ask_id
         try:
             outcome = await asyncio.wait_for(asyncio.shield(one.outcome), self._timeout)
         except TimeoutError:
             outcome = {"outcome": "timeout"}
-        finally:
-            del self._open[ask_id]
-            for asked in list(one.asked):
-                asked.cancel()  # the others are told that it is settled
+        self._close(one)
         answer, settled = _decide(one.epoch, one.question, outcome)
         try:
             await self._journal.settle(settled)

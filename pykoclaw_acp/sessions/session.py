@@ -95,7 +95,9 @@ class Session:
     def _publish(self, logged: Sequence[Logged]) -> None:
         if not logged:
             return
-        assert logged[0].seq == self.last_seq + 1, "the log and its readers are out of step"
+        if logged[0].seq != self.last_seq + 1:  # what is kept here is only a copy of the log's end
+            self._tail.clear()
+            self._tail_size = 0
         for one in logged:
             self._open_tools.follow(one.event)
             self._tail.append(one)
@@ -160,7 +162,7 @@ class Session:
             self._workers.release(self.id)
             if self._worker_outdated:
                 self._worker_outdated = False
-                self._spawn(self._workers.stop(self.id))
+                self._workers.retire(self.id)
 
     def change_worker(self, wish: WorkerWish) -> None:
         """From the next worker on; the one that there is ends as soon as nothing runs on it."""
@@ -168,7 +170,7 @@ class Session:
         if self.busy:
             self._worker_outdated = True
         else:
-            self._spawn(self._workers.stop(self.id))
+            self._workers.retire(self.id)
 
     async def _run(self, turn: Turn) -> None:
         try:

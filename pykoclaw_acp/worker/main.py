@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 import structlog
-from claude_agent_sdk import ClaudeSDKError
+from claude_agent_sdk import ClaudeSDKError, ProcessError
 
 from pykoclaw_acp.pool.channel import peer_is_ours, read_frames
 from pykoclaw_acp.pool.children import reap_orphans
@@ -114,13 +114,15 @@ class Worker:
             )
         )
         self._start(self._events())
+        reason = "it ended"
         try:
             await self._claude.run()
-            reason = "the claude process ended"
+        except ProcessError as error:
+            reason = self._claude.last_words() or f"exit status {error.exit_code}"
         except (ClaudeSDKError, OSError, ValueError) as error:
             reason = self._claude.last_words() or str(error).splitlines()[0]
         if not self._ended.is_set():
-            await self._lose("worker_lost", f"Claude's process died in the middle of its work ({reason[:300]}).")
+            await self._lose("worker_lost", f"Claude's process died: {reason[:300]}.")
 
     async def _lose(self, kind: str, message: str) -> None:
         with contextlib.suppress(TimeoutError):

@@ -139,6 +139,15 @@ async def test_an_idle_worker_is_evicted_and_the_next_one_resumes(tmp_path: Path
         assert second.spec.epoch == first.spec.epoch + 1
 
 
+async def test_a_prompt_in_the_moment_of_eviction_is_answered(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        for _ in range(5):
+            await r.run(session, "say 1")
+            r.pool.retire(session.id)
+            assert (await r.run(session, "say 1")).state == "done"
+
+
 async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
     async with rig(tmp_path, idle_timeout=0.05, max_workers=1) as r:
         busy, other = await r.session(), await r.session()
