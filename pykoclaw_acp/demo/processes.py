@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.pool import children, reaper
+from pykoclaw_acp.ops import processes as facts
+from pykoclaw_acp.pool import reaper
 
 KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
 _POLL: Final = 0.01  # s
@@ -47,8 +48,8 @@ def find(home: Path) -> list[Process]:
     fork_servers = {pid for pid, arguments in found.items() if "pykoclaw_acp.pool.forkserver" in arguments}
     processes: list[Process] = []
     for pid, arguments in found.items():
-        parent, started = children.parent(pid), children.start_time(pid)
-        if started is None or children.state(pid) in ("Z", "X"):
+        parent, started = facts.parent(pid), facts.start_time(pid)
+        if started is None or facts.state(pid) in ("Z", "X"):
             continue
         role = _role(arguments)
         if role == "fork server" and parent in fork_servers:

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pykoclaw_acp.pool.children import become_subreaper, children, start_time
+from pykoclaw_acp.ops.processes import become_subreaper, children, start_time
 from pykoclaw_acp.worker.spec import LaunchSpec
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did

@@ -17,10 +17,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.pool import children, reaper
-from pykoclaw_acp.pool.channel import peer_is_ours, read_batches
+from pykoclaw_acp.ops import processes
+from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.forkserver import Forked
 from pykoclaw_acp.pool.launcher import LaunchFailed, WorkerProcess
+from pykoclaw_acp.worker.channel import peer_is_ours, read_batches
 from pykoclaw_acp.worker.frames import FromWorker, ToWorker, encode, from_worker
 from pykoclaw_acp.worker.spec import LaunchSpec
 
@@ -99,8 +100,8 @@ class LocalLauncher:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._boot_id = children.boot_id()
-        children.become_subreaper()
+        self._boot_id = processes.boot_id()
+        processes.become_subreaper()
 
     async def warm(self) -> None:
         """Start the fork server, so that the first prompt does not wait for the SDK's import."""
@@ -122,10 +123,10 @@ class LocalLauncher:
 
     async def clean(self, spec: LaunchSpec, grace: float) -> None:
         """End what the dead worker left, collect the dead, remove its socket and temporary files."""
-        strays = await reaper.end(lambda session, epoch: (session, epoch) == (spec.session_id, spec.epoch), grace)
+        strays = await reaper.end(lambda cookie: cookie == spec.cookie, grace)
         if strays:
             log.info("Ended what a dead worker left behind", action="strays_ended", pids=[s.pid for s in strays])
-        children.reap_orphans(frozenset([self._process.pid]) if self._process else frozenset())
+        processes.reap_orphans(frozenset([self._process.pid]) if self._process else frozenset())
         await asyncio.to_thread(_remove, spec)
 
     async def close(self) -> None:
@@ -217,7 +218,7 @@ async def _connect(process: WorkerProcess, path: str) -> LocalChannel:
 
 def _open_pidfd(process: WorkerProcess) -> int:
     pidfd = os.pidfd_open(process.pid)
-    if children.start_time(process.pid) != process.start_time:
+    if processes.start_time(process.pid) != process.start_time:
         os.close(pidfd)
         raise LaunchFailed("it died at once")
     return pidfd

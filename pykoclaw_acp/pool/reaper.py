@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.pool import children
+from pykoclaw_acp.ops import processes
 
 COOKIE: Final = b"PYKOCLAW_WORKER="
 GIVE_UP: Final = 10.0  # s
@@ -28,32 +28,30 @@ class Stray:
 
     pid: int
     start_time: int
-    session_id: str
-    epoch: int
 
 
-def find(belongs: Callable[[str, int], bool]) -> list[Stray]:
-    """The live processes of the workers for which `belongs(session_id, epoch)` holds."""
+def find(belongs: Callable[[str], bool]) -> list[Stray]:
+    """The live processes of the workers for whose cookie `belongs` holds."""
     strays: list[Stray] = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         pid = int(entry.name)
         cookie = _cookie(pid)
-        started = children.start_time(pid)
-        if cookie is None or started is None or children.state(pid) in ("Z", "X"):
+        started = processes.start_time(pid)
+        if cookie is None or started is None or processes.state(pid) in ("Z", "X"):
             continue
-        if belongs(*cookie):
-            strays.append(Stray(pid, started, *cookie))
+        if belongs(cookie):
+            strays.append(Stray(pid, started))
     return strays
 
 
-async def end(belongs: Callable[[str, int], bool], grace: float) -> list[Stray]:
+async def end(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
     """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
     return await asyncio.to_thread(_end, belongs, grace)
 
 
-def _end(belongs: Callable[[str, int], bool], grace: float) -> list[Stray]:
+def _end(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
     begun = time.monotonic()
     first = strays = find(belongs)
     told: set[Stray] = set()
@@ -73,19 +71,18 @@ def send(pid: int, started: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         pidfd = os.pidfd_open(pid)
         try:
-            if children.start_time(pid) == started:
+            if processes.start_time(pid) == started:
                 signal.pidfd_send_signal(pidfd, number)
         finally:
             os.close(pidfd)
 
 
-def _cookie(pid: int) -> tuple[str, int] | None:
+def _cookie(pid: int) -> str | None:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return None
     for variable in environment.split(b"\0"):
         if variable.startswith(COOKIE):
-            session, _, epoch = variable[len(COOKIE) :].decode(errors="replace").rpartition(":")
-            return (session, int(epoch)) if epoch.isdecimal() else None
+            return variable[len(COOKIE) :].decode(errors="replace")
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from .app import make_app
+from .environment import offline_environment
 from .record import Record
 
 
@@ -23,7 +25,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one")
     parser.add_argument("--record", type=Path, help="append a JSON line for each request to this file")
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of stdin")
+    parser.add_argument(
+        "--environment",
+        type=Path,
+        metavar="HOME",
+        help="print shell lines for clients of --port in this home, and exit",
+    )
     arguments = parser.parse_args(argv)
+    if arguments.environment is not None:
+        home = arguments.environment.absolute()
+        for name, value in offline_environment(f"http://127.0.0.1:{arguments.port}", home).items():
+            print(f"export {name}={shlex.quote(value)}")  # noqa: T201
+        return 0
 
     # uvicorn raises the signal again after it has shut down; that is a clean exit here.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,8 +15,9 @@ import structlog
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.ops import steps
+from pykoclaw_acp.pool.life import PoolLimits
 from pykoclaw_acp.pool.local import LocalLauncher
-from pykoclaw_acp.pool.pool import PoolLimits, WorkerPool
+from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.server.recovery import recover
 from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
@@ -67,14 +68,13 @@ class App:
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid())
         return cls(settings, lock, database, sessions, pool)
 
-    async def stop(self) -> None:
-        """Interrupt what runs, end all workers, close the database: turns get half of the grace, hung workers half."""
-        grace = self.settings.shutdown_grace / 2
+    async def stop(self, grace: float) -> None:
+        """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
         try:
-            await asyncio.wait_for(self.sessions.cancel_all(), grace)
+            await asyncio.wait_for(self.sessions.cancel_all(), grace / 2)
         except TimeoutError:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
-        await self.pool.close(grace)
+        await self.pool.close(grace / 2)
         await self._database.close()
         self._lock.release()
         log.info("Server stopped", action="server_stopped")

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-from uuid import uuid4
 
 import msgspec
 import structlog
@@ -53,6 +52,7 @@ class Call:
     task: asyncio.Task[None] | None = None
     started: bool = False
     withdrawn: bool = False
+    handed_over: bool = False
     cancel_turn: Callable[[], None] | None = None
 
     @property
@@ -84,7 +84,6 @@ class Connection:
     """Serves one client until its input ends. Implements `sessions.ports.Client`."""
 
     def __init__(self, sessions: Sessions, methods: Mapping[str, Method[Call, Any]], transport: Transport) -> None:
-        self.id = str(uuid4())
         self.sessions = sessions
         self.attachments: dict[str, Attachment] = {}
         self._methods = methods
@@ -92,7 +91,7 @@ class Connection:
         self._framer = LineFramer()
         self._client: Implementation | None = None
         self._calls: dict[bytes, Call] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[Call] = set()
         self._order = SessionOrder()
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
 
@@ -109,10 +108,15 @@ class Connection:
                 if not asked.done():
                     asked.set_exception(ConnectionError("the client is gone"))
 
+    async def begun(self) -> None:
+        """Wait until every call that came was answered, or handed over to a turn that answers it."""
+        while waiting := [call.task for call in self._open if call.task is not None and not call.handed_over]:
+            await asyncio.wait(waiting, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
+
     async def settle(self) -> None:
         """Wait until every call is answered, then let go of the sessions."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while tasks := [call.task for call in self._open if call.task is not None]:
+            await asyncio.wait(tasks)
         for attachment in list(self.attachments.values()):
             attachment.close()
 
@@ -161,11 +165,11 @@ class Connection:
     async def _line(self, line: bytes | Oversized) -> None:
         if isinstance(line, Oversized):
             error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
-            await self._send(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+            await self._transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
             return
         match jsonrpc.parse(line):
             case Invalid() as invalid:
-                await self._send(jsonrpc.encode_error(invalid.id, invalid.error))
+                await self._transport.write(jsonrpc.encode_error(invalid.id, invalid.error))
             case Response() as response:
                 self._answered(response)
             case Notification(method=method, params=params) if method == CANCEL:
@@ -180,8 +184,8 @@ class Connection:
         if message_id is not None:
             self._calls[message_id] = call
         call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw))
-        self._tasks.add(call.task)
-        call.task.add_done_callback(self._tasks.discard)
+        self._open.add(call)
+        call.task.add_done_callback(lambda _: self._open.discard(call))
 
     async def _serve_call(self, call: Call, method: str, raw: bytes) -> None:
         """Exactly one answer for a request, none for a notification, whatever happens."""
@@ -197,14 +201,18 @@ class Connection:
             if not call.withdrawn:
                 raise
             answer = self._failed(call, method, RequestCancelled("The request was cancelled."))
+        except ConnectionError:
+            log.info("The client is gone", action="client_gone", method=method[:100])
         except Exception:
             log.exception("A request failed", action="request_failed", method=method[:100])
             answer = self._failed(call, method, InternalError("Internal error; the log of pykoclaw-acp says more."))
         if call.request_id is not None and self._calls.get(call.request_id) is call:
             del self._calls[call.request_id]
+        if answer is not None and len(answer) > MAX_LINE_OUT:
+            answer = self._failed(call, method, InternalError("The answer is longer than a line may be."))
         if answer is not None:
             with contextlib.suppress(ConnectionError):
-                await self._send(answer)
+                await self._transport.write(answer)
         steps.reached("response_sent")
 
     def _failed(self, call: Call, method: str, error: AcpError) -> bytes | None:
@@ -227,7 +235,10 @@ class Connection:
             return await method.handler(call, params)
         async with self._order.turn(session_id):
             result = await method.handler(call, params)
-        return await result.answer if isinstance(result, Later) else result
+        if not isinstance(result, Later):
+            return result
+        call.handed_over = True
+        return await result.answer
 
     def _withdraw(self, raw: bytes) -> None:
         try:
@@ -243,14 +254,16 @@ class Connection:
     async def _request(self, message_id: str, method: str, params: Any) -> bytes:
         """A request of ours; returns the raw result, raises AcpError when the client refuses it."""
         key = msgspec.json.encode(message_id)
+        if key in self._asked:  # by an attachment that a load has replaced; the client still has it
+            return await asyncio.shield(self._asked[key])
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[key] = future
         try:
-            await self._send(jsonrpc.encode_request(message_id, method, params))
+            await self._transport.write(jsonrpc.encode_request(message_id, method, params))
             return await future
         except asyncio.CancelledError:
             with contextlib.suppress(ConnectionError):
-                await self._send(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
+                await self._transport.write(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
             raise
         finally:
             del self._asked[key]
@@ -263,11 +276,6 @@ class Connection:
             future.set_exception(InternalError("The client refused the request."))
         else:
             future.set_result(response.result)
-
-    async def _send(self, line: bytes) -> None:
-        if len(line) > MAX_LINE_OUT:
-            raise InternalError("A message was too large to send.")
-        await self._transport.write(line)
 
 
 def _update_line(session_id: str, seq: int, event: Event | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import msgspec
@@ -25,8 +26,8 @@ from pykoclaw_acp.worker.spec import McpStdio
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     """A session; its row is committed before the answer."""
     cwd = _absolute("cwd", params.cwd)
-    if not _is_directory(cwd):
-        raise InvalidParams("`cwd`: there is no such directory.", {"cwd": cwd})
+    if not await asyncio.to_thread(os.path.isdir, cwd):
+        raise InvalidParams("`cwd`: there is no such directory.")
     session = await call.sessions.create(cwd, _directories(params.additional_directories), _servers(params.mcp_servers))
     call.connection.attach(session, after=0)
     call.warm()
@@ -69,18 +70,11 @@ async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, s
     if session is None:
         raise SessionNotFound(params.session_id)
     known = session.record.cwd
-    if known is not None and not _same_place(known, cwd):
-        raise InvalidParams(
-            "`cwd`: the session belongs to another directory.",
-            {"sessionId": session.id, "cwd": cwd, "sessionCwd": known},
-        )
+    if known is not None and not await asyncio.to_thread(_same_place, known, cwd):
+        raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
     await call.sessions.reopen(session, cwd, directories, mcp)
     call.warm()
     return session
-
-
-def _is_directory(path: str) -> bool:
-    return os.path.isdir(path)
 
 
 def _same_place(one: str, other: str) -> bool:

@@ -32,9 +32,12 @@ async def prompt(call: Call, params: PromptParams) -> Later:
 
 async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResult:
     outcome, told = await turn.ended
-    current: Attachment | None = None
-    while current is not (current := call.connection.attachments.get(turn.session_id, attachment)):
-        await current.reached(told)  # a load meanwhile puts another one in its place
+    while True:
+        await attachment.reached(told)
+        current = call.connection.attachments.get(turn.session_id, attachment)
+        if current is attachment:
+            break
+        attachment = current  # a load meanwhile has put another one in its place
     steps.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))

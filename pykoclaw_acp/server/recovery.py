@@ -10,7 +10,8 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.pool import children, reaper
+from pykoclaw_acp.ops import processes
+from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event, ToolEnded
 from pykoclaw_acp.sessions.model import Outcome, TurnFault
@@ -27,7 +28,7 @@ log: Final = structlog.get_logger()
 async def recover(database: Database, directory: Path) -> None:
     """Leave every turn ended and no process of an earlier server alive; the data directory's lock is held."""
     ledger = WorkerLedger(database)
-    await _end_processes(ledger)
+    await _end_processes(ledger, directory)
     await asyncio.to_thread(_empty, directory)
     journal = SessionJournal(database)
     sessions = await ledger.sessions()
@@ -40,14 +41,13 @@ async def recover(database: Database, directory: Path) -> None:
     await ledger.forget_all()
 
 
-async def _end_processes(ledger: WorkerLedger) -> None:
-    boot = children.boot_id()
-    for process in await ledger.left_behind():
-        if process.boot_id == boot:
+async def _end_processes(ledger: WorkerLedger, directory: Path) -> None:
+    """Only of this data directory: a copy of it holds the rows of the original's workers, which may be alive."""
+    boot = processes.boot_id()
+    for process, socket in await ledger.left_behind():
+        if process.boot_id == boot and Path(socket).is_relative_to(directory):
             reaper.send(process.pid, process.start_time, signal.SIGKILL)
-    carriers = await asyncio.to_thread(reaper.find, lambda _session, _epoch: True)
-    ours = await ledger.sessions_of({stray.session_id for stray in carriers})
-    ended = await reaper.end(lambda session, _epoch: session in ours, TERM_GRACE) if ours else []
+    ended = await reaper.end(lambda cookie: cookie.startswith(f"{directory.name}:"), TERM_GRACE)
     if ended:
         log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
 

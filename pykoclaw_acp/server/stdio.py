@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import structlog
@@ -21,6 +23,7 @@ from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 
 READ: Final = 256 * 1024  # bytes
+CALLS_GRACE: Final = 0.4  # s; for calls that came just before the end
 ANSWERS_GRACE: Final = 0.3  # s; for a client that may not read any more
 
 log: Final = structlog.get_logger()
@@ -81,7 +84,7 @@ class StdioTransport:
 
     def abort(self) -> None:
         """Give up what the client has not read."""
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.transport.abort()
 
 
@@ -102,8 +105,29 @@ def _take_streams() -> tuple[int, int]:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    sys.stdout.flush()  # what was printed until now, too
+    if sys.stdout is not None:
+        sys.stdout.flush()  # what was printed until now, too
     return source, sink
+
+
+def _open_missing_streams() -> None:
+    """A descriptor below 3 that was closed at the start must not become a file or a socket of ours."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _same_modes_after() -> Iterator[None]:
+    """A terminal that a shell gave us must be blocking again when the shell goes on."""
+    before = [fcntl.fcntl(descriptor, fcntl.F_GETFL) for descriptor in (0, 1)]
+    kept = [os.dup(descriptor) for descriptor in (0, 1)]
+    try:
+        yield
+    finally:
+        for descriptor, flags in zip(kept, before, strict=True):
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+            os.close(descriptor)
 
 
 async def _serve(settings: Settings, source: int, sink: int) -> None:
@@ -118,7 +142,9 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await serving
     finally:
-        await app.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(connection.begun(), CALLS_GRACE)
+        await app.stop(max(settings.shutdown_grace - CALLS_GRACE - ANSWERS_GRACE, 0.1))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(connection.settle(), ANSWERS_GRACE)
         transport.abort()
@@ -126,11 +152,13 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
 
 def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
+    _open_missing_streams()
     logging.configure(settings.log_level, settings.log_format)
-    source, sink = _take_streams()
-    try:
-        asyncio.run(_serve(settings, source, sink))
-    except StartupError as error:
-        log.error("The server cannot start", action="server_not_started", reason=str(error))
-        raise
+    with _same_modes_after():
+        source, sink = _take_streams()
+        try:
+            asyncio.run(_serve(settings, source, sink))
+        except StartupError as error:
+            log.error("The server cannot start", action="server_not_started", reason=str(error))
+            raise
     return 0

@@ -60,7 +60,7 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
 
 def not_started(turn: Turn, kind: str, message: str) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
-    if turn.cancelled.is_set():
+    if turn.cancelled.is_set() or kind == "shutting_down":
         return Outcome("cancelled", stop_reason="cancelled")
     return Outcome("failed", fault=TurnFault(kind, message))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 TurnState = Literal["queued", "dispatched", "running", "done", "cancelled", "failed", "unknown"]
-UNFINISHED: Final = ("queued", "dispatched", "running")
 
 
 @dataclass(slots=True)

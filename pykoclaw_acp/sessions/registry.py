@@ -88,16 +88,17 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """End its turns and its worker; it can be loaded again."""
+        session.record.closed = True  # first: from now on nobody prompts it
         session.cancel()
         await session.idle()
         await self.workers.stop(session.id)
         attachments = list(session.attachments)
         with contextlib.suppress(TimeoutError):
-            told = asyncio.gather(*(attachment.reached(session.last_seq) for attachment in attachments))
+            reached = [attachment.reached(session.last_seq) for attachment in attachments]
+            told = asyncio.gather(*reached, return_exceptions=True)
             await asyncio.wait_for(told, self._defaults.times.cancel_grace)
         for attachment in attachments:
             attachment.close()
-        session.record.closed = True
         await self._journal.mark_closed(session.id)
 
     async def cancel_all(self) -> None:

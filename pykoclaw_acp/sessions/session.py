@@ -13,10 +13,11 @@ import structlog
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded, encode
+from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.ports import Client, Journal, Logged, WorkerFailed, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import Questions
+from pykoclaw_acp.sessions.tail import Tail
 from pykoclaw_acp.worker.frames import (
     Ask,
     AskWithdrawn,
@@ -27,8 +28,6 @@ from pykoclaw_acp.worker.frames import (
     TurnEnded,
     TurnStarted,
 )
-
-TAIL: Final = 256 * 1024  # bytes of the newest events that are kept for clients that follow live
 
 log: Final = structlog.get_logger()
 
@@ -46,8 +45,7 @@ class Session:
         self._journal = journal
         self._workers = workers
         self._cancel_grace = times.cancel_grace
-        self._tail: deque[Logged] = deque()
-        self._tail_size = 0
+        self._tail = Tail()
         self._open_tools = OpenTools()
         self._background: set[str] = set()
         self._worker_outdated = False
@@ -86,25 +84,18 @@ class Session:
         """The next events after the cursor; waits until there are any."""
         while cursor >= self.last_seq:
             await self._news.wait()
-        if self._tail and self._tail[0].seq <= cursor + 1:
-            first = cursor + 1 - self._tail[0].seq
-            return [self._tail[at] for at in range(first, min(first + limit, len(self._tail)))]
+        if recent := self._tail.after(cursor, limit):
+            return recent
         end = self.last_seq
         return await self._journal.read(self.id, cursor, limit) or [Logged(end, None, None)]
 
     def _publish(self, logged: Sequence[Logged]) -> None:
         if not logged:
             return
-        if logged[0].seq != self.last_seq + 1:  # what is kept here is only a copy of the log's end
-            self._tail.clear()
-            self._tail_size = 0
         for one in logged:
             self._open_tools.follow(one.event)
-            self._tail.append(one)
-            self._tail_size += _size(one)
-        while self._tail_size > TAIL:
-            self._tail_size -= _size(self._tail.popleft())
-        self.record.last_seq = logged[-1].seq
+        self._tail.extend(logged)
+        self.record.last_seq = max(self.record.last_seq, logged[-1].seq)
         self._news.set()
         self._news = asyncio.Event()
 
@@ -306,7 +297,3 @@ class Session:
 
 def _logged(seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> list[Logged]:
     return [Logged(seq, turn_id, event) for seq, event in zip(seqs, events, strict=True)]
-
-
-def _size(logged: Logged) -> int:
-    return len(encode(logged.event)) if logged.event is not None else 0

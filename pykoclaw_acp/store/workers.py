@@ -50,22 +50,14 @@ class WorkerLedger:
             )
         )
 
-    async def left_behind(self) -> list[WorkerProcess]:
-        """Workers of a server that died."""
-        rows = await self._database.read("SELECT pid, start_time, boot_id FROM acp_workers")
-        return [WorkerProcess(pid, start_time, boot_id) for pid, start_time, boot_id in rows]
+    async def left_behind(self) -> list[tuple[WorkerProcess, str]]:
+        """Workers of a server that died, each with its socket's path."""
+        rows = await self._database.read("SELECT pid, start_time, boot_id, socket FROM acp_workers")
+        return [(WorkerProcess(pid, start_time, boot_id), socket) for pid, start_time, boot_id, socket in rows]
 
     async def sessions(self) -> list[str]:
         """Sessions that have a worker's row."""
         return [session for (session,) in await self._database.read("SELECT DISTINCT acp_session_id FROM acp_workers")]
-
-    async def sessions_of(self, session_ids: set[str]) -> set[str]:
-        """Which of these ids are sessions of this database."""
-        known: set[str] = set()
-        for session_id in session_ids:
-            if await self._database.read("SELECT 1 FROM acp_sessions WHERE acp_session_id = ?", (session_id,)):
-                known.add(session_id)
-        return known
 
     async def forget_all(self) -> None:
         """All of them are gone."""

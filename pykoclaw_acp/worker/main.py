@@ -16,8 +16,8 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
-from pykoclaw_acp.pool.channel import peer_is_ours, read_frames
-from pykoclaw_acp.pool.children import reap_orphans
+from pykoclaw_acp.ops.processes import reap_orphans
+from pykoclaw_acp.worker.channel import peer_is_ours, read_frames
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import StartFailure
 from pykoclaw_acp.worker.frames import (

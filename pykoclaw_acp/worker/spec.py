@@ -22,6 +22,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under the ACP id.
     """
 
+    instance: str  # of the server: the name of its runtime directory
     session_id: str
     epoch: int
     cwd: str
@@ -39,4 +40,4 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cookie(self) -> str:
         """Value of `PYKOCLAW_WORKER` in the environment of everything that this worker starts."""
-        return f"{self.session_id}:{self.epoch}"
+        return f"{self.instance}:{self.session_id}:{self.epoch}"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
+import shutil
 import socket
 import subprocess
 import sys
 from typing import Any
+
+import pytest
 
 from tests.e2e.harness import Stack, script, text
 
@@ -54,6 +60,88 @@ async def test_files_as_both_ends(stack: Stack) -> None:
         process = server(stack, source.fileno(), sink.fileno())
         assert await asyncio.to_thread(process.wait, 20) == 0
     assert json.loads(answered.read_text())["result"]["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize("prompt", [None, script("repeat 400x10ms word{n} ")], ids=["idle", "in an answer"])
+async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | None) -> None:
+    """Both pipes break: nothing is left, and the exit status is 0."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    if prompt is not None:
+        client.prompting(session, prompt)
+        await client.until(lambda: "word3" in client.text(session))
+    transport = client.process._transport  # type: ignore[attr-defined]
+    transport.get_pipe_transport(1).close()
+    transport.get_pipe_transport(0).close()
+    assert await asyncio.wait_for(client.process.wait(), 10) == 0
+    assert "Traceback" not in client.log.read_text()
+    await stack.nothing_left()
+    assert {row["state"] for row in stack.rows("SELECT state FROM acp_turns")} <= {"cancelled"}
+
+
+def request(message_id: int, method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}).encode() + b"\n"
+
+
+async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
+    """What a server answers that is given these requests and the end of its input at once."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(b"".join(requests)), 20)
+    assert process.returncode == 0
+    frames = [json.loads(line) for line in out.splitlines()]
+    return {frame["id"]: frame for frame in frames if "id" in frame}
+
+
+async def test_calls_that_came_before_the_end_of_the_input_are_answered(stack: Stack) -> None:
+    initialize = request(1, "initialize", protocolVersion=1)
+    answered = await piped(stack, initialize, request(2, "session/new", cwd=str(stack.work), mcpServers=[]))
+    session = answered[2]["result"]["sessionId"]
+    load = request(2, "session/load", sessionId=session, cwd=str(stack.work), mcpServers=[])
+    block = {"type": "text", "text": text("Never said.")}
+    answered = await piped(stack, initialize, load, request(3, "session/prompt", sessionId=session, prompt=[block]))
+    assert answered[2]["result"] == {}
+    assert answered[3]["result"]["stopReason"] == "cancelled"
+    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
+
+
+async def test_closed_streams_are_no_reason_for_a_traceback(stack: Stack) -> None:
+    for closed in ("<&-", ">&-", "<&- >&-", "<&- 2>&-", "</dev/null >&- 2>&-"):
+        command = f"exec {sys.executable} -m pykoclaw_acp serve --stdio {closed}"
+        done = await asyncio.to_thread(
+            subprocess.run, command, shell=True, env=stack.environment, cwd=stack.root, capture_output=True, timeout=30,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, closed
+        assert b"Traceback" not in done.stderr
+
+
+async def test_a_terminal_blocks_again_afterwards(stack: Stack) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        process = server(stack, theirs, theirs)
+        os.write(ours, b"\x04")
+        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert not fcntl.fcntl(theirs, fcntl.F_GETFL) & os.O_NONBLOCK
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_a_server_on_a_copy_of_the_data_leaves_the_original_alone(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    pending = client.prompting(session, script("repeat 300x10ms word{n} "))
+    await client.until(lambda: "word3" in client.text(session))
+    copy = stack.root / "copy"
+    shutil.copytree(stack.data, copy)
+    copy.chmod(0o700)
+    other = await stack.start(PYKOCLAW_DATA=str(copy))
+    await other.load(session, stack.work)
+    assert (await client.answer(pending))["stopReason"] == "end_turn"
 
 
 async def test_eight_sessions_at_once_on_eight_real_workers(stack: Stack) -> None:

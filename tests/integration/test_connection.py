@@ -14,7 +14,7 @@ import pytest
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions.events import UserMessage
-from pykoclaw_acp.worker.frames import Answer, Ask, ToWorker
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, ToWorker
 from tests.e2e.harness import frames
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig, rig
@@ -188,19 +188,8 @@ async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_ans
         await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
         channel = r.launcher.launched[0]
         answers = _listen(channel)
-        channel._n += 1
         turn = next(iter(await r.states()))
-        channel.say(
-            Ask(
-                epoch=1,
-                n=channel._n,
-                ask_id="q1",
-                turn_id=turn,
-                tool_call_id="t",
-                title="Bash: ls",
-                tool_kind="execute",
-            )
-        )
+        channel.say(_question(channel, turn))
         await first.answer("q1")  # type: ignore[arg-type]
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         await second.answer("q1")  # type: ignore[arg-type]
@@ -213,6 +202,51 @@ async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_ans
         assert rows == [("selected", "allow_once", "client")]
         channel.say(channel.ended(turn))
         await first.answer(running)
+
+
+async def test_a_load_while_a_question_is_open_leaves_it_to_the_client_as_it_is(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running = wire.begin("session/prompt", **prompt(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        answers = _listen(channel)
+        turn = next(iter(await r.states()))
+        channel.say(_question(channel, turn))
+        await wire.answer("q1")  # type: ignore[arg-type]
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        wire.send({"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "reject_once"}}})
+        await eventually(lambda: answers)
+        channel.say(channel.ended(turn))
+        await wire.answer(running)
+        methods = [line.get("method") for line in wire.lines]
+        assert methods.count("session/request_permission") == 1
+        assert "$/cancel_request" not in methods
+
+
+async def test_a_question_withdrawn_in_the_same_breath_is_asked_of_nobody(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as first, client(r) as second:
+        session = await new(first)
+        running = first.begin("session/prompt", **prompt(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        turn = next(iter(await r.states()))
+        question = _question(channel, turn)
+        channel._n += 1
+        channel.say(question, AskWithdrawn(epoch=1, n=channel._n, ask_id="q1"))
+        await eventually(lambda: channel.acked == channel._n)
+        await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        channel.say(channel.ended(turn))
+        await first.answer(running)
+        assert not [line for line in first.lines + second.lines if line.get("method") == "session/request_permission"]
+        assert await r.database.read("SELECT outcome FROM acp_permissions") == [("withdrawn",)]
+
+
+def _question(channel: MemoryChannel, turn: str) -> Ask:
+    channel._n += 1
+    return Ask(
+        epoch=1, n=channel._n, ask_id="q1", turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
+    )
 
 
 def _listen(channel: MemoryChannel) -> list[Answer]:

@@ -155,6 +155,15 @@ def test_a_line_over_the_limit_is_said_once_and_the_next_line_is_read(step: int)
     assert lines == [b"short", OVERSIZED, b"next"]
 
 
+def test_an_answer_longer_than_a_line_is_an_error_under_its_id() -> None:
+    lines = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
+        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {"cwd": "x" * 2**23, "mcpServers": []}}),
+    )
+    stream = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
+    assert [answer["error"]["code"] for answer in answers(stream, []) if answer["id"] == 2] == [-32603]
+
+
 def test_an_exception_is_an_internal_error_that_tells_nothing() -> None:
     [answer] = answers(b'{"jsonrpc":"2.0","id":1,"method":"boom","params":{"protocolVersion":1}}', [])
     assert answer["error"]["code"] == -32603

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from pykoclaw_acp.pool import children, reaper
+from pykoclaw_acp.ops import processes
+from pykoclaw_acp.pool import reaper
 from tests.waiting import eventually_sync
 
 
@@ -17,7 +18,7 @@ def stubborn(session: str) -> subprocess.Popen[bytes]:
     program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
     process = subprocess.Popen(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYKOCLAW_WORKER": f"{session}:7"},
+        env={**os.environ, "PYKOCLAW_WORKER": f"here:{session}:7"},
         start_new_session=True,
         stdout=subprocess.PIPE,
     )
@@ -31,7 +32,7 @@ async def test_a_stray_that_ignores_sigterm_is_killed_and_others_are_left_alone(
     mine, other = str(uuid4()), str(uuid4())
     stray, bystander = stubborn(mine), stubborn(other)
     try:
-        ended = await reaper.end(lambda session, epoch: (session, epoch) == (mine, 7), grace=0.1)
+        ended = await reaper.end(lambda cookie: cookie == f"here:{mine}:7", grace=0.1)
         assert [one.pid for one in ended] == [stray.pid]
         assert stray.wait(10) == -signal.SIGKILL
         assert bystander.poll() is None
@@ -44,7 +45,7 @@ async def test_a_stray_that_ignores_sigterm_is_killed_and_others_are_left_alone(
 def test_a_recycled_pid_is_not_signalled() -> None:
     process = stubborn(str(uuid4()))
     try:
-        started = children.start_time(process.pid)
+        started = processes.start_time(process.pid)
         assert started is not None
         reaper.send(process.pid, started - 1, signal.SIGKILL)
         assert process.poll() is None
@@ -58,9 +59,9 @@ def test_a_recycled_pid_is_not_signalled() -> None:
 def test_orphans_are_reaped_and_own_children_are_left_to_their_owner() -> None:
     orphan = subprocess.Popen(["true"], start_new_session=True)
     child = subprocess.Popen(["true"])
-    eventually_sync(lambda: {children.state(process.pid) for process in (orphan, child)} == {"Z"})
-    children.reap_orphans()
-    assert children.state(orphan.pid) is None
-    assert children.state(child.pid) == "Z"
+    eventually_sync(lambda: {processes.state(process.pid) for process in (orphan, child)} == {"Z"})
+    processes.reap_orphans()
+    assert processes.state(orphan.pid) is None
+    assert processes.state(child.pid) == "Z"
     assert child.wait(10) == 0
     orphan.wait(10)

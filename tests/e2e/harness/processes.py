@@ -59,7 +59,7 @@ def _look(pid: int, home: Path) -> Process | None:
     if f"HOME={home}" not in environment or fields is None:
         return None
     cookies = [variable.split("=", 1)[1] for variable in environment if variable.startswith(f"{COOKIE}=")]
-    return Process(pid, int(fields[1]), command, cookies[-1].partition(":")[0] if cookies else None)
+    return Process(pid, int(fields[1]), command, cookies[-1].split(":")[1] if cookies else None)
 
 
 def _stat(pid: int) -> list[str] | None:

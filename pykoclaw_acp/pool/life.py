@@ -1,0 +1,232 @@
+"""One worker's life: launched, ready, listened to, lost, cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, WorkerProcess
+from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
+from pykoclaw_acp.worker.frames import (
+    PROTOCOL,
+    Ack,
+    Background,
+    FromWorker,
+    Heartbeat,
+    Hello,
+    Lost,
+    Numbered,
+    Ready,
+    Stop,
+    ToWorker,
+)
+from pykoclaw_acp.worker.spec import LaunchSpec
+
+KILL_AFTER: Final = 0.5  # s after SIGTERM
+TERM_GRACE: Final = 2.0  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+HURRY: Final = 0.3  # s; the same while the server stops
+
+log: Final = structlog.get_logger()
+
+
+class Ledger(Protocol):
+    """Where it is written down which workers there are."""
+
+    async def next_epoch(self, session_id: str) -> int:
+        """The session's next epoch, committed."""
+
+    async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
+        """A worker lives."""
+
+    async def worker_gone(self, session_id: str, epoch: int) -> None:
+        """It does not any more, and nothing of it is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """Counts and times (s) of config.py, and the directory of sockets and temporary files."""
+
+    directory: Path
+    max_workers: int
+    idle_timeout: float
+    start_timeout: float
+    stall_timeout: float
+    stop_grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker's life needs; `changed` is called whenever the worker may have become idle, or is gone."""
+
+    launcher: Launcher
+    ledger: Ledger
+    listener: WorkerListener
+    limits: PoolLimits
+    changed: Callable[[WorkerLife], None]
+
+
+class WorkerLife:
+    """A worker from its launch to the end of its clean-up; `live()` is that whole time."""
+
+    def __init__(self, spec: LaunchSpec, around: Surroundings) -> None:
+        self.spec = spec
+        self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self.cleaned = asyncio.Event()
+        self.busy = True
+        self.stopping = False
+        self.idle_since = 0.0
+        self.idle_timer: asyncio.TimerHandle | None = None
+        self._around = around
+        self._channel: Channel | None = None
+        self._background = 0
+        self._frame = 0
+        self._lost: Lost | None = None
+        self._hurry = False
+        self._last_sign = asyncio.get_running_loop().time()
+
+    @property
+    def usable(self) -> bool:
+        """It takes prompts, or will when it is ready."""
+        return not self.stopping and self._lost is None
+
+    @property
+    def idle(self) -> bool:
+        """It is ready, and has neither a turn nor background work."""
+        return self.usable and not self.busy and not self._background and self.ready.done()
+
+    async def live(self) -> None:
+        """Launch, listen, tell its end, clean up."""
+        spec = self.spec
+        structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch)
+        kind, message = "worker_lost", "Claude's worker process died."
+        watching: asyncio.Task[None] | None = None
+        try:
+            self._channel = await self._around.launcher.launch(spec)
+            steps.reached("worker_launched")
+            process = self._channel.process
+            structlog.contextvars.bind_contextvars(worker_pid=process.pid)
+            await self._around.ledger.worker_started(spec, process)
+            log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
+            await self._channel.send(Hello(epoch=spec.epoch, after=0, protocol=PROTOCOL))
+            if self.stopping:
+                await self._channel.send(Stop(epoch=spec.epoch))
+            watching = asyncio.get_running_loop().create_task(self._watch())
+            async for batch in self._channel.batches():
+                await self._take(batch)
+        except LaunchFailed as error:
+            kind, message = "start_failed", f"Claude's worker could not be launched: {error}"
+        except ConnectionError:
+            pass
+        except Exception:
+            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
+            log.exception("The worker's frames could not be taken", action="frames_failed")
+            kind, message = "internal", "The answer could not be recorded; the log of pykoclaw-acp says why."
+            self.kill()
+        finally:
+            if watching is not None:
+                watching.cancel()
+            if self._lost is None:
+                self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
+            await asyncio.shield(self._end(self._lost))
+
+    async def send(self, frame: ToWorker) -> None:
+        """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
+        if self._channel is None or self.spec.epoch != frame.epoch:
+            raise ConnectionError("the worker is gone")
+        await self._channel.send(frame)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._channel is not None:
+            self._channel.kill()
+
+    async def stop(self, grace: float, *, hurry: bool = False) -> None:
+        """Ask it to stop, SIGTERM after `grace` (s), SIGKILL: until it is gone and cleaned up."""
+        self.stopping = True
+        self._hurry = hurry
+        with contextlib.suppress(ConnectionError):
+            await self.send(Stop(epoch=self.spec.epoch))
+        if not await self._cleaned_within(grace):
+            if self._channel is not None:
+                self._channel.terminate()
+            if not await self._cleaned_within(min(grace, KILL_AFTER)):
+                self.kill()
+        await self.cleaned.wait()
+
+    async def _cleaned_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.cleaned.wait(), seconds)
+        return self.cleaned.is_set()
+
+    async def _take(self, batch: list[FromWorker]) -> None:
+        self._last_sign = asyncio.get_running_loop().time()
+        numbered: list[Numbered] = []
+        for frame in batch:
+            if frame.epoch != self.spec.epoch:
+                continue
+            if isinstance(frame, Ready):
+                steps.reached("worker_ready")
+                if not self.ready.done():
+                    self.ready.set_result(frame)
+                self._around.changed(self)
+            elif isinstance(frame, Lost):
+                self._lost = frame
+            elif not isinstance(frame, Heartbeat):
+                if frame.n != self._frame + 1:
+                    raise ValueError(f"frame {frame.n} came after {self._frame}")
+                self._frame = frame.n
+                numbered.append(frame)
+                if isinstance(frame, Background):
+                    self._background = frame.running
+                    self._around.changed(self)
+        if numbered:
+            steps.reached("frames_received")
+            await self._around.listener.frames(self.spec.session_id, self.spec.epoch, numbered)
+            steps.reached("frames_committed")
+            with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
+                await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
+            steps.reached("frames_acknowledged")
+
+    async def _watch(self) -> None:
+        """Kill a worker that gives no sign of life; a pause of this process itself is no silence of the worker's."""
+        loop = asyncio.get_running_loop()
+        interval = self._around.limits.stall_timeout / 3
+        while True:
+            before = loop.time()
+            await asyncio.sleep(interval)
+            late = loop.time() - before > 2 * interval
+            if not late and loop.time() - self._last_sign > self._around.limits.stall_timeout:
+                log.warning("Worker gives no sign of life", action="worker_stalled")
+                self.kill()
+
+    async def _end(self, lost: Lost) -> None:
+        """Whatever fails on the way, the session can have a new worker afterwards."""
+        spec, around = self.spec, self._around
+        if not self.ready.done():
+            self.ready.set_exception(WorkerFailed(lost.kind, lost.message))
+        if self._channel is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._channel.gone(), KILL_AFTER)
+            self._channel.kill()
+        log.info("Worker gone", action="worker_gone", reason=lost.kind, stopped=self.stopping)
+        try:
+            await around.listener.lost(spec.session_id, spec.epoch, lost.kind, lost.message)
+        except Exception:
+            log.exception("A worker's end could not be told", action="lost_failed")
+        try:
+            await around.launcher.clean(spec, HURRY if self._hurry else TERM_GRACE)
+            await around.ledger.worker_gone(spec.session_id, spec.epoch)
+        except Exception:
+            log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
+        if self._channel is not None:
+            await self._channel.close()
+        self.cleaned.set()
+        around.changed(self)

@@ -1,0 +1,46 @@
+"""The end of a session's log in memory, for clients that follow live; the log itself is the truth."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.sessions.events import encode
+from pykoclaw_acp.sessions.ports import Logged
+
+LIMIT: Final = 256 * 1024  # bytes of events
+
+
+class Tail:
+    """The newest events, without gaps, up to a size."""
+
+    def __init__(self) -> None:
+        self._events: deque[Logged] = deque()
+        self._size = 0
+
+    def extend(self, logged: Sequence[Logged]) -> None:
+        """What was just committed; if that does not follow what is here, what is here is forgotten."""
+        if self._events and logged[0].seq != self._events[-1].seq + 1:
+            self.clear()
+        for one in logged:
+            self._events.append(one)
+            self._size += _size(one)
+        while self._size > LIMIT:
+            self._size -= _size(self._events.popleft())
+
+    def after(self, cursor: int, limit: int) -> list[Logged]:
+        """The events after the cursor; none if the next one is not here any more."""
+        if not self._events or self._events[0].seq > cursor + 1:
+            return []
+        first = cursor + 1 - self._events[0].seq
+        return [self._events[at] for at in range(first, min(first + limit, len(self._events)))]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._events.clear()
+        self._size = 0
+
+
+def _size(logged: Logged) -> int:
+    return len(encode(logged.event)) if logged.event is not None else 0
