@@ -252,21 +252,22 @@ class Connection:
     # --- out --------------------------------------------------------------------------------------------------------
 
     async def _request(self, message_id: str, method: str, params: Any) -> bytes:
-        """A request of ours; returns the raw result, raises AcpError when the client refuses it."""
+        """A request of ours; returns the raw result, raises AcpError when the client refuses it.
+
+        Asked again under the same id, as after a load, it is sent again, and one answer serves both.
+        """
         key = msgspec.json.encode(message_id)
-        if key in self._asked:  # by an attachment that a load has replaced; the client still has it
-            return await asyncio.shield(self._asked[key])
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked[key] = future
+        future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
         try:
             await self._transport.write(jsonrpc.encode_request(message_id, method, params))
-            return await future
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
-            with contextlib.suppress(ConnectionError):
-                await self._transport.write(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
+            if self._asked.pop(key, None) is not None:
+                with contextlib.suppress(ConnectionError):
+                    await self._transport.write(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
             raise
         finally:
-            del self._asked[key]
+            self._asked.pop(key, None)
 
     def _answered(self, response: Response) -> None:
         future = self._asked.get(response.id)

@@ -204,7 +204,7 @@ async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_ans
         await first.answer(running)
 
 
-async def test_a_load_while_a_question_is_open_leaves_it_to_the_client_as_it_is(tmp_path: Path) -> None:
+async def test_a_load_while_a_question_is_open_asks_again_and_one_answer_serves(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         running = wire.begin("session/prompt", **prompt(session, "hang"))
@@ -220,7 +220,7 @@ async def test_a_load_while_a_question_is_open_leaves_it_to_the_client_as_it_is(
         channel.say(channel.ended(turn))
         await wire.answer(running)
         methods = [line.get("method") for line in wire.lines]
-        assert methods.count("session/request_permission") == 1
+        assert methods.count("session/request_permission") == 2
         assert "$/cancel_request" not in methods
 
 
