@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
@@ -72,9 +74,11 @@ async def test_everything_of_ours_killed_at_once(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     await daemon_runs(stack, client, session)
-    for process in stack.processes():
-        if "sleep" not in process.command:
-            process.kill()
+    ours = [process for process in stack.processes() if "sleep" not in process.command]
+    for process in ours:
+        process.signal(signal.SIGSTOP)  # so that none of them can end what the others leave
+    for process in ours:
+        process.kill()
     await client.gone()
     await client.until(lambda: not any(one.is_claude for one in stack.processes()))
     assert stack.find("sleep 331")
