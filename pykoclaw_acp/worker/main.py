@@ -55,6 +55,7 @@ class Worker:
         self._claude = ClaudeSession(spec, self._outbox)
         self._ended = asyncio.Event()
         self._broken = False
+        self._alone = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter
 
@@ -74,8 +75,9 @@ class Worker:
         self._start(self._live())
         await self._ended.wait()
         await self._claude.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+        if not self._alone:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
         for task in self._tasks:
             task.cancel()
         self._writer.close()
@@ -148,7 +150,8 @@ class Worker:
                 await self._command(frame)
         except (OSError, ValueError) as error:
             log.warning("The daemon's channel broke", action="channel_broken", error=str(error))
-        self._ended.set()  # the turn cannot be answered any more
+        self._alone = True  # nobody acknowledges, and the turn cannot be answered any more
+        self._ended.set()
 
     async def _command(self, frame: ToWorker) -> None:
         if frame.epoch != self._spec.epoch:
