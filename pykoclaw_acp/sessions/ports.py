@@ -59,11 +59,12 @@ class WorkerListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event at its place in a session's log; `event` is None where the row cannot be read."""
+    """An event at its place in a session's log; `event` is None where the row cannot be read. `size` is the row's."""
 
     seq: int
     turn_id: str | None
     event: Event | None
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

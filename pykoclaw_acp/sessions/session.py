@@ -13,7 +13,7 @@ import structlog
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded
+from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded, encode
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.ports import Client, Journal, Logged, WorkerFailed, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import Questions
@@ -296,4 +296,4 @@ class Session:
 
 
 def _logged(seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> list[Logged]:
-    return [Logged(seq, turn_id, event) for seq, event in zip(seqs, events, strict=True)]
+    return [Logged(seq, turn_id, event, len(encode(event))) for seq, event in zip(seqs, events, strict=True)]

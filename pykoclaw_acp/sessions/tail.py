@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.sessions.events import encode
 from pykoclaw_acp.sessions.ports import Logged
 
-LIMIT: Final = 256 * 1024  # bytes of events
+LIMIT: Final = 256 * 1024  # characters of rows
 
 
 class Tail:
@@ -25,9 +24,9 @@ class Tail:
             self.clear()
         for one in logged:
             self._events.append(one)
-            self._size += _size(one)
+            self._size += one.size
         while self._size > LIMIT:
-            self._size -= _size(self._events.popleft())
+            self._size -= self._events.popleft().size
 
     def after(self, cursor: int, limit: int) -> list[Logged]:
         """The events after the cursor; none if the next one is not here any more."""
@@ -40,7 +39,3 @@ class Tail:
         """Forget everything."""
         self._events.clear()
         self._size = 0
-
-
-def _size(logged: Logged) -> int:
-    return len(encode(logged.event)) if logged.event is not None else 0

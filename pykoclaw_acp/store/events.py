@@ -27,7 +27,7 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
         ") AS page WHERE before < ? ORDER BY seq",
         (session_id, after, limit, PAGE_SIZE),
     )
-    return [Logged(seq, turn_id, decode(payload)) for seq, turn_id, payload in found]
+    return [Logged(seq, turn_id, decode(payload), len(payload)) for seq, turn_id, payload in found]
 
 
 async def open_tools(database: Database, session_id: str) -> list[str]:

@@ -90,7 +90,10 @@ class SessionJournal:
             told.extend((turn_id, event) for event in said)
         statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
         seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)))
-        return [Logged(seq, turn_id, event) for seq, (turn_id, event) in zip(seqs, told, strict=True)]
+        return [
+            Logged(seq, turn_id, event, len(row.payload))
+            for seq, (turn_id, event), row in zip(seqs, told, rows, strict=True)
+        ]
 
     async def finish(self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]) -> list[int]:
         """End a turn that no worker can end, with what is to be said about it."""

@@ -41,6 +41,7 @@ from pykoclaw_acp.worker.spec import LaunchSpec
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes
+GATHER: Final = 0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
 
 log: Final = structlog.get_logger()
@@ -137,6 +138,7 @@ class Worker:
         while True:
             self._writer.write(await self._outbox.take())
             await self._writer.drain()
+            await asyncio.sleep(GATHER)
 
     async def _heartbeats(self) -> None:
         while True:

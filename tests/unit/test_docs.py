@@ -33,6 +33,7 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/architecture.md",
+    "docs/performance.md",
     "docs/protocol.md",
     "deploy/README.md",
 )
