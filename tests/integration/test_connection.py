@@ -91,6 +91,14 @@ def prompt(session: str, text: str) -> dict[str, Any]:
     return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
 
 
+async def hanging(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str]:
+    """A session in whose turn nothing happens by itself: its id, the prompt's, its worker, the turn's id."""
+    session = await new(wire)
+    running = wire.begin("session/prompt", **prompt(session, "hang"))
+    await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+    return session, running, r.launcher.launched[0], next(iter(await r.states()))
+
+
 async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
@@ -183,12 +191,8 @@ async def test_an_unreadable_row_is_one_note_and_the_rest_is_shown(tmp_path: Pat
 
 async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_answer_counts(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
-        session = await new(first)
-        running = first.begin("session/prompt", **prompt(session, "hang"))
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        session, running, channel, turn = await hanging(r, first)
         answers = _listen(channel)
-        turn = next(iter(await r.states()))
         channel.say(_question(channel, turn))
         await first.answer("q1")  # type: ignore[arg-type]
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
@@ -206,12 +210,8 @@ async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_ans
 
 async def test_a_load_while_a_question_is_open_asks_again_and_one_answer_serves(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        session = await new(wire)
-        running = wire.begin("session/prompt", **prompt(session, "hang"))
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        session, running, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
-        turn = next(iter(await r.states()))
         channel.say(_question(channel, turn))
         await wire.answer("q1")  # type: ignore[arg-type]
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
@@ -226,11 +226,7 @@ async def test_a_load_while_a_question_is_open_asks_again_and_one_answer_serves(
 
 async def test_a_question_withdrawn_in_the_same_breath_is_asked_of_nobody(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
-        session = await new(first)
-        running = first.begin("session/prompt", **prompt(session, "hang"))
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
-        turn = next(iter(await r.states()))
+        session, running, channel, turn = await hanging(r, first)
         question = _question(channel, turn)
         channel._n += 1
         channel.say(question, AskWithdrawn(epoch=1, n=channel._n, ask_id="q1"))

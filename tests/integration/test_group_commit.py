@@ -115,28 +115,30 @@ def start(code: str, path: Path) -> subprocess.Popen[str]:
     )
 
 
-HOLD_FOR_TWO_SECONDS = """
-import sqlite3, sys, time
+HOLD_UNTIL_TOLD = """
+import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 connection.execute("INSERT INTO conversations (name, created_at) VALUES ('wa-1', '2025')")
 print("locked", flush=True)
-time.sleep(2)
+sys.stdin.readline()
 connection.execute("COMMIT")
 connection.close()
 """
 
 
 async def test_a_commit_waits_for_another_process_and_reads_do_not(database: Database, path: Path) -> None:
-    with start(HOLD_FOR_TWO_SECONDS, path) as holder:
+    with start(HOLD_UNTIL_TOLD, path) as holder:
         assert holder.stdout is not None
+        assert holder.stdin is not None
         assert holder.stdout.readline() == "locked\n"
-        started = time.monotonic()
         commits = [asyncio.create_task(database.commit(unit("s1"))) for _ in range(10)]
         assert await database.read("SELECT count(*) FROM conversations") == [(0,)]
-        assert not any(commit.done() for commit in commits)
+        _, waiting = await asyncio.wait(commits, timeout=0.5)
+        assert len(waiting) == 10
+        holder.stdin.write("go on\n")
+        holder.stdin.flush()
         assert await asyncio.gather(*commits) == [[seq] for seq in range(1, 11)]
-        assert time.monotonic() - started > 1
     assert await database.read("SELECT name FROM conversations") == [("wa-1",)]
     await assert_gap_free(database)
 

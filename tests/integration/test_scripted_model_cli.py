@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +27,7 @@ from claude_agent_sdk import (
 
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
+from tests.waiting import eventually
 
 DEADLINE_SECONDS = 60
 
@@ -61,12 +62,6 @@ async def turn(client: ClaudeSDKClient, prompt: str) -> list[Message]:
     async with asyncio.timeout(DEADLINE_SECONDS):
         await client.query(prompt)
         return [message async for message in client.receive_response()]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():  # noqa: ASYNC110 (the condition is in another process)
-            await asyncio.sleep(0.02)
 
 
 def result(messages: list[Message]) -> ResultMessage:
@@ -154,7 +149,7 @@ async def test_an_interrupted_hang_is_seen_as_a_client_that_left(model: Scripted
                 break
         await client.interrupt()
         assert result([message async for message in messages]).terminal_reason == "aborted_streaming"
-        await until(lambda: model.requests()[-1]["outcome"] == "client_gone")
+        await eventually(lambda: model.requests()[-1]["outcome"] == "client_gone")
         assert "“And now?”. That is message 2" in str(result(await turn(client, "And now?")).result)
 
 
@@ -193,7 +188,7 @@ async def test_what_the_cli_starts_by_itself_goes_on_with_the_script(model: Scri
 async def test_titles_and_summaries_are_side_requests(model: ScriptedModel, tmp_path: Path) -> None:
     async with claude(model.url, tmp_path, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="") as client:
         assert result(await turn(client, "Buy milk. [[script text bought]]")).result == "bought"
-        await until(lambda: bool(model.requests("side")))
+        await eventually(lambda: bool(model.requests("side")))
         title = model.requests("side")[0]
         assert "Buy milk" in title["user_texts"][0]
         assert title["script"] is None

@@ -15,7 +15,7 @@ from tests.waiting import eventually_sync
 
 def stubborn(session: str) -> subprocess.Popen[bytes]:
     """A daemon in a session of its own that ignores SIGTERM, and says so when it does."""
-    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+    program = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, "PYKOCLAW_WORKER": f"here:{session}:7"},

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -23,15 +23,9 @@ from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.scripted_model.script import DIRECTIVES, ScriptError, find_blocks, find_script, parse_script
 from pykoclaw_acp.scripted_model.steps import Cut, Hang, HttpError, Stop, StreamError, Text, Thinking, Tool
+from tests.waiting import eventually_sync
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripted-model.md"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "waited 30 s in vain"
-        time.sleep(0.01)
 
 
 def user(*texts: str) -> dict[str, Any]:
@@ -419,10 +413,10 @@ class TestHttp:
     def test_hang_says_nothing_until_the_client_is_gone(self, model: ScriptedModel) -> None:
         connection = connect(model.url)
         connection.request("POST", "/v1/messages", json.dumps(body(user("[[script hang ;; text never]]"), stream=True)))
-        wait_until(lambda: model.requests()[-1]["user_texts"] == ["[[script hang ;; text never]]"])
+        eventually_sync(lambda: model.requests()[-1]["user_texts"] == ["[[script hang ;; text never]]"])
         assert model.requests()[-1]["outcome"] is None
         connection.close()
-        wait_until(lambda: model.requests()[-1]["outcome"] == "client_gone")
+        eventually_sync(lambda: model.requests()[-1]["outcome"] == "client_gone")
 
     def test_a_bad_request_and_an_unknown_path_get_the_errors_of_the_api(self, model: ScriptedModel) -> None:
         requests: list[object] = [{"messages": []}, [], {"messages": "hi"}]
@@ -467,7 +461,7 @@ class TestProcess:
             ask(url, body(user("[[script text a]]"), stream=True))
             connection = connect(url)
             connection.request("POST", "/v1/messages", json.dumps(body(user("[[script hang]]"))))
-            wait_until(lambda: len(file.read_text().splitlines()) == 3)
+            eventually_sync(lambda: len(file.read_text().splitlines()) == 3)
             process.kill()
             connection.close()
         arrived, ended, hanging = [json.loads(line) for line in file.read_text().splitlines()]
@@ -499,7 +493,7 @@ class TestProcess:
             _, pid = parent.stdout.readline().split()
             parent.kill()
         try:
-            wait_until(lambda: not _runs(int(pid)))
+            eventually_sync(lambda: not _runs(int(pid)))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)

@@ -17,7 +17,7 @@ from pykoclaw_acp.worker import tools
         ("Edit", {"file_path": "/work/src/a.py"}, "Edit src/a.py"),
         ("Read", {"file_path": "src/a.py"}, "Read src/a.py"),
         ("Read", {"file_path": "/etc/hosts"}, "Read /etc/hosts"),
-        ("Grep", {"pattern": "TODO"}, "Grep: TODO"),
+        ("Grep", {"pattern": "needle"}, "Grep: needle"),
         ("WebFetch", {"url": "https://example.org"}, "WebFetch: https://example.org"),
         ("Agent", {"description": "look around"}, "Agent: look around"),
         ("mcp__mitto__mitto_list", {}, "mitto: mitto_list"),
