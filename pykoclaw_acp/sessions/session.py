@@ -187,9 +187,10 @@ class Session:
             acquiring.cancel()
             return
         self._epoch = acquiring.result()
-        seqs = await self._journal.dispatch(turn, self._epoch, endings.user_messages(turn))
+        said = endings.user_messages(turn)
+        seqs = await self._journal.dispatch(turn, self._epoch, said)
         turn.state = "dispatched"
-        self._publish(_logged(seqs, turn.turn_id, endings.user_messages(turn)))
+        self._publish(_logged(seqs, turn.turn_id, said))
         steps.reached("turn_dispatched")
         log.info("Turn dispatched", action="turn_dispatched", epoch=self._epoch)
         if turn.cancelled.is_set():  # during the commit; the prompt has not left
