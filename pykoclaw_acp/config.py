@@ -29,6 +29,7 @@ PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPer
 SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
+AwayPolicy = Literal["wait", "deny", "allow", "park"]
 
 _PREFIX = "PYKOCLAW_"
 _LONGEST_ECHO = 80  # characters of a bad value that an error repeats
@@ -138,6 +139,30 @@ class Settings(BaseSettings):
     )
     stall_timeout: Seconds = Field(
         default=30.0, description="Seconds without a sign of life after which a worker counts as stalled; above 0."
+    )
+    socket: AbsolutePath | None = Field(
+        default=None, description="Socket of the daemon; below XDG_RUNTIME_DIR, or PYKOCLAW_STATE, when unset."
+    )
+    orphan_grace: Seconds = Field(
+        default=7200.0, description="Seconds that a running turn may go on without a daemon; above 0."
+    )
+    spool_limit: int = Field(
+        default=1024 * 1024 * 1024, ge=1, description="Bytes that a worker may keep on disk while no daemon takes them."
+    )
+    away_policy: Annotated[AwayPolicy, BeforeValidator(_lowered)] = Field(
+        default="wait", description="Permission questions while no client is there: wait, deny, allow, park."
+    )
+    away_timeout: Seconds = Field(
+        default=86400.0, description="Seconds that a question waits while no client is there; then it is denied."
+    )
+    rejoin_window: Seconds = Field(
+        default=120.0, description="Seconds in which a prompt that a lost client sends again joins its turn; above 0."
+    )
+    client_stall: Seconds = Field(
+        default=60.0, description="Seconds that a client may not read before it is cut off; above 0."
+    )
+    prune_after: Seconds = Field(
+        default=3600.0, description="Seconds after which a session that nobody used is emptied and hidden; above 0."
     )
     crash_points: str | None = Field(
         default=None,

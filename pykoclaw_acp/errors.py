@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 
 class AcpError(Exception):
@@ -67,7 +69,10 @@ class SessionNotFound(AcpError):
     code = -32002
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("No session has this id. Create one with session/new.", {"sessionId": session_id})
+        # OpenCode looks for "session … not found".
+        super().__init__(
+            "Session not found. No session has this id. Create one with session/new.", {"sessionId": session_id}
+        )
 
 
 class TurnFailed(AcpError):
@@ -88,6 +93,12 @@ class DataDirectoryLocked(StartupError):
     exit_code = 75
 
 
+class RestartWanted(StartupError):
+    """The running server cannot go on, a new one can; workers go on meanwhile (EX_TEMPFAIL of sysexits.h)."""
+
+    exit_code = 75
+
+
 class DatabaseUnusable(StartupError):
     """The database is damaged, from a newer version, or its migrations were changed; it was not touched."""
 
@@ -98,3 +109,13 @@ class ConfigurationError(StartupError):
     """A setting has a value that cannot be used (EX_CONFIG of sysexits.h)."""
 
     exit_code = 78
+
+
+class CommandFailed(StartupError):
+    """A command cannot do what it was asked to; the message says why."""
+
+
+class DaemonNotRunning(StartupError):
+    """The daemon does not run, and the command does not start it."""
+
+    exit_code = 3

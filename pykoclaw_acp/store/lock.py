@@ -23,8 +23,10 @@ class DataLock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, data_dir: Path) -> DataLock:
+    def acquire(cls, data_dir: Path, socket: str | None = None) -> DataLock:
         """Creates the directory (0700) if it is missing, and locks it; never waits.
+
+        The file then says who holds it: a pid, and on a second line the path of the `socket` at which it serves.
 
         Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and ConfigurationError if
         the directory cannot be used or other users could change what is in it.
@@ -39,15 +41,15 @@ class DataLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").partition("\n")[0]
             os.close(descriptor)
             raise DataDirectoryLocked(
                 f"Another pykoclaw-acp server (pid {holder or 'unknown'}) uses the data directory {data_dir}. "
                 "Stop it, or set PYKOCLAW_DATA to another directory."
             ) from None
-        pid = f"{os.getpid()}\n".encode()
-        os.pwrite(descriptor, pid, 0)
-        os.ftruncate(descriptor, len(pid))
+        holder_lines = os.fsencode(f"{os.getpid()}\n" if socket is None else f"{os.getpid()}\n{socket}\n")
+        os.pwrite(descriptor, holder_lines, 0)
+        os.ftruncate(descriptor, len(holder_lines))
         return cls(descriptor)
 
     def release(self) -> None:
