@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from pathlib import Path
 from typing import Final
 
+_PR_SET_NAME: Final = 15
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def become_subreaper() -> None:
     """Orphans below this process become its children, so that it can find and end them (prctl(2))."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def set_name(name: str) -> None:
+    """What `ps` and `top` call this process: up to 15 bytes (prctl(2), proc(5) comm)."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def name(pid: int) -> str | None:
+    """What the process is called; None if there is none."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def die_with_parent(wanted: bool) -> None:
+    """Whether this process gets SIGKILL when its parent ends (prctl(2)); one that has ended already counts not."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if wanted else 0, 0, 0, 0)
 
 
 def boot_id() -> str:

@@ -1,4 +1,4 @@
-"""Named steps of a turn, at which crash tests let the server die (`PYKOCLAW_CRASH_AT=step` or `step:3`)."""
+"""Named steps at which crash tests let the server die (`PYKOCLAW_CRASH_AT=step` or `step:3`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ STEPS: Final = (
     "turn_queued",
     "worker_epoch",
     "worker_launched",
+    "worker_recorded",
     "worker_ready",
     "turn_dispatched",
     "prompt_sent",
@@ -24,6 +25,8 @@ STEPS: Final = (
     "response_ready",
     "response_sent",
 )
+# Of a start that finds what another daemon left.
+ADOPTION: Final = ("spool_taken", "recovered", "worker_attached")
 
 _remaining: dict[str, int] = {}
 
@@ -33,8 +36,8 @@ def arm(where: str | None) -> None:
     _remaining.clear()
     if where is not None:
         name, _, count = where.partition(":")
-        if name not in STEPS:
-            raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {', '.join(STEPS)}.")
+        if name not in STEPS + ADOPTION:
+            raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {', '.join(STEPS + ADOPTION)}.")
         _remaining[name] = int(count or 1)
 
 

@@ -1,7 +1,7 @@
 """The fork server: imports the SDK once, then forks a worker per launch spec in milliseconds.
 
-One JSON line in, one JSON line out, over the socketpair that it is started with; exits when that ends, after its
-workers, which end by themselves when the daemon's connection does.
+One JSON line in, one JSON line out, over the socketpair that it is started with; exits when that ends. Workers outlive
+it, but for those that end with the daemon's connection (`LaunchSpec.orphan_grace` 0): it waits for them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pykoclaw_acp.ops.processes import become_subreaper, children, start_time
+from pykoclaw_acp.ops.processes import become_subreaper, children, die_with_parent, set_name, start_time
 from pykoclaw_acp.worker.spec import LaunchSpec
 
+WORKER_NAME: Final = "pykoclaw-worker"  # in the lists of ps and top
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
 
 
@@ -34,7 +35,14 @@ class Forked(msgspec.Struct):
 
 
 def main() -> None:
-    """Serve launch requests on the socket whose descriptor is the first argument."""
+    """Serve launch requests on the socket whose descriptor is the first argument.
+
+    The second one is the pid of a daemon that its workers outlive; without it they end with the daemon.
+    """
+    resident = len(sys.argv) > 2
+    die_with_parent(resident)  # the end of the socket would show only after the import
+    if resident and os.getppid() != int(sys.argv[2]):
+        return
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     become_subreaper()
@@ -46,7 +54,8 @@ def main() -> None:
     workers: set[int] = set()
     with contextlib.suppress(ConnectionError):
         _serve(control, workers)
-    _end_workers(workers)
+    if not resident:
+        _end_workers(workers)
 
 
 def _serve(control: socket.socket, workers: set[int]) -> None:
@@ -80,9 +89,10 @@ def _launch(line: bytes) -> Forked:
         listener = _bind(spec.socket)
     except (msgspec.MsgspecError, OSError) as error:
         return Forked(error=str(error))
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_worker(spec, listener)
+        _become_worker(spec, listener, parent)
     listener.close()
     return Forked(pid=pid, start_time=start_time(pid) or 0)
 
@@ -97,7 +107,7 @@ def _bind(path: str) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(short)  # of a fork server that died before it answered
         listener.bind(short)
-        listener.listen(1)
+        listener.listen(8)
     except OSError:
         listener.close()
         raise
@@ -107,9 +117,12 @@ def _bind(path: str) -> socket.socket:
     return listener
 
 
-def _become_worker(spec: LaunchSpec, listener: socket.socket) -> NoReturn:
+def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> NoReturn:
     status = 1
     try:
+        die_with_parent(True)  # until its daemon has connected: nobody would know of it
+        if os.getppid() != parent:
+            os._exit(status)
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
@@ -119,6 +132,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket) -> NoReturn:
         listener.detach()
         os.environ["CLAUDE_CODE_TMPDIR"] = spec.temporary
         os.environ["PYKOCLAW_WORKER"] = spec.cookie
+        set_name(WORKER_NAME)
         os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in
         become_subreaper()
         from pykoclaw_acp.ops import log

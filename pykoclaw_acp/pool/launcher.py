@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from pykoclaw_acp.worker.frames import FromWorker, ToWorker
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,17 @@ class WorkerProcess:
     boot_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class LeftWorker:
+    """A worker that another daemon launched, as its row says: its frames up to `acked_frame` are committed."""
+
+    identity: WorkerIdentity
+    process: WorkerProcess
+    acked_frame: int
+
+
 class LaunchFailed(Exception):
-    """No worker could be launched; the message says why."""
+    """No worker could be launched, or reached; the message says why."""
 
 
 class Channel(Protocol):
@@ -43,6 +52,9 @@ class Channel(Protocol):
     def terminate(self) -> None:
         """Ask the worker's process to end."""
 
+    def detach(self) -> None:
+        """Send and receive nothing any more: `batches` ends with what was received; the worker sees the end."""
+
     async def close(self) -> None:
         """Give up the line and everything that belongs to it."""
 
@@ -56,11 +68,20 @@ class Launcher(Protocol):
     async def launch(self, spec: LaunchSpec) -> Channel:
         """A new worker; raises LaunchFailed."""
 
-    async def clean(self, spec: LaunchSpec, grace: float) -> None:
-        """Nothing of this dead worker may live on: its processes, socket and temporary files.
+    async def attach(self, left: LeftWorker) -> Channel:
+        """The line to a worker that another daemon launched; raises LaunchFailed when it is gone."""
+
+    def spooled(self, identity: WorkerIdentity) -> Iterable[list[FromWorker]]:
+        """Batches of what a dead worker has left on disk, in order; some of it may have been received."""
+
+    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
+        """Nothing of this dead worker may live on: its processes, socket, spool and temporary files.
 
         Processes get SIGTERM, and after `grace` (s) SIGKILL.
         """
 
+    async def probe(self) -> None:
+        """Returns when launches are possible, for all it knows; raises RestartWanted when only a new daemon can."""
+
     async def close(self) -> None:
-        """Give back everything."""
+        """Give back everything but workers that outlive their daemon."""

@@ -1,4 +1,4 @@
-"""One worker's life: launched, ready, listened to, lost, cleaned up."""
+"""One worker's life: launched or adopted, ready, listened to, then left to the next daemon, or lost and cleaned up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import structlog
 
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, WorkerProcess
+from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
@@ -24,13 +24,14 @@ from pykoclaw_acp.worker.frames import (
     Lost,
     Numbered,
     Ready,
+    Skipped,
     Stop,
     ToWorker,
 )
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 KILL_AFTER: Final = 0.5  # s after SIGTERM
-TERM_GRACE: Final = 2.0  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 HURRY: Final = 0.3  # s; the same while the server stops
 
 log: Final = structlog.get_logger()
@@ -51,7 +52,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Counts and times (s) of config.py, and the directory of sockets and temporary files."""
+    """Counts, times (s) and sizes (bytes) of config.py, and the directory of sockets, spools and temporary files."""
 
     directory: Path
     max_workers: int
@@ -59,6 +60,8 @@ class PoolLimits:
     start_timeout: float
     stall_timeout: float
     stop_grace: float
+    orphan_grace: float
+    spool_limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,10 @@ class Surroundings:
 
 
 class WorkerLife:
-    """A worker from its launch to the end of its clean-up; `live()` is that whole time."""
+    """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole time."""
 
-    def __init__(self, spec: LaunchSpec, around: Surroundings) -> None:
-        self.spec = spec
+    def __init__(self, begin: LaunchSpec | LeftWorker, around: Surroundings) -> None:
+        self.spec: WorkerIdentity = begin.identity if isinstance(begin, LeftWorker) else begin
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
@@ -84,18 +87,26 @@ class WorkerLife:
         self.stopping = False
         self.idle_since = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
+        self._begin = begin
         self._around = around
         self._channel: Channel | None = None
         self._background = 0
-        self._frame = 0
+        self._frame = begin.acked_frame if isinstance(begin, LeftWorker) else 0
         self._lost: Lost | None = None
+        self.foreign = False
+        self._left_alone = False
         self._hurry = False
         self._last_sign = asyncio.get_running_loop().time()
 
     @property
     def usable(self) -> bool:
         """It takes prompts, or will when it is ready."""
-        return not self.stopping and self._lost is None
+        return not self.stopping and self._lost is None and not self.foreign
+
+    @property
+    def spent(self) -> bool:
+        """It speaks another version of the protocol, and what it had to do is done."""
+        return self.foreign and not self.stopping and not self.busy and not self._background
 
     @property
     def idle(self) -> bool:
@@ -103,19 +114,14 @@ class WorkerLife:
         return self.usable and not self.busy and not self._background and self.ready.done()
 
     async def live(self) -> None:
-        """Launch, listen, tell its end, clean up."""
+        """Launch or adopt, listen, tell its end, clean up; or leave it alone when it was detached."""
         spec = self.spec
         structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch)
         kind, message = "worker_lost", "Claude's worker process died."
         watching: asyncio.Task[None] | None = None
         try:
-            self._channel = await self._around.launcher.launch(spec)
-            steps.reached("worker_launched")
-            process = self._channel.process
-            structlog.contextvars.bind_contextvars(worker_pid=process.pid)
-            await self._around.ledger.worker_started(spec, process)
-            log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
-            await self._channel.send(Hello(epoch=spec.epoch, after=0, protocol=PROTOCOL))
+            self._channel = await self._open()
+            await self._channel.send(Hello(epoch=spec.epoch, after=self._frame, protocol=PROTOCOL))
             if self.stopping:
                 await self._channel.send(Stop(epoch=spec.epoch))
             watching = asyncio.get_running_loop().create_task(self._watch())
@@ -133,9 +139,42 @@ class WorkerLife:
         finally:
             if watching is not None:
                 watching.cancel()
-            if self._lost is None:
-                self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
-            await asyncio.shield(self._end(self._lost))
+            if self._left_alone:
+                await asyncio.shield(self._leave())
+            else:
+                if self._lost is None:
+                    self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
+                await asyncio.shield(self._end())
+
+    async def _open(self) -> Channel:
+        if isinstance(self._begin, LeftWorker):
+            asyncio.get_running_loop().call_later(self._around.limits.start_timeout, self._require_ready)
+            try:
+                channel = await self._around.launcher.attach(self._begin)
+            except LaunchFailed as error:
+                raise ConnectionError(str(error)) from error
+            structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
+            steps.reached("worker_attached")
+            log.info("Worker adopted", action="worker_adopted", after=self._frame)
+            return channel
+        channel = self._channel = await self._around.launcher.launch(self._begin)
+        steps.reached("worker_launched")
+        structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
+        await self._around.ledger.worker_started(self._begin, channel.process)
+        steps.reached("worker_recorded")
+        log.info("Worker launched", action="worker_launched", resume=self._begin.resume_session_id is not None)
+        return channel
+
+    def _require_ready(self) -> None:
+        if not self.ready.done():
+            log.warning("An adopted worker does not answer", action="worker_silent", session=self.spec.session_id)
+            self.kill()
+
+    def detach(self) -> None:
+        """Take what was received, then leave the worker to the next daemon: `live()` returns."""
+        self._left_alone = True
+        if self._channel is not None:
+            self._channel.detach()
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
@@ -152,8 +191,8 @@ class WorkerLife:
         """Ask it to stop, SIGTERM after `grace` (s), SIGKILL: until it is gone and cleaned up."""
         self.stopping = True
         self._hurry = hurry
-        with contextlib.suppress(ConnectionError):
-            await self.send(Stop(epoch=self.spec.epoch))
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await asyncio.wait_for(self.send(Stop(epoch=self.spec.epoch)), grace)
         if not await self._cleaned_within(grace):
             if self._channel is not None:
                 self._channel.terminate()
@@ -173,13 +212,12 @@ class WorkerLife:
             if frame.epoch != self.spec.epoch:
                 continue
             if isinstance(frame, Ready):
-                steps.reached("worker_ready")
-                if not self.ready.done():
-                    self.ready.set_result(frame)
-                self._around.changed(self)
+                await self._take_ready(frame)
             elif isinstance(frame, Lost):
                 self._lost = frame
-            elif not isinstance(frame, Heartbeat):
+            elif isinstance(frame, Skipped) and not self.foreign:
+                raise ValueError(f"frame {frame.n} is not one of this protocol")
+            elif not isinstance(frame, Heartbeat) and frame.n:
                 if frame.n != self._frame + 1:
                     raise ValueError(f"frame {frame.n} came after {self._frame}")
                 self._frame = frame.n
@@ -195,6 +233,25 @@ class WorkerLife:
                 await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
             steps.reached("frames_acknowledged")
 
+    async def _take_ready(self, ready: Ready) -> None:
+        steps.reached("worker_ready")
+        self.foreign = ready.protocol != PROTOCOL
+        self._background = ready.background
+        if isinstance(self._begin, LeftWorker):
+            if self.foreign:
+                log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
+            await self._around.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
+        if not self.ready.done():
+            self.ready.set_result(ready)
+            self._around.listener.ready(self.spec.session_id, ready.offer)
+        self._around.changed(self)
+
+    async def _take_spool(self) -> None:
+        """What a worker could not send any more, it may have left on disk."""
+        self.foreign = True  # nobody says which version wrote it
+        for batch in self._around.launcher.spooled(self.spec):
+            await self._take([frame for frame in batch if not isinstance(frame, Numbered) or frame.n > self._frame])
+
     async def _watch(self) -> None:
         """Kill a worker that gives no sign of life; a pause of this process itself is no silence of the worker's."""
         loop = asyncio.get_running_loop()
@@ -207,15 +264,21 @@ class WorkerLife:
                 log.warning("Worker gives no sign of life", action="worker_stalled")
                 self.kill()
 
-    async def _end(self, lost: Lost) -> None:
+    async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""
         spec, around = self.spec, self._around
-        if not self.ready.done():
-            self.ready.set_exception(WorkerFailed(lost.kind, lost.message))
         if self._channel is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._channel.gone(), KILL_AFTER)
             self._channel.kill()
+        try:
+            await self._take_spool()
+        except Exception:
+            log.exception("A dead worker's spool could not be taken", action="spool_failed")
+        assert self._lost is not None
+        lost = self._lost
+        if not self.ready.done():
+            self.ready.set_exception(WorkerFailed(lost.kind, lost.message))
         log.info("Worker gone", action="worker_gone", reason=lost.kind, stopped=self.stopping)
         try:
             await around.listener.lost(spec.session_id, spec.epoch, lost.kind, lost.message)
@@ -230,3 +293,8 @@ class WorkerLife:
             await self._channel.close()
         self.cleaned.set()
         around.changed(self)
+
+    async def _leave(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+        log.info("Worker left to the next daemon", action="worker_left")

@@ -10,23 +10,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
 
+from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.forkserver import Forked
-from pykoclaw_acp.pool.launcher import LaunchFailed, WorkerProcess
-from pykoclaw_acp.worker.channel import peer_is_ours, read_batches
-from pykoclaw_acp.worker.frames import FromWorker, ToWorker, encode, from_worker
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_batches
+from pykoclaw_acp.worker.frames import FromWorker, ToWorker, decode_from_worker, encode
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.worker.spool import read_spool
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
+MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
 MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log that are kept at a start
 
 log: Final = structlog.get_logger()
@@ -35,26 +38,20 @@ log: Final = structlog.get_logger()
 class LocalChannel:
     """The socket and the pidfd of one worker process."""
 
-    def __init__(
-        self, process: WorkerProcess, pidfd: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, process: WorkerProcess, pidfd: int, line: SocketLine) -> None:
         self.process = process
-        self._reader = reader
-        self._writer = writer
+        self._line = line
         self._pidfd = pidfd
         self._gone = asyncio.Event()
         asyncio.get_running_loop().add_reader(pidfd, self._ended)
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone."""
-        self._writer.write(encode(frame))
-        await self._writer.drain()
+        await self._line.send(encode(frame))
 
-    async def batches(self) -> AsyncIterator[list[FromWorker]]:
+    def batches(self) -> AsyncIterator[list[FromWorker]]:
         """Frames in order, as they come; ends when the worker is gone."""
-        with contextlib.suppress(ConnectionError):
-            async for batch in read_batches(self._reader, from_worker):
-                yield batch
+        return read_batches(self._line, decode_from_worker)
 
     async def gone(self) -> None:
         """Wait until the worker's process has ended."""
@@ -68,11 +65,13 @@ class LocalChannel:
         """SIGTERM: the worker interrupts, closes the CLI, exits."""
         self._signal(signal.SIGTERM)
 
+    def detach(self) -> None:
+        """Send and receive nothing any more."""
+        self._line.end()
+
     async def close(self) -> None:
-        """Close the socket, and the pidfd once the process has ended."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        """Close the socket and the pidfd."""
+        await self._line.close()
         self._forget()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -94,13 +93,16 @@ class LocalChannel:
 class LocalLauncher:
     """Starts the fork server when it is first needed, and again when it died."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, resident: bool) -> None:
+        """`resident`: workers outlive this process."""
         self._directory = directory
+        self._resident = resident
         self._lock = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._boot_id = processes.boot_id()
+        self._deaths = 0
         processes.become_subreaper()
 
     async def warm(self) -> None:
@@ -121,16 +123,32 @@ class LocalLauncher:
             reaper.send(process.pid, process.start_time, signal.SIGKILL)
             raise LaunchFailed(f"the worker cannot be reached: {error}") from error
 
-    async def clean(self, spec: LaunchSpec, grace: float) -> None:
-        """End what the dead worker left, collect the dead, remove its socket and temporary files."""
-        strays = await reaper.end(lambda cookie: cookie == spec.cookie, grace)
+    async def attach(self, left: LeftWorker) -> LocalChannel:
+        """Connect to a worker that another daemon launched; raises LaunchFailed."""
+        try:
+            return await _connect(left.process, left.identity.socket)
+        except OSError as error:
+            raise LaunchFailed(f"the worker cannot be reached: {error}") from error
+
+    def spooled(self, identity: WorkerIdentity) -> Iterator[list[FromWorker]]:
+        """Batches of what the dead worker has left on disk."""
+        return read_spool(Path(identity.spool))
+
+    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
+        """End what the dead worker left, collect the dead, remove its socket, spool and temporary files."""
+        strays = await reaper.end(lambda cookie: cookie == identity.cookie, grace)
         if strays:
             log.info("Ended what a dead worker left behind", action="strays_ended", pids=[s.pid for s in strays])
         processes.reap_orphans(frozenset([self._process.pid]) if self._process else frozenset())
-        await asyncio.to_thread(_remove, spec)
+        await asyncio.to_thread(_remove, identity)
+
+    async def probe(self) -> None:
+        """Raises RestartWanted when the fork server has failed three launches in a row."""
+        if self._deaths >= MAX_DEATHS:
+            raise RestartWanted(f"The fork server cannot run; its log is {self._directory / 'workers.log'}.")
 
     async def close(self) -> None:
-        """End the fork server; it waits for its workers."""
+        """End the fork server, which waits for workers that end with this process."""
         async with self._lock:
             if self._writer is not None:
                 self._writer.close()
@@ -147,16 +165,18 @@ class LocalLauncher:
     async def _fork(self, spec: LaunchSpec) -> Forked:
         async with self._lock:
             for _ in range(2):
-                reader, writer = await self._ensure()
                 try:
+                    reader, writer = await self._ensure()
                     writer.write(msgspec.json.encode(spec) + b"\n")
                     await writer.drain()
                     line = await asyncio.wait_for(reader.readline(), FORK_WAIT)
                     if line:
+                        self._deaths = 0
                         return msgspec.json.decode(line, type=Forked)
-                except (ConnectionError, TimeoutError) as error:
+                except (OSError, TimeoutError) as error:  # OSError also: Python itself was replaced
                     log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
                 self._discard()
+        self._deaths += 1
         raise LaunchFailed(f"the fork server died; its log is {self._directory / 'workers.log'}")
 
     async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -164,20 +184,26 @@ class LocalLauncher:
             self._discard()
         if self._reader is None or self._writer is None:
             ours, theirs = socket.socketpair()
-            self._process = self._start(theirs)
-            theirs.close()
+            try:
+                self._process = self._start(theirs)
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
             self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
             log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
         return self._reader, self._writer
 
     def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
         path = self._directory / "workers.log"
+        daemon = [str(os.getpid())] if self._resident else []
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             if os.fstat(descriptor).st_size > MAX_LOG:
                 os.ftruncate(descriptor, 0)
             return subprocess.Popen(
-                [sys.executable, "-m", "pykoclaw_acp.pool.forkserver", str(control.fileno())],
+                [sys.executable, "-m", "pykoclaw_acp.pool.forkserver", str(control.fileno()), *daemon],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
@@ -213,7 +239,7 @@ async def _connect(process: WorkerProcess, path: str) -> LocalChannel:
         raise
     finally:
         os.close(directory)
-    return LocalChannel(process, pidfd, *(await asyncio.open_unix_connection(sock=connection)))
+    return LocalChannel(process, pidfd, SocketLine(connection))
 
 
 def _open_pidfd(process: WorkerProcess) -> int:
@@ -224,6 +250,7 @@ def _open_pidfd(process: WorkerProcess) -> int:
     return pidfd
 
 
-def _remove(spec: LaunchSpec) -> None:
-    Path(spec.socket).unlink(missing_ok=True)
-    shutil.rmtree(spec.temporary, ignore_errors=True)
+def _remove(identity: WorkerIdentity) -> None:
+    Path(identity.socket).unlink(missing_ok=True)
+    Path(identity.spool).unlink(missing_ok=True)
+    shutil.rmtree(identity.temporary, ignore_errors=True)

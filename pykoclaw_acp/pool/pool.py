@@ -6,17 +6,21 @@ import asyncio
 import contextlib
 import contextvars
 import hashlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed
+from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Ledger, PoolLimits, Surroundings, WorkerLife
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
 from pykoclaw_acp.worker.frames import ToWorker
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+
+DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
+LOOK_AGAIN: Final = 5.0  # s; that a question's clients have left changes no worker
 
 log: Final = structlog.get_logger()
 
@@ -58,6 +62,8 @@ class WorkerPool:
         """
         worker = self._workers.get(wish.session_id)
         while worker is not None and not worker.usable:
+            if worker.foreign and not worker.stopping:  # what runs there in the background must not keep a prompt
+                self._retire(worker)
             await worker.cleaned.wait()
             worker = self._workers.get(wish.session_id)
         if worker is None:
@@ -100,17 +106,47 @@ class WorkerPool:
         if worker is not None:
             self._retire(worker)
 
+    def evict(self, session_id: str) -> None:
+        """End the session's worker now if it has nothing to do."""
+        worker = self._workers.get(session_id)
+        if worker is not None:
+            self._evict(worker)
+
     async def stop(self, session_id: str) -> None:
         """End the session's worker in order, and wait until nothing of it is left."""
         worker = self._workers.get(session_id)
         if worker is not None:
             await worker.stop(self._limits.stop_grace)
 
+    async def probe(self) -> None:
+        """Returns when workers can be launched, for all that is known; raises RestartWanted if only a restart helps."""
+        await self._launcher.probe()
+
     async def close(self, grace: float) -> None:
         """Stop all workers, within `grace` (s) also those that hang, then the launcher."""
         self._closing = True
         await asyncio.gather(*(worker.stop(grace / 3, hurry=True) for worker in list(self._workers.values())))
         for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._launcher.close()
+
+    # --- from one daemon to the next -------------------------------------------------------------------------------
+
+    def adopt(self, left: Sequence[LeftWorker]) -> None:
+        """Go on with workers of another daemon; one that cannot be reached, or does not answer in time, is lost."""
+        for one in left:
+            worker = self._workers[one.identity.session_id] = WorkerLife(one, self._around)
+            self._start(worker.live())
+
+    async def detach(self) -> None:
+        """Commit what was received, and leave the workers to the next daemon; no session runs a turn any more."""
+        self._closing = True
+        for worker in self._workers.values():
+            worker.detach()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DETACH_WAIT)
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._launcher.close()
@@ -132,35 +168,39 @@ class WorkerPool:
         return worker
 
     def _spec(self, wish: WorkerWish, epoch: int) -> LaunchSpec:
-        directory = self._limits.directory
         name = f"{hashlib.sha256(wish.session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path
+        identity = WorkerIdentity.at(self._limits.directory, name, wish.session_id, epoch)
         return LaunchSpec(
-            instance=directory.name,
-            session_id=wish.session_id,
-            epoch=epoch,
+            **msgspec.structs.asdict(identity),
             cwd=wish.cwd,
             additional_directories=list(wish.additional_directories),
             resume_session_id=self._resume.get(wish.session_id),
             model=wish.model,
             permission_mode=wish.permission_mode,
+            bypass=wish.bypass,
             setting_sources=list(wish.setting_sources),
             cli_path=wish.cli_path,
             mcp_servers=list(wish.mcp_servers),
-            socket=str(directory / "sockets" / name),
-            temporary=str(directory / "tmp" / name),
             log_level=wish.log_level,
+            orphan_grace=self._limits.orphan_grace,
+            spool_limit=self._limits.spool_limit,
         )
 
     async def _make_room(self, session_id: str) -> None:
-        """Wait until one more worker is allowed; the one that is idle longest goes first."""
+        """Wait until one more worker is allowed; the one that is idle longest goes first.
+
+        If none is idle, sessions give up one whose question nobody is there to answer, as soon as there is such a one.
+        """
         while len(self._workers) + len(self._starting) >= self._limits.max_workers:
             idle = sorted((one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since)
             if idle:
                 self._retire(idle[0])
             else:
                 log.info("All workers are busy; the turn waits", action="pool_full", session=session_id)
+                self._around.listener.make_room()
             self._changed.clear()
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), LOOK_AGAIN)
         self._starting.add(session_id)
 
     async def _warm(self) -> None:
@@ -173,6 +213,8 @@ class WorkerPool:
         """It may be idle from now on, or not any more, or gone."""
         if worker.cleaned.is_set():
             del self._workers[worker.spec.session_id]
+        elif worker.spent and not self._closing:
+            self._retire(worker)
         if worker.idle_timer is not None:
             worker.idle_timer.cancel()
             worker.idle_timer = None

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,22 +48,36 @@ def find(belongs: Callable[[str], bool]) -> list[Stray]:
 
 async def end(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
     """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
-    return await asyncio.to_thread(_end, belongs, grace)
+    return await asyncio.to_thread(end_now, belongs, grace)
 
 
-def _end(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
+def end_now(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
+    """The same, while the caller waits."""
+    return _end(lambda: find(belongs), grace)
+
+
+def end_these(strays: Sequence[Stray], grace: float) -> None:
+    """The same with exactly these processes."""
+    _end(lambda: [one for one in strays if _alive(one)], grace)
+
+
+def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
     begun = time.monotonic()
-    first = strays = find(belongs)
+    first = strays = look()
     told: set[Stray] = set()
-    while strays and time.monotonic() - begun < GIVE_UP:
+    while strays and time.monotonic() - begun < grace + GIVE_UP:
         late = time.monotonic() - begun > grace
         for stray in strays:
             if late or stray not in told:
                 send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
                 told.add(stray)
         time.sleep(_POLL)
-        strays = find(belongs)
+        strays = look()
     return first
+
+
+def _alive(stray: Stray) -> bool:
+    return processes.start_time(stray.pid) == stray.start_time and processes.state(stray.pid) not in ("Z", "X", None)
 
 
 def send(pid: int, started: int, number: signal.Signals) -> None:

@@ -1,76 +1,189 @@
-"""Before anybody is served: end what a dead server left, its processes first, then its turns, and say so."""
+"""Before anybody is served: go on with what an earlier server left, or end it and say so.
+
+Workers that live are adopted, what dead ones left on disk is taken into the log, and what nobody can finish is ended:
+processes first, then turns, then questions.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from pykoclaw_acp.ops import processes
+from pykoclaw_acp.ops import processes, steps
 from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.pool.launcher import LeftWorker
+from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.events import Event, ToolEnded
-from pykoclaw_acp.sessions.model import Outcome, TurnFault
+from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded
+from pykoclaw_acp.sessions.model import Outcome
+from pykoclaw_acp.sessions.ports import Question
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions, turns
-from pykoclaw_acp.store.database import Database, Unit
+from pykoclaw_acp.store.database import Conflict, Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.turns import UnfinishedTurn
+from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
+from pykoclaw_acp.worker.frames import Lost, Numbered, TurnEnded
+from pykoclaw_acp.worker.spool import read_spool
 
-TERM_GRACE: Final = 1.0  # s
+WORKER_GRACE: Final = 3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
+TERM_GRACE: Final = 1.0  # s; for what dead workers left
 
 log: Final = structlog.get_logger()
 
 
-async def recover(database: Database, directory: Path) -> None:
-    """Leave every turn ended and no process of an earlier server alive; the data directory's lock is held."""
-    ledger = WorkerLedger(database)
-    await _end_processes(ledger, directory)
-    await asyncio.to_thread(_empty, directory)
-    journal = SessionJournal(database)
-    sessions = await ledger.sessions()
-    for turn in await turns.unfinished(database):
-        await _end_turn(database, journal, turn)
-    for session_id in sessions:
-        if closed := await _closed_tools(database, session_id):  # background work of a turn that had ended
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the sessions go on with: workers, the turns that these run, and prompts that nobody has begun."""
+
+    workers: list[LeftWorker] = field(default_factory=list)
+    turns: list[UnfinishedTurn] = field(default_factory=list)
+
+
+async def recover(database: Database, directory: Path, *, resident: bool) -> Found:
+    """End what cannot go on, and find what can; the data directory's lock is held.
+
+    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends.
+    """
+    ledger, journal = WorkerLedger(database), SessionJournal(database)
+    rows = await ledger.rows()
+    adopted = await asyncio.to_thread(_end_processes, rows, directory, resident)
+    dead = [row for row in rows if row not in adopted]
+    last_words: dict[str, Lost] = {}
+    for row in dead:
+        if row.socket.is_relative_to(directory):  # else a copy's original, which may be alive, wrote it
+            await _take_spool(journal, row, directory, last_words)
+    await asyncio.to_thread(_empty, directory, {row.socket.name for row in adopted})
+    epochs = {row.session_id: row.epoch for row in adopted}
+    going_on: list[UnfinishedTurn] = []
+    turns_left = await turns.unfinished(database)
+    for left in turns_left:
+        queued = left.turn.state == "queued"
+        if (queued and resident) or (not queued and epochs.get(left.turn.session_id) == left.epoch):
+            going_on.append(left)
+        else:
+            await _end_turn(database, journal, left, last_words.get(left.turn.session_id))
+    told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state != "queued"}
+    for session_id in {row.session_id for row in dead} - epochs.keys() - told:
+        if closed := _closed(await events.open_tools(database, session_id)):  # background work of a turn that had ended
             await journal.append(session_id, closed)
-    await database.commit(Unit(statements=(permissions.interrupt_all(),)))
-    await ledger.forget_all()
+    await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)))
+    for row in dead:
+        await ledger.worker_gone(row.session_id, row.epoch)
+    steps.reached("recovered")
+    return Found([row.left(directory) for row in adopted], going_on)
 
 
-async def _end_processes(ledger: WorkerLedger, directory: Path) -> None:
-    """Only of this data directory: a copy of it holds the rows of the original's workers, which may be alive."""
+async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
+    """Give the sessions what was found; they go on at once."""
+    journal = SessionJournal(database)
+    adopted: list[tuple[Session, LeftWorker, OpenTools, list[Question]]] = []
+    for worker in found.workers:
+        session = await sessions.find(worker.identity.session_id)
+        if session is None:
+            continue
+        open_questions = [one for one in await journal.questions(session.id) if one.policy != permissions.PARKED]
+        adopted.append((session, worker, await events.open_tools(database, session.id), open_questions))
+    queued = [left.turn for left in found.turns if left.turn.state == "queued"]
+    waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
+    # From here on without a pause: no frame may come before its session knows its turn.
+    pool.adopt([worker for _, worker, _, _ in adopted])
+    for session, worker, open_tools, questions in adopted:
+        mine = [left for left in found.turns if left.turn.session_id == session.id and left.turn.state != "queued"]
+        current = next((left.turn for left in mine if not left.background), None)
+        background = [left.turn.turn_id for left in mine if left.background]
+        session.adopt(worker.identity.epoch, current, background, open_tools)
+        session.restore_questions(worker.identity.epoch, questions)
+    for owner, turn in waiting:
+        if owner is not None:
+            owner.requeue(turn)
+    if adopted or waiting:
+        log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
+
+
+def _end_processes(rows: Sequence[WorkerRow], directory: Path, resident: bool) -> list[WorkerRow]:
+    """End the processes of this data directory that cannot go on; returns the workers that do.
+
+    Only of this directory: a copy of it holds the rows of the original's workers, which may be alive.
+    """
     boot = processes.boot_id()
-    for process, socket in await ledger.left_behind():
-        if process.boot_id == boot and Path(socket).is_relative_to(directory):
-            reaper.send(process.pid, process.start_time, signal.SIGKILL)
-    ended = await reaper.end(lambda cookie: cookie.startswith(f"{directory.name}:"), TERM_GRACE)
+    alive = [
+        row
+        for row in rows
+        if row.process.boot_id == boot
+        and row.socket.is_relative_to(directory)
+        and processes.start_time(row.process.pid) == row.process.start_time
+        and processes.state(row.process.pid) not in ("Z", "X", None)
+    ]
+    adopted = list({row.session_id: row for row in alive}.values()) if resident else []  # the newest of each session
+    surplus = [reaper.Stray(row.process.pid, row.process.start_time) for row in alive if row not in adopted]
+    reaper.end_these(surplus, WORKER_GRACE)
+    prefix, kept = f"{directory.name}:", {f"{directory.name}:{row.session_id}:{row.epoch}" for row in adopted}
+    ended = surplus + reaper.end_now(lambda cookie: cookie.startswith(prefix) and cookie not in kept, TERM_GRACE)
     if ended:
         log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
+    return adopted
 
 
-def _empty(directory: Path) -> None:
-    for name in ("sockets", "tmp"):
-        shutil.rmtree(directory / name, ignore_errors=True)
-        (directory / name).mkdir(mode=0o700, parents=True)
+async def _take_spool(journal: SessionJournal, row: WorkerRow, directory: Path, last_words: dict[str, Lost]) -> None:
+    """What a dead worker could not tell any more: as if it had, so that its turn ends as it did."""
+    after = row.acked_frame
+    try:
+        for batch in read_spool(Path(row.left(directory).identity.spool)):
+            for frame in batch:
+                if isinstance(frame, Lost):
+                    last_words[row.session_id] = frame
+            numbered = [frame for frame in batch if isinstance(frame, Numbered) and frame.n > after]
+            if not numbered:
+                continue
+            if [frame.n for frame in numbered] != list(range(after + 1, after + 1 + len(numbered))):
+                raise ValueError(f"frame {numbered[0].n} came after {after}")
+            ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
+            outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
+            await journal.record(row.session_id, row.epoch, numbered, outcomes)
+            after = numbered[-1].n
+            steps.reached("spool_taken")
+    except (ValueError, Conflict):
+        log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
+    if after > row.acked_frame:
+        log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
 
 
-async def _closed_tools(database: Database, session_id: str) -> list[Event]:
-    return [ToolEnded(tool, "failed") for tool in await events.open_tools(database, session_id)]
+def _empty(directory: Path, kept: set[str]) -> None:
+    for name in ("sockets", "tmp", "spool"):
+        place = directory / name
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for entry in place.iterdir():
+            if entry.name.removesuffix(".ndjson") in kept:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
 
-async def _end_turn(database: Database, journal: SessionJournal, turn: turns.UnfinishedTurn) -> None:
+def _closed(open_tools: OpenTools) -> list[Event]:
+    return [ToolEnded(tool, "failed") for tool in open_tools]
+
+
+async def _end_turn(database: Database, journal: SessionJournal, left: UnfinishedTurn, last_words: Lost | None) -> None:
+    turn = left.turn
     said: list[Event] = []
     if turn.state == "queued":
         # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
-        said.extend(endings.prompt_events(turn.turn_id, turn.content))
-        outcome = Outcome("cancelled", stop_reason="cancelled", fault=TurnFault("not_started", endings.NOT_BEGUN))
+        said.extend(endings.user_messages(turn))
+        outcome: Outcome = endings.not_begun()
     else:
-        outcome = endings.interrupted(spoke=turn.spoke, kind="server_lost", message=endings.STOPPED)
-        said.extend(await _closed_tools(database, turn.session_id))
+        why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)
+        outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)
+        said.extend(_closed(await events.open_tools(database, turn.session_id)))
     said.extend(endings.failure(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.pool.launcher import WorkerProcess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.worker.frames import PROTOCOL
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker that may live, or has left something: `socket` is its path."""
+
+    session_id: str
+    epoch: int
+    process: WorkerProcess
+    socket: Path
+    acked_frame: int
+
+    def left(self, directory: Path) -> LeftWorker:
+        """The worker, whose things are below the instance's `directory`."""
+        identity = WorkerIdentity.at(directory, self.socket.name, self.session_id, self.epoch)
+        return LeftWorker(identity, self.process, self.acked_frame)
 
 
 class WorkerLedger:
@@ -50,18 +69,16 @@ class WorkerLedger:
             )
         )
 
-    async def left_behind(self) -> list[tuple[WorkerProcess, str]]:
-        """Workers of a server that died, each with its socket's path."""
-        rows = await self._database.read("SELECT pid, start_time, boot_id, socket FROM acp_workers")
-        return [(WorkerProcess(pid, start_time, boot_id), socket) for pid, start_time, boot_id, socket in rows]
-
-    async def sessions(self) -> list[str]:
-        """Sessions that have a worker's row."""
-        return [session for (session,) in await self._database.read("SELECT DISTINCT acp_session_id FROM acp_workers")]
-
-    async def forget_all(self) -> None:
-        """All of them are gone."""
-        await self._database.commit(Unit(statements=(Statement("DELETE FROM acp_workers"),)))
+    async def rows(self) -> list[WorkerRow]:
+        """All workers, those of a session in the order of their epochs."""
+        rows = await self._database.read(
+            "SELECT acp_session_id, epoch, pid, start_time, boot_id, socket, acked_frame FROM acp_workers"
+            " ORDER BY acp_session_id, epoch"
+        )
+        return [
+            WorkerRow(session_id, epoch, WorkerProcess(pid, start_time, boot_id), Path(socket), acked)
+            for session_id, epoch, pid, start_time, boot_id, socket, acked in rows
+        ]
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:

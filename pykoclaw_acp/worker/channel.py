@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
-
-import msgspec
 
 from pykoclaw_acp.worker.frames import MAX_FRAME
 
@@ -24,11 +23,81 @@ def peer_is_ours(connection: socket.socket) -> bool:
     return bool(_UCRED.unpack(raw)[1] == os.geteuid())
 
 
-async def read_batches(reader: asyncio.StreamReader, decoder: msgspec.json.Decoder[T]) -> AsyncIterator[list[T]]:
+class SocketLine:
+    """A connected socket, whose two directions fail on their own.
+
+    What a dead peer had written is still to be read when nothing can be sent to it any more; asyncio's transports would
+    throw it away. What is sent goes out whole and in order, also when the sender is cancelled.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._reading = asyncio.Lock()
+        self._waiting: list[bytes] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def receive(self) -> bytes:
+        """Some bytes; none at the end."""
+        async with self._reading:
+            try:
+                return await asyncio.get_running_loop().sock_recv(self._socket, _READ)
+            except OSError:
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        """Returns when the peer's buffer has taken it; raises ConnectionError when the peer is gone."""
+        if self._flushing is None:
+            data = self._send_now(data)
+            if not data:
+                return
+            self._waiting.append(data)
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        else:
+            self._waiting.append(data)
+        await asyncio.shield(self._flushing)
+
+    def end(self) -> None:
+        """No more in either direction: what was received can still be read, both ends see the end after it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def close(self) -> None:
+        """Give the socket back, once those that read and send have seen its end."""
+        self.end()
+        if self._flushing is not None:
+            with contextlib.suppress(OSError):
+                await asyncio.shield(self._flushing)
+        async with self._reading:
+            self._socket.close()
+
+    def _send_now(self, data: bytes) -> bytes:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return data
+        except OSError as error:
+            raise ConnectionResetError("the peer is gone") from error
+        return data[sent:]
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                data, self._waiting = b"".join(self._waiting), []
+                await asyncio.get_running_loop().sock_sendall(self._socket, data)
+        except OSError as error:
+            raise ConnectionResetError("the peer is gone") from error
+        finally:
+            self._waiting.clear()
+            self._flushing = None
+
+
+async def read_batches(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[list[T]]:
     """Frames as they come, several at once when they came at once; raises ValueError for a broken or huge one."""
     parts: list[bytes] = []
     size = 0
-    while data := await reader.read(_READ):
+    while data := await line.receive():
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
             parts.append(data)
@@ -39,11 +108,11 @@ async def read_batches(reader: asyncio.StreamReader, decoder: msgspec.json.Decod
         parts.append(head)
         lines = b"".join(parts).split(b"\n")
         parts, size = [tail], len(tail)
-        yield [decoder.decode(line) for line in lines]
+        yield [decode(line) for line in lines]
 
 
-async def read_frames(reader: asyncio.StreamReader, decoder: msgspec.json.Decoder[T]) -> AsyncIterator[T]:
+async def read_frames(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
     """The same, one by one."""
-    async for batch in read_batches(reader, decoder):
+    async for batch in read_batches(line, decode):
         for frame in batch:
             yield frame

@@ -26,9 +26,10 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.worker import options
+from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.asks import Asks
-from pykoclaw_acp.worker.failures import StartFailure, turn_error
+from pykoclaw_acp.worker.choices import Choices
+from pykoclaw_acp.worker.failures import StartFailure, early_end, plain, turn_error
 from pykoclaw_acp.worker.frames import (
     Answer,
     Background,
@@ -59,7 +60,8 @@ class ClaudeSession:
         self._spec = spec
         self._outbox = outbox
         self._translator = Translator(spec.cwd)
-        self._asks = Asks(spec.epoch, spec.cwd, outbox.put, self._tool_reported)
+        self._asks = Asks(spec.epoch, spec.cwd, outbox.put, self._tool_reported, self._turn_reported)
+        self.choices = Choices(spec, self._note)
         self._client: ClaudeSDKClient | None = None
         self._stderr: deque[str] = deque(maxlen=20)
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
@@ -67,6 +69,8 @@ class ClaudeSession:
         self._api_error: tuple[str, str] | None = None
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
+        self._fault: TurnError | None = None  # why we interrupt the turn that runs
+        self.last_prompt: str | None = None  # the newest turn that the daemon gave, also when it has ended
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -85,6 +89,8 @@ class ClaudeSession:
             else:
                 self.claude_session_id = next(iter(begin.values()))
                 self.fresh = "session_id" in begin
+                assert self._client is not None
+                await self.choices.connected(self._client)
                 return
         raise StartFailure(
             "context_lost",
@@ -104,6 +110,7 @@ class ClaudeSession:
         with options.mcp_file(self._spec) as servers:
             client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
             await client.connect()
+        sdk_private.take_elicitations(client, self._asks.elicit)
         self._client = client
 
     def _start_failure(self, error: Exception) -> StartFailure:
@@ -112,12 +119,34 @@ class ClaudeSession:
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         return StartFailure("start_failed", f"Claude could not be started: {said[:300]}")
 
+    @property
+    def background(self) -> int:
+        """How much goes on without a prompt: background tasks, and the turn that one started when it ended."""
+        return self._tasks + (self._turn is not None and self._turn != self._prompted)
+
+    @property
+    def asking(self) -> list[str]:
+        """Ids of the open questions."""
+        return self._asks.waiting
+
+    @property
+    def busy(self) -> bool:
+        """A turn runs, or background work, or somebody was asked something."""
+        return self.in_turn or bool(self._tasks) or bool(self.asking)
+
+    @property
+    def in_turn(self) -> bool:
+        """A turn runs, or was given to Claude."""
+        return self._prompted is not None or self._turn is not None
+
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt) -> None:
         """Send a turn to Claude; its end comes as a `turn_ended` frame."""
         assert self._client is not None
-        self._prompted = prompt.turn_id
+        await self.choices.settled()
+        self._prompted = self.last_prompt = prompt.turn_id
+        self._fault = None
         message = {
             "type": "user",
             "message": {"role": "user", "content": [_message_content(block) for block in prompt.content]},
@@ -137,8 +166,14 @@ class ClaudeSession:
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
 
+    async def give_up(self, fault: TurnError) -> None:
+        """Stop the turn that runs; it ends with this error, whatever Claude makes of it."""
+        self._fault = fault
+        if turn_id := self._prompted or self._turn:
+            await self.interrupt(turn_id)
+
     def answer(self, answer: Answer) -> None:
-        """The user's answer to a permission question."""
+        """The user's answer to a question."""
         self._asks.answer(answer)
 
     async def close(self) -> None:
@@ -157,7 +192,6 @@ class ClaudeSession:
         """Read messages until the CLI ends; returns when it ended by itself, raises the SDK's error otherwise."""
         assert self._client is not None
         async for message in self._client.receive_messages():
-            await self._outbox.room()
             try:
                 await self._take(message)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
@@ -170,9 +204,11 @@ class ClaudeSession:
 
     def last_words(self) -> str:
         """The CLI's last line on stderr: the only place where it says why it died."""
-        return self._stderr[-1][:300] if self._stderr else ""
+        return plain(self._stderr[-1]) if self._stderr else ""
 
     async def _take(self, message: Message) -> None:
+        if isinstance(message, SystemMessage):
+            self.choices.follow(message)
         if is_turn_start(message):
             self._start_turn()
         elif isinstance(message, ResultMessage):
@@ -195,8 +231,11 @@ class ClaudeSession:
                 self._reported.notify_all()
 
     def _report_background(self) -> None:
-        own = self._turn is not None and self._turn != self._prompted
-        self._outbox.put(Background(epoch=self._spec.epoch, running=self._tasks + own))
+        self._outbox.put(Background(epoch=self._spec.epoch, running=self.background))
+
+    def _note(self, event: Event) -> None:
+        """An event that is no part of any turn."""
+        self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=None, event=event))
 
     def _put(self, event: Event, turn_id: str | None = None) -> None:
         self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event))
@@ -223,16 +262,24 @@ class ClaudeSession:
         for event in self._translator.end_turn(result):
             self._put(event, turn_id)
         if turn_id is not None and turn_id != self._prompted:
-            self._outbox.put(self._ended(turn_id, result))
+            self._report_end(turn_id, result)
             self._report_background()
         if mine and self._prompted is not None:
-            self._outbox.put(self._ended(self._prompted, result))
+            self._report_end(self._prompted, result)
             self._prompted = None
+
+    def _report_end(self, turn_id: str, result: ResultMessage) -> None:
+        ended = self._ended(turn_id, result)
+        for event in early_end(turn_id, ended.stop_reason):
+            self._put(event, turn_id)
+        self._outbox.put(ended)
 
     def _ended(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         error: TurnError | None = None
         stop: str | None = None
-        if result.terminal_reason in _ABORTED:
+        if self._fault is not None:
+            error, self._fault = self._fault, None
+        elif result.terminal_reason in _ABORTED:
             stop = "cancelled"
         elif result.subtype == "error_max_turns":
             stop = "max_turn_requests"
@@ -262,6 +309,15 @@ class ClaudeSession:
         for event in self._translator.start_tool(tool_id, name, arguments):
             self._put(event)
         assert self._turn is not None
+        return self._turn
+
+    async def _turn_reported(self) -> str | None:
+        """The turn that runs, or was given to Claude; None if there is none. Its messages can be overtaken, too."""
+        async with self._reported:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reported.wait_for(lambda: self._turn is not None), REPORT_WAIT)
+        if self.in_turn:
+            self._start_turn()
         return self._turn
 
 

@@ -2,6 +2,9 @@
 
 Every frame carries the worker's epoch; a frame of another epoch is dropped. What the worker reports is numbered from 1
 and kept by it until the daemon has acknowledged it, which it does after the commit.
+
+A worker outlives its daemon, and meets one of another version: Hello and Ready name the protocol. What Hello and
+`_Head` hold stays as it is for ever; a frame that the other side does not know is skipped.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pykoclaw_acp.sessions.events import Event, ToolPart
+from pykoclaw_acp.sessions.offers import Offer
 
 PROTOCOL: Final = 1
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
@@ -44,12 +48,25 @@ class Interrupt(_Frame, frozen=True, kw_only=True, tag="interrupt"):
     turn_id: str
 
 
+class SetMode(_Frame, frozen=True, kw_only=True, tag="set_mode"):
+    """Go on in this permission mode, also in the middle of a turn."""
+
+    mode: str
+
+
+class SetModel(_Frame, frozen=True, kw_only=True, tag="set_model"):
+    """Go on with this model."""
+
+    model: str
+
+
 class Answer(_Frame, frozen=True, kw_only=True, tag="answer"):
-    """The user's answer to an `ask`."""
+    """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or `cancel`."""
 
     ask_id: str
-    decision: Literal["allow_once", "allow_always", "reject"]
+    decision: Literal["allow_once", "allow_always", "reject", "accept", "decline", "cancel"]
     message: str = ""
+    content: dict[str, Any] | None = None
 
 
 class Ack(_Frame, frozen=True, kw_only=True, tag="ack"):
@@ -66,12 +83,20 @@ class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
 
 
 class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
-    """The CLI is connected. `fresh`: it began a new Claude session, nothing was resumed."""
+    """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session, nothing was resumed.
+
+    `turn_id` is the last prompt that the worker was given, `asks` are its open questions, `background` counts what runs
+    in the background: what a daemon must know that did not launch it.
+    """
 
     pid: int
     protocol: int
     claude_session_id: str
     fresh: bool
+    turn_id: str | None = None
+    asks: list[str] = []
+    background: int = 0
+    offer: Offer = Offer()
 
 
 class _Numbered(_Frame, frozen=True, kw_only=True):
@@ -92,8 +117,19 @@ class EventFrame(_Numbered, frozen=True, kw_only=True, tag="event"):
     event: Event
 
 
+class Form(msgspec.Struct, frozen=True):
+    """What an MCP server wants to know: its name, its words, and MCP's `requestedSchema`."""
+
+    server: str
+    message: str
+    schema: dict[str, Any]
+
+
 class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
-    """May this tool run?"""
+    """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
+
+    With a `form`: will the user fill it in? It belongs to no tool call that is known.
+    """
 
     ask_id: str
     turn_id: str
@@ -103,6 +139,8 @@ class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
     always: str | None = None  # what "always" would allow, in words; None where it cannot be offered
     content: tuple[ToolPart, ...] = ()
     input: dict[str, Any] | None = None
+    call: str = ""
+    form: Form | None = None
 
 
 class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
@@ -144,6 +182,10 @@ class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
     running: int
 
 
+class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
+    """Stands for a frame that this version does not know: it is acknowledged, and makes no event."""
+
+
 class Heartbeat(_Frame, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker's loop is alive."""
 
@@ -155,12 +197,58 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
     message: str
 
 
-ToWorker = Hello | Prompt | Interrupt | Answer | Ack | Stop
-Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background
+ToWorker = Hello | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Stop
+Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped
 FromWorker = Ready | Numbered | Heartbeat | Lost
 
-to_worker: Final = msgspec.json.Decoder(ToWorker)
-from_worker: Final = msgspec.json.Decoder(FromWorker)
+to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
+from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)
+
+
+class _Head(msgspec.Struct, kw_only=True):
+    """What every version can read of a worker's frame; from `pid` on it is a Ready's."""
+
+    frame: str
+    epoch: int
+    n: int = 0
+    pid: int = 0
+    protocol: int = 0
+    claude_session_id: str = ""
+    fresh: bool = False
+    turn_id: str | None = None
+    asks: list[str] = []
+    background: int = 0
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+def decode_from_worker(line: bytes) -> FromWorker:
+    """A worker's frame; one that this version does not know is Skipped. Raises ValueError for what is no frame."""
+    try:
+        return from_worker.decode(line)
+    except msgspec.ValidationError:
+        head = _head.decode(line)
+    if head.frame != "ready":
+        return Skipped(epoch=head.epoch, n=head.n)
+    return Ready(
+        epoch=head.epoch,
+        pid=head.pid,
+        protocol=head.protocol,
+        claude_session_id=head.claude_session_id,
+        fresh=head.fresh,
+        turn_id=head.turn_id,
+        asks=head.asks,
+        background=head.background,
+    )
+
+
+def decode_to_worker(line: bytes) -> ToWorker | None:
+    """A daemon's frame; None for one that this version does not know. Raises ValueError for what is no JSON."""
+    try:
+        return to_worker.decode(line)
+    except msgspec.ValidationError:
+        return None
 
 
 def encode(frame: ToWorker | FromWorker) -> bytes:

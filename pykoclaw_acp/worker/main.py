@@ -1,6 +1,7 @@
-"""The worker process: one Claude session, spoken to over its own unix socket; ends with the daemon's connection.
+"""The worker process: one Claude session, spoken to over its own unix socket by one daemon after the other.
 
-Started by the fork server, which has the SDK imported and hands over the bound socket.
+Started by the fork server, which has the SDK imported and hands over the bound socket. Without a daemon it goes on with
+what it has to do, for `LaunchSpec.orphan_grace` at most, and keeps what it has to tell on disk.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
-from pykoclaw_acp.ops.processes import reap_orphans
-from pykoclaw_acp.worker.channel import peer_is_ours, read_frames
+from pykoclaw_acp.ops.processes import die_with_parent, reap_orphans
+from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_frames
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import StartFailure
 from pykoclaw_acp.worker.frames import (
@@ -31,62 +32,90 @@ from pykoclaw_acp.worker.frames import (
     Lost,
     Prompt,
     Ready,
+    SetMode,
+    SetModel,
     Stop,
     ToWorker,
+    TurnError,
+    decode_to_worker,
     encode,
-    to_worker,
 )
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spool import Spool
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes
+HELLO_WAIT: Final = 10.0  # s; for the first frame of a connection
 GATHER: Final = 0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
+ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
+ORPHAN_LOOK: Final = 1.0  # s; how often an orphan looks whether it has anything to do
+END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
 
 
 class Worker:
-    """Serves one daemon connection until it ends, is told to stop, or Claude is lost."""
+    """Serves daemons until one tells it to stop, or none came in time, or Claude is lost."""
 
     def __init__(self, spec: LaunchSpec) -> None:
         self._spec = spec
-        self._outbox = Outbox()
+        self._outbox = Outbox(Spool(spec.spool), spec.spool_limit, self._spool_full)
         self._claude = ClaudeSession(spec, self._outbox)
+        self._line: SocketLine | None = None  # to the daemon; None: there is none
+        self._claimed = asyncio.Event()
+        self._connected = False
         self._ended = asyncio.Event()
+        self._last_words: Lost | None = None
+        self._fault = TurnError("worker_stopped", "Claude's worker was stopped in the middle of this turn.")
         self._broken = False
-        self._alone = False
+        self._orphaned: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writer: asyncio.StreamWriter
 
     async def serve(self, listener: socket.socket) -> None:
-        """Accept the daemon, run until the end, leave nothing behind."""
+        """Run until the end, leave nothing behind; raises TimeoutError when no daemon ever came."""
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
-        connection, _ = await asyncio.wait_for(loop.sock_accept(listener), ACCEPT_WAIT)
-        listener.close()
-        if not peer_is_ours(connection):
-            raise PermissionError("the peer belongs to another user")
-        reader, self._writer = await asyncio.open_unix_connection(sock=connection)
-        self._start(self._commands(reader))
+        self._start(self._daemons(listener))
+        await asyncio.wait_for(self._claimed.wait(), ACCEPT_WAIT)
+        self._start(self._frames())
         self._start(self._heartbeats())
         self._start(self._live())
         await self._ended.wait()
-        await self._claude.close()
-        if not self._alone:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+        await self._finish()
         for task in self._tasks:
             task.cancel()
-        self._writer.close()
+        if self._line is not None:
+            self._line.end()
+        listener.close()
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    async def _finish(self) -> None:
+        """Stop what runs; what no daemon has acknowledged by then is left on disk."""
+        resident = bool(self._spec.orphan_grace)
+        if resident and self._line is None and self._last_words is None and self._claude.in_turn:
+            await self._give_up()
+        await self._claude.close()
+        if self._line is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+        if resident:
+            self._outbox.bequeath(self._last_words if self._line is None else None)
+
+    async def _give_up(self) -> None:
+        """End the turn in words, which the next daemon finds in the spool."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._claude.give_up(self._fault), END_WAIT)
+        if self._claude.in_turn:
+            self._last_words = Lost(epoch=self._spec.epoch, kind=self._fault.kind, message=self._fault.message)
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         """A task that broke would leave its turn hanging: the worker is lost instead."""
@@ -100,6 +129,8 @@ class Worker:
             self._broken = True
             self._start(self._lose("internal", "Claude's worker had a fault; its log says more."))
 
+    # --- Claude -----------------------------------------------------------------------------------------------------
+
     async def _live(self) -> None:
         """Connect Claude, report ready, pump until it ends."""
         try:
@@ -107,16 +138,8 @@ class Worker:
         except StartFailure as failure:
             await self._lose(failure.kind, failure.message)
             return
-        await self._send(
-            Ready(
-                epoch=self._spec.epoch,
-                pid=os.getpid(),
-                protocol=PROTOCOL,
-                claude_session_id=self._claude.claude_session_id,
-                fresh=self._claude.fresh,
-            )
-        )
-        self._start(self._events())
+        self._connected = True
+        await self._send(self._ready())
         reason = "it ended"
         try:
             await self._claude.run()
@@ -128,16 +151,101 @@ class Worker:
             await self._lose("worker_lost", f"Claude's process died: {reason[:300]}.")
 
     async def _lose(self, kind: str, message: str) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
         log.warning("Claude is lost", action="claude_lost", kind=kind, reason=message)
-        await self._send(Lost(epoch=self._spec.epoch, kind=kind, message=message))
+        self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
+        if self._line is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+        await self._send(self._last_words)
         self._ended.set()
 
-    async def _events(self) -> None:
+    def _ready(self) -> Ready:
+        return Ready(
+            epoch=self._spec.epoch,
+            pid=os.getpid(),
+            protocol=PROTOCOL,
+            claude_session_id=self._claude.claude_session_id,
+            fresh=self._claude.fresh,
+            turn_id=self._claude.last_prompt,
+            asks=self._claude.asking,
+            background=self._claude.background,
+            offer=self._claude.choices.offer,
+        )
+
+    def _spool_full(self) -> None:
+        message = (
+            "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
+            "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
+        )
+        self._start(self._claude.give_up(TurnError("spool_full", message)))
+
+    # --- the daemon -------------------------------------------------------------------------------------------------
+
+    async def _daemons(self, listener: socket.socket) -> None:
+        """One daemon after the other; the next one is heard when all that the last one wrote was read."""
         while True:
-            self._writer.write(await self._outbox.take())
-            await self._writer.drain()
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            line = SocketLine(connection)
+            try:
+                if peer_is_ours(connection):
+                    await self._daemon(line)
+            finally:
+                await line.close()
+
+    async def _daemon(self, line: SocketLine) -> None:
+        frames = read_frames(line, decode_to_worker)
+        try:
+            hello = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
+        except (TimeoutError, ValueError):
+            return
+        if not isinstance(hello, Hello) or hello.epoch != self._spec.epoch:
+            log.warning("Whoever connected is not our daemon", action="peer_refused")
+            return
+        await self._attach(line, hello)
+        try:
+            async for frame in frames:
+                if frame is not None:
+                    await self._command(frame)
+        except ValueError as error:
+            log.warning("The daemon's channel broke", action="channel_broken", error=str(error))
+        self._detach()
+
+    async def _attach(self, line: SocketLine, hello: Hello) -> None:
+        die_with_parent(False)
+        if self._orphaned is not None:
+            self._orphaned.cancel()
+            log.info("Adopted by a new daemon", action="adopted", after=hello.after, protocol=hello.protocol)
+        self._line = line
+        self._claimed.set()
+        if self._connected:
+            await self._send(self._ready())
+        self._outbox.attach(hello.after)
+
+    def _detach(self) -> None:
+        self._line = None
+        self._outbox.detach()
+        if not self._spec.orphan_grace:
+            self._ended.set()
+        elif not self._ended.is_set():
+            self._orphaned = self._start(self._wait_for_daemon())
+
+    async def _wait_for_daemon(self) -> None:
+        """What runs may go on for the grace time; without anything to do there is no point in waiting as long."""
+        grace = self._spec.orphan_grace
+        log.info("The daemon is gone", action="orphaned", busy=self._claude.busy)
+        now = alone_since = idle_since = asyncio.get_running_loop().time()
+        while now - alone_since < grace and now - idle_since < ORPHAN_IDLE:
+            await asyncio.sleep(min(ORPHAN_LOOK, grace / 4))
+            now = asyncio.get_running_loop().time()
+            if self._claude.busy:
+                idle_since = now
+        log.info("No daemon came", action="orphan_ended", busy=self._claude.busy)
+        self._fault = TurnError("orphaned", f"No server came back within {grace:g} s, so the turn was stopped.")
+        self._ended.set()
+
+    async def _frames(self) -> None:
+        while True:
+            await self._write(await self._outbox.take())
             await asyncio.sleep(GATHER)
 
     async def _heartbeats(self) -> None:
@@ -145,15 +253,6 @@ class Worker:
             await self._send(Heartbeat(epoch=self._spec.epoch))
             await asyncio.sleep(HEARTBEAT)
             reap_orphans()
-
-    async def _commands(self, reader: asyncio.StreamReader) -> None:
-        try:
-            async for frame in read_frames(reader, to_worker):
-                await self._command(frame)
-        except (OSError, ValueError) as error:
-            log.warning("The daemon's channel broke", action="channel_broken", error=str(error))
-        self._alone = True  # nobody acknowledges, and the turn cannot be answered any more
-        self._ended.set()
 
     async def _command(self, frame: ToWorker) -> None:
         if frame.epoch != self._spec.epoch:
@@ -165,19 +264,23 @@ class Worker:
                 log.warning("The prompt did not reach Claude", action="prompt_not_sent", error=str(error))
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
+        elif isinstance(frame, SetMode | SetModel):
+            self._claude.choices.choose(frame)
         elif isinstance(frame, Answer):
             self._claude.answer(frame)
         elif isinstance(frame, Ack):
             self._outbox.acknowledge(frame.upto)
         elif isinstance(frame, Stop):
             self._ended.set()
-        elif isinstance(frame, Hello) and frame.protocol != PROTOCOL:
-            await self._lose("protocol", "The daemon speaks another version of the worker protocol.")
 
     async def _send(self, frame: FromWorker) -> None:
-        with contextlib.suppress(OSError):
-            self._writer.write(encode(frame))
-            await self._writer.drain()
+        await self._write(encode(frame))
+
+    async def _write(self, data: bytes) -> None:
+        """A daemon that is gone takes nothing; what is numbered is kept for the next one."""
+        if self._line is not None:
+            with contextlib.suppress(ConnectionError):
+                await self._line.send(data)
 
 
 def run(spec: LaunchSpec, listener: socket.socket) -> int:
@@ -185,7 +288,7 @@ def run(spec: LaunchSpec, listener: socket.socket) -> int:
     structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid())
     try:
         asyncio.run(Worker(spec).serve(listener))
-    except (TimeoutError, PermissionError) as error:
+    except TimeoutError as error:
         log.warning("No daemon came", action="worker_unclaimed", error=str(error))
         return 1
     return 0

@@ -1,70 +1,116 @@
-"""Numbered frames on their way to the daemon: kept until acknowledged, merged while unsent, bounded."""
+"""Numbered frames on their way to the daemon: kept until acknowledged, merged while unsent, on disk without a daemon.
+
+What is unacknowledged is first what the spool holds, then what memory holds. It goes to the spool as soon as there is
+no daemon, or one that is so slow that too much waits: Claude never waits for a daemon.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import structlog
 
 from pykoclaw_acp.sessions.events import MAX_TEXT, Text, Thinking
-from pykoclaw_acp.worker.frames import EventFrame, Numbered, encode
+from pykoclaw_acp.worker.frames import EventFrame, Lost, Numbered, encode
+from pykoclaw_acp.worker.spool import NumberedLine, Spool
 
-MAX_UNACKNOWLEDGED: Final = 1024 * 1024  # bytes
-MAX_UNSENT: Final = 1024  # frames that wait for a number
+MAX_UNACKNOWLEDGED: Final = 1024 * 1024  # bytes on their way to the daemon
+MAX_UNSENT: Final = 1024  # frames that wait for a number in memory
+MAX_UNSENT_TEXT: Final = 4 * 1024 * 1024  # characters in them
+SPOOL_GATHER: Final = 0.05  # s in which deltas become one event while there is no daemon
+
+log: Final = structlog.get_logger()
 
 
 class Outbox:
-    """`put` never blocks; `take` waits for frames; `room` is where producers wait when the daemon is slow."""
+    """`put` never blocks; `take` waits for what can be sent. `on_full` is called when the spool's limit is reached:
 
-    def __init__(self) -> None:
+    from then on, until the spool was emptied, events are dropped, the ends of turns are not.
+    """
+
+    def __init__(self, spool: Spool, limit: int, on_full: Callable[[], None]) -> None:
+        self._spool = spool
+        self._limit = limit
+        self._on_full = on_full
         self._unsent: deque[Numbered] = deque()
-        self._kept: deque[tuple[int, int]] = deque()  # number, size
-        self._kept_bytes = 0
+        self._unsent_text = 0
+        self._kept: deque[NumberedLine] = deque()  # numbered, unacknowledged, not in the spool
+        self._flying: deque[tuple[int, int]] = deque()  # sent on this connection, unacknowledged: number, size
+        self._flying_bytes = 0
         self._last = 0
+        self._sent = 0
+        self._acknowledged = 0
+        self._attached = False
+        self._full = False
         self._changed = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
 
     @property
     def empty(self) -> bool:
         """Everything was sent and acknowledged."""
-        return not self._unsent and not self._kept
+        return not self._unsent and self._acknowledged == self._last
 
     def put(self, frame: Numbered) -> None:
-        """Queue a frame; a delta is merged into the one before it while that has not left."""
+        """Queue a frame; a delta is merged into the one before it while that has no number."""
+        if self._full and isinstance(frame, EventFrame):
+            return
         merged = _merge(self._unsent[-1], frame) if self._unsent else None
         if merged is not None:
             self._unsent[-1] = merged
         else:
             self._unsent.append(frame)
-        self._update()
+        if isinstance(frame, EventFrame) and isinstance(frame.event, Text | Thinking):
+            self._unsent_text += len(frame.event.text)
+        if len(self._unsent) >= MAX_UNSENT or self._unsent_text >= MAX_UNSENT_TEXT:
+            self.spill()
+        self._changed.set()
+
+    # --- the daemon -------------------------------------------------------------------------------------------------
+
+    def attach(self, after: int) -> None:
+        """A daemon is there, which has committed everything up to `after`: what follows is for it."""
+        self.acknowledge(after)
+        self._sent = self._acknowledged
+        if self._spool.last:
+            self._spool.rewind(self._sent)
+        self._attached = True
+        self._changed.set()
+
+    def detach(self) -> None:
+        """There is no daemon any more."""
+        self._attached = False
+        self._flying.clear()
+        self._flying_bytes = 0
+        self._sent = self._acknowledged
+        self._changed.set()
 
     def acknowledge(self, upto: int) -> None:
         """The daemon has committed everything up to this number."""
-        while self._kept and self._kept[0][0] <= upto:
-            self._kept_bytes -= self._kept.popleft()[1]
-        self._update()
+        self._acknowledged = max(self._acknowledged, upto)
+        while self._flying and self._flying[0][0] <= upto:
+            self._flying_bytes -= self._flying.popleft()[1]
+        while self._kept and self._kept[0].n <= upto:
+            self._kept.popleft()
+        if self._spool.last and self._spool.last <= upto:
+            self._spool.clear()
+            self._full = False
+        self._changed.set()
 
     async def take(self) -> bytes:
-        """The next frames as lines, numbered; waits while the daemon owes acknowledgements for too much."""
-        while not self._unsent or self._kept_bytes > MAX_UNACKNOWLEDGED:
+        """The next frames as lines; waits until there is a daemon that does not owe too many acknowledgements."""
+        while True:
+            if self._attached:
+                if data := self._next():
+                    return data
+            elif self._unsent or self._kept:
+                self.spill()
+                await asyncio.sleep(SPOOL_GATHER)
+                continue
             self._changed.clear()
             await self._changed.wait()
-        lines: list[bytes] = []
-        while self._unsent and self._kept_bytes <= MAX_UNACKNOWLEDGED:
-            self._last += 1
-            line = encode(msgspec.structs.replace(self._unsent.popleft(), n=self._last))
-            self._kept.append((self._last, len(line)))
-            self._kept_bytes += len(line)
-            lines.append(line)
-        self._update()
-        return b"".join(lines)
-
-    async def room(self) -> None:
-        """Wait until frames may be put again."""
-        await self._room.wait()
 
     async def drained(self) -> None:
         """Wait until everything was acknowledged."""
@@ -72,12 +118,65 @@ class Outbox:
             self._changed.clear()
             await self._changed.wait()
 
-    def _update(self) -> None:
-        self._changed.set()
-        if len(self._unsent) < MAX_UNSENT:
-            self._room.set()
+    # --- memory and disk --------------------------------------------------------------------------------------------
+
+    def spill(self) -> None:
+        """Everything that is in memory goes to the spool."""
+        if not self._full and self._spool.size > self._limit:
+            self._fill("the limit is reached")
+        while self._unsent:
+            self._number()
+        self._unsent_text = 0
+        if not self._kept:
+            return
+        try:
+            self._spool.append(self._kept, self._sent)
+        except OSError as error:
+            if not self._full:
+                self._fill(str(error))
+            return  # tried again with the next frame
+        self._kept.clear()
+
+    def bequeath(self, last_words: Lost | None) -> None:
+        """The worker ends: what is unacknowledged goes to disk, and why it ended if no daemon can be told."""
+        self.spill()
+        if last_words is None:
+            return
+        try:
+            self._spool.note(encode(last_words))
+        except OSError as error:
+            log.warning("The last words could not be written", action="spool_failed", error=str(error))
+
+    def _fill(self, why: str) -> None:
+        log.error("The spool takes no more events", action="spool_full", bytes=self._spool.size, reason=why)
+        self._full = True
+        self._unsent = deque(frame for frame in self._unsent if not isinstance(frame, EventFrame))
+        self._on_full()
+
+    def _number(self) -> NumberedLine:
+        self._last += 1
+        line = NumberedLine(self._last, encode(msgspec.structs.replace(self._unsent.popleft(), n=self._last)))
+        self._kept.append(line)
+        return line
+
+    def _next(self) -> bytes:
+        if self._flying_bytes > MAX_UNACKNOWLEDGED:
+            return b""
+        if self._sent < self._spool.last:
+            lines = self._spool.read()
         else:
-            self._room.clear()
+            lines = [line.data for line in self._kept if line.n > self._sent] if self._sent < self._last else []
+            room = MAX_UNACKNOWLEDGED - self._flying_bytes - sum(map(len, lines))
+            while self._unsent and room >= 0:
+                lines.append(self._number().data)
+                room -= len(lines[-1])
+            if not self._unsent:
+                self._unsent_text = 0
+        for line in lines:
+            self._sent += 1
+            self._flying.append((self._sent, len(line)))
+            self._flying_bytes += len(line)
+        return b"".join(lines)
 
 
 def _merge(before: Numbered, frame: Numbered) -> Numbered | None:

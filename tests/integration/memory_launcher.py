@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator
 
-from pykoclaw_acp.pool.launcher import LaunchFailed, WorkerProcess
+from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
+    Answer,
     Background,
     EventFrame,
     FromWorker,
+    Hello,
     Interrupt,
+    Numbered,
     Prompt,
     Ready,
     Stop,
@@ -22,36 +26,55 @@ from pykoclaw_acp.worker.frames import (
     TurnEnded,
     TurnStarted,
 )
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 _pids = itertools.count(1_000_000)
 
 
 class MemoryChannel:
-    """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be interrupted."""
+    """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be interrupted.
 
-    def __init__(self, spec: LaunchSpec) -> None:
+    `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left (ns, monotonic).
+    It outlives its daemon, and can be attached to by the next one.
+    """
+
+    def __init__(self, spec: LaunchSpec, process: WorkerProcess | None = None) -> None:
         self.spec = spec
-        self.process = WorkerProcess(next(_pids), 0, "boot")
+        self.process = process or WorkerProcess(next(_pids), 0, "boot")
+        self.protocol = PROTOCOL
+        self.asks: list[str] = []
         self.acked = 0
         self.deaf = False
         self.prompts: list[str] = []
+        self.answers: list[Answer] = []
         self._n = 0
+        self._told: list[FromWorker] = []
+        self._adopted = False
+        self._given: str | None = None
         self._out: asyncio.Queue[list[FromWorker] | None] = asyncio.Queue()
         self._gone = asyncio.Event()
+        self._pacing: asyncio.Task[None] | None = None
 
     def say(self, *frames: FromWorker) -> None:
         """Let the worker send these frames, as they are."""
+        self._told.extend(frame for frame in frames if isinstance(frame, Numbered))
         self._out.put_nowait(list(frames))
+
+    def adopt(self) -> None:
+        """A new daemon connects: the worker answers its Hello."""
+        self._adopted = True
+        self._out = asyncio.Queue()
 
     def ready(self) -> None:
         self.say(
             Ready(
                 epoch=self.spec.epoch,
                 pid=self.process.pid,
-                protocol=PROTOCOL,
+                protocol=self.protocol,
                 claude_session_id=self.spec.resume_session_id or self.spec.session_id,
                 fresh=self.spec.resume_session_id is None,
+                turn_id=self._given,
+                asks=self.asks,
             )
         )
 
@@ -78,7 +101,13 @@ class MemoryChannel:
             raise ConnectionResetError
         if self.deaf:
             return
-        if isinstance(frame, Prompt):
+        if isinstance(frame, Hello) and self._adopted:
+            self.ready()
+            self._out.put_nowait([one for one in self._told if isinstance(one, Numbered) and one.n > frame.after])
+        elif isinstance(frame, Answer):
+            self.answers.append(frame)
+        elif isinstance(frame, Prompt):
+            self._given = frame.turn_id
             text = str(frame.content[0]["text"])
             self.prompts.append(text)
             self._play(frame.turn_id, text)
@@ -100,6 +129,16 @@ class MemoryChannel:
             if rest:
                 self.say(self.event(turn_id, rest))
             self.kill()
+        elif word == "pace":
+            self._pacing = asyncio.get_running_loop().create_task(self._pace(turn_id, *map(int, rest.split())))
+
+    async def _pace(self, turn_id: str, count: int, interval: int, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for at in range(count):
+            await asyncio.sleep(max(0.0, begun + at * interval / 1000 - loop.time()))
+            self.say(self.event(turn_id, f"{at}@{time.monotonic_ns()} ".ljust(size, "x")))
+        self.say(self.ended(turn_id))
 
     async def batches(self) -> AsyncIterator[list[FromWorker]]:
         while (batch := await self._out.get()) is not None:
@@ -112,20 +151,28 @@ class MemoryChannel:
         self._gone.set()
         self._out.put_nowait(None)
 
+    def detach(self) -> None:
+        self._out.put_nowait(None)
+
     def terminate(self) -> None:
         if not self.deaf:
             self.kill()
 
     async def close(self) -> None:
-        self.kill()
+        self._out.put_nowait(None)
 
 
 class MemoryLauncher:
-    """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves."""
+    """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves.
+
+    `process` stands for all of its workers, as their rows name it.
+    """
 
     def __init__(self) -> None:
+        self.process: WorkerProcess | None = None
         self.launched: list[MemoryChannel] = []
         self.cleaned: list[str] = []
+        self.spools: dict[str, list[list[FromWorker]]] = {}
         self.refuse = False
         self.break_clean_up = False
         self.slow = False
@@ -141,18 +188,30 @@ class MemoryLauncher:
     async def launch(self, spec: LaunchSpec) -> MemoryChannel:
         if self.refuse:
             raise LaunchFailed("no memory")
-        channel = MemoryChannel(spec)
+        channel = MemoryChannel(spec, self.process)
         self.launched.append(channel)
         self.most = max(self.most, len(self.live))
         if not self.slow:
             channel.ready()
         return channel
 
-    async def clean(self, spec: LaunchSpec, grace: float) -> None:
+    async def attach(self, left: LeftWorker) -> MemoryChannel:
+        for channel in self.live:
+            if channel.spec.cookie == left.identity.cookie:
+                channel.adopt()
+                return channel
+        raise LaunchFailed("it is gone")
+
+    def spooled(self, identity: WorkerIdentity) -> list[list[FromWorker]]:
+        return self.spools.pop(identity.cookie, [])
+
+    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
         if self.break_clean_up:
             raise OSError("too many open files")
-        self.cleaned.append(spec.cookie)
+        self.cleaned.append(identity.cookie)
+
+    async def probe(self) -> None:
+        pass
 
     async def close(self) -> None:
-        for channel in self.live:
-            channel.kill()
+        pass

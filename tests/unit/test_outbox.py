@@ -1,52 +1,100 @@
-"""The worker's frames: numbered, merged while unsent, kept until acknowledged, bounded."""
+"""The worker's frames: numbered, merged while unsent, kept until acknowledged, on disk while no daemon takes them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
+from pathlib import Path
 
 import pytest
 
 from pykoclaw_acp.sessions.events import Text, Thinking
-from pykoclaw_acp.worker.frames import EventFrame, encode, from_worker
+from pykoclaw_acp.worker.frames import (
+    EventFrame,
+    Lost,
+    Ready,
+    Skipped,
+    TurnEnded,
+    decode_from_worker,
+    decode_to_worker,
+    encode,
+)
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
+from pykoclaw_acp.worker.spool import Spool, read_spool
+
+
+class Box:
+    """An outbox with its spool; `full` counts how often that was."""
+
+    def __init__(self, directory: Path, limit: int = 1024 * 1024 * 1024) -> None:
+        self.path = directory / "spool.ndjson"
+        self.full = 0
+        self.outbox = Outbox(Spool(str(self.path)), limit, self._fill)
+
+    def _fill(self) -> None:
+        self.full += 1
+
+    @property
+    def on_disk(self) -> list[tuple[int, str]]:
+        return sent(self.path.read_bytes()) if self.path.exists() else []
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    made = Box(tmp_path)
+    made.outbox.attach(0)
+    return made
 
 
 def frame(text: str, message_id: str = "m", turn_id: str = "t", kind: type[Text | Thinking] = Text) -> EventFrame:
     return EventFrame(epoch=1, turn_id=turn_id, event=kind(message_id, text))
 
 
+def end() -> TurnEnded:
+    return TurnEnded(epoch=1, turn_id="t", stop_reason="end_turn", claude_session_id="c")
+
+
 def sent(data: bytes) -> list[tuple[int, str]]:
-    frames = [from_worker.decode(line) for line in data.splitlines()]
+    frames = [decode_from_worker(line) for line in data.splitlines()]
     return [(f.n, f.event.text) for f in frames if isinstance(f, EventFrame) and isinstance(f.event, Text | Thinking)]
 
 
-async def test_unsent_deltas_of_one_message_are_one_event() -> None:
-    outbox = Outbox()
+async def spilled(outbox: Outbox) -> None:
+    """Let `take` see that there is no daemon."""
+    taking = asyncio.ensure_future(outbox.take())
+    await asyncio.sleep(0)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+
+
+async def test_unsent_deltas_of_one_message_are_one_event(box: Box) -> None:
     for text in ("a", "b", "c"):
-        outbox.put(frame(text))
-    outbox.put(frame("x", message_id="other"))
-    outbox.put(frame("y", message_id="other", kind=Thinking))
-    outbox.put(frame("z", message_id="other", kind=Thinking, turn_id="t2"))
-    assert sent(await outbox.take()) == [(1, "abc"), (2, "x"), (3, "y"), (4, "z")]
-    outbox.put(frame("d"))
-    assert sent(await outbox.take()) == [(5, "d")]
+        box.outbox.put(frame(text))
+    box.outbox.put(frame("x", message_id="other"))
+    box.outbox.put(frame("y", message_id="other", kind=Thinking))
+    box.outbox.put(frame("z", message_id="other", kind=Thinking, turn_id="t2"))
+    assert sent(await box.outbox.take()) == [(1, "abc"), (2, "x"), (3, "y"), (4, "z")]
+    box.outbox.put(frame("d"))
+    assert sent(await box.outbox.take()) == [(5, "d")]
+    assert not box.path.exists()
 
 
-async def test_nothing_more_is_sent_while_too_much_is_unacknowledged() -> None:
-    outbox = Outbox()
+async def test_nothing_more_is_sent_while_too_much_is_unacknowledged(box: Box) -> None:
     for at in range(4):
-        outbox.put(frame("x" * (MAX_UNACKNOWLEDGED // 2), message_id=str(at)))
-    assert [n for n, _ in sent(await outbox.take())] == [1, 2]
-    waiting = asyncio.ensure_future(outbox.take())
+        box.outbox.put(frame("x" * (MAX_UNACKNOWLEDGED // 2), message_id=str(at)))
+    assert [n for n, _ in sent(await box.outbox.take())] == [1, 2]
+    waiting = asyncio.ensure_future(box.outbox.take())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(waiting), 0.02)
-    outbox.acknowledge(1)
+    box.outbox.acknowledge(1)
     assert [n for n, _ in sent(await waiting)] == [3]
-    outbox.acknowledge(3)
-    assert not outbox.empty
-    assert [n for n, _ in sent(await outbox.take())] == [4]
-    outbox.acknowledge(4)
-    await asyncio.wait_for(outbox.drained(), 1)
+    box.outbox.acknowledge(3)
+    assert not box.outbox.empty
+    assert [n for n, _ in sent(await box.outbox.take())] == [4]
+    box.outbox.acknowledge(4)
+    await asyncio.wait_for(box.outbox.drained(), 1)
 
 
 def test_half_an_emoji_from_a_model_or_a_tool_ends_nothing() -> None:
@@ -54,12 +102,129 @@ def test_half_an_emoji_from_a_model_or_a_tool_ends_nothing() -> None:
     assert text == "half ?"
 
 
-async def test_producers_wait_when_the_daemon_is_slow() -> None:
-    outbox = Outbox()
-    for at in range(MAX_UNSENT):
-        outbox.put(frame("x", message_id=str(at)))
-    room = asyncio.ensure_future(outbox.room())
-    await asyncio.sleep(0)
-    assert not room.done()
-    await outbox.take()
-    await asyncio.wait_for(room, 1)
+async def test_without_a_daemon_everything_unacknowledged_is_on_disk_for_this_user_alone(box: Box) -> None:
+    for at in range(3):
+        box.outbox.put(frame(str(at), message_id=str(at)))
+    await box.outbox.take()
+    box.outbox.acknowledge(1)
+    box.outbox.put(frame("unsent"))
+    box.outbox.detach()
+    await spilled(box.outbox)
+    assert box.on_disk == [(2, "1"), (3, "2"), (4, "unsent")]
+    assert stat.S_IMODE(os.stat(box.path).st_mode) == 0o600
+
+
+async def test_the_next_daemon_gets_what_follows_its_last_frame_and_then_what_is_new(box: Box) -> None:
+    for at in range(5):
+        box.outbox.put(frame(str(at), message_id=str(at)))
+    await box.outbox.take()
+    box.outbox.detach()
+    await spilled(box.outbox)
+    box.outbox.attach(3)  # the dead daemon had committed these, and could not say so
+    box.outbox.put(frame("new"))
+    assert sent(await box.outbox.take()) == [(4, "3"), (5, "4")]
+    assert sent(await box.outbox.take()) == [(6, "new")]
+    box.outbox.acknowledge(5)
+    assert box.path.stat().st_size == 0
+    assert not box.outbox.empty
+    box.outbox.acknowledge(6)
+    assert box.outbox.empty
+
+
+async def test_a_daemon_that_dies_while_it_reads_the_spool_costs_nothing(box: Box) -> None:
+    box.outbox.detach()
+    for at in range(5):
+        box.outbox.put(frame(str(at), message_id=str(at)))
+    await spilled(box.outbox)
+    for after in (0, 2):
+        box.outbox.attach(after)
+        taken = sent(await box.outbox.take())
+        assert taken == [(n + 1, str(n)) for n in range(after, 5)]
+        box.outbox.detach()
+    box.outbox.put(frame("more"))
+    await spilled(box.outbox)
+    box.outbox.attach(4)
+    assert sent(await box.outbox.take()) == [(5, "4"), (6, "more")]
+
+
+async def test_producers_never_wait_for_a_daemon_that_hangs(box: Box) -> None:
+    for at in range(3):
+        box.outbox.put(frame("x" * (MAX_UNACKNOWLEDGED // 2), message_id=str(at)))
+    got = sent(await box.outbox.take())
+    for at in range(MAX_UNSENT + 10):
+        box.outbox.put(frame(str(at), message_id=f"later {at}"))
+    assert len(box.on_disk) >= MAX_UNSENT
+    while len(got) < 3 + MAX_UNSENT + 10:
+        box.outbox.acknowledge(got[-1][0])
+        got += sent(await box.outbox.take())
+    assert [n for n, _ in got] == list(range(1, len(got) + 1))
+    assert [text for _, text in got[3:]] == [str(at) for at in range(MAX_UNSENT + 10)]
+
+
+async def test_a_full_spool_is_said_once_and_takes_the_ends_of_turns_alone(tmp_path: Path) -> None:
+    box = Box(tmp_path, limit=100)
+    for at in range(4):
+        box.outbox.put(frame("x" * 80, message_id=str(at)))
+        await spilled(box.outbox)
+    kept = len(box.on_disk)
+    assert box.full == 1
+    assert kept == 1
+    box.outbox.put(end())
+    await spilled(box.outbox)
+    *_, last = [one for batch in read_spool(box.path) for one in batch]
+    assert isinstance(last, TurnEnded)
+    assert last.n == kept + 1
+    box.outbox.attach(0)
+    await box.outbox.take()
+    box.outbox.acknowledge(last.n)
+    box.outbox.put(frame("there is room again"))
+    assert sent(await box.outbox.take()) == [(last.n + 1, "there is room again")]
+
+
+async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
+    box = Box(tmp_path / "missing")
+    box.outbox.put(frame("kept in memory"))
+    await spilled(box.outbox)
+    assert box.full == 1
+    box.outbox.put(frame("dropped"))
+    box.outbox.put(end())
+    (tmp_path / "missing").mkdir()
+    await spilled(box.outbox)
+    assert box.on_disk == [(1, "kept in memory")]
+    assert [one.n for batch in read_spool(box.path) for one in batch if isinstance(one, TurnEnded)] == [2]
+
+
+def test_a_dead_workers_spool_is_read_up_to_its_broken_end(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    lines = [encode(EventFrame(epoch=1, n=n, turn_id="t", event=Text("m", str(n)))) for n in (1, 2, 3)]
+    path.write_bytes(b"".join(lines)[:-20])
+    assert [one.n for batch in read_spool(path) for one in batch if isinstance(one, EventFrame)] == [1, 2]
+    assert list(read_spool(tmp_path / "missing")) == []
+
+
+def test_a_link_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(encode(frame("of somebody else")))
+    (tmp_path / "spool").symlink_to(tmp_path / "elsewhere")
+    assert list(read_spool(tmp_path / "spool")) == []
+    with pytest.raises(OSError, match="symbolic"):
+        Spool(str(tmp_path / "spool")).note(b"x\n")
+
+
+async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    box.outbox.put(frame("a"))
+    box.outbox.bequeath(Lost(epoch=1, kind="worker_lost", message="It died."))
+    batch = [one for batch in read_spool(box.path) for one in batch]
+    assert [type(one) for one in batch] == [EventFrame, Lost]
+
+
+def test_frames_of_another_version_are_skipped_and_its_ready_is_understood() -> None:
+    assert decode_from_worker(b'{"frame":"hologram","epoch":3,"n":7,"what":1}') == Skipped(epoch=3, n=7)
+    assert decode_from_worker(b'{"frame":"event","epoch":3,"n":8,"turn_id":null,"event":{"kind":"?"}}').n == 8  # type: ignore[union-attr]
+    ready = decode_from_worker(
+        b'{"frame":"ready","epoch":3,"pid":5,"protocol":9,"claude_session_id":"c","fresh":true,"offer":"changed"}'
+    )
+    assert ready == Ready(epoch=3, pid=5, protocol=9, claude_session_id="c", fresh=True)
+    assert decode_to_worker(b'{"frame":"hologram","epoch":3}') is None
+    with pytest.raises(ValueError, match="truncated"):
+        decode_from_worker(b'{"frame":"event","epo')

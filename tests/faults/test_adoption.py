@@ -1,0 +1,197 @@
+"""Workers without a daemon: what they do alone, what they keep, and what the next daemon makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.client import selected
+from tests.e2e.harness.processes import Process
+from tests.waiting import eventually
+
+COUNT: Final = 600
+TURN: Final = script(f"repeat {COUNT}x5ms w{{n}}.")
+WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
+LONG: Final = script("repeat 5000x5ms w{n}.")  # which nothing lets come to its end
+
+
+async def alone(
+    stack: Stack, prompt: str = TURN, environment: dict[str, str] | None = None
+) -> tuple[str, Client, Process]:
+    """A turn whose front and daemon are SIGKILLed in the middle; its session, what the client saw, its worker."""
+    await _daemon(stack, environment or {})
+    client = await stack.front()
+    session = await client.new(stack.work)
+    client.prompting(session, prompt)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    worker = stack.worker(session)
+    os.killpg(client.process.pid, signal.SIGKILL)
+    await stack.end_daemon(signal.SIGKILL)
+    return session, client, worker
+
+
+async def _daemon(stack: Stack, environment: dict[str, str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setitem(stack.environment, name, value)
+        await stack.daemon()
+
+
+def words(client: Client, session: str) -> list[str]:
+    return re.findall(r"w\d+", client.text(session))
+
+
+def turn(stack: Stack) -> dict[str, Any]:
+    (row,) = stack.rows("SELECT state, stop_reason, error FROM acp_turns")
+    return row
+
+
+async def history(stack: Stack, session: str) -> Client:
+    """A front, which starts the next daemon, and everything that it is told of the session until the turn has ended."""
+    client = await stack.front()
+    await eventually(lambda: turn(stack)["state"] not in ("queued", "dispatched", "running"), 60)
+    await client.load(session, stack.work)
+    return client
+
+
+def ended_on_disk(stack: Stack) -> bool:
+    spools = (stack.home / ".local/state/pykoclaw").glob("*/spool/*.ndjson")
+    return any(b'"frame":"turn_ended"' in path.read_bytes() for path in spools)
+
+
+async def test_a_turn_that_ends_while_there_is_no_daemon_is_complete_afterwards(stack: Stack) -> None:
+    session, _, worker = await alone(stack)
+    await eventually(lambda: ended_on_disk(stack), 60)
+    after = await history(stack, session)
+    assert words(after, session) == WHOLE
+    assert turn(stack)["state"] == "done"
+    assert worker.alive
+    await after.prompt(session, script("text The same worker."))
+    assert stack.worker(session).pid == worker.pid
+    assert len(stack.asked()) == 2
+
+
+async def test_a_worker_that_was_told_to_end_leaves_the_truth_on_disk(stack: Stack) -> None:
+    session, before, worker = await alone(stack, LONG)
+    worker.signal(signal.SIGTERM)
+    await eventually(lambda: not stack.processes(), 20)
+    after = await history(stack, session)
+    _check_beginning(words(before, session), words(after, session))
+    assert turn(stack)["state"] == "failed"
+    assert "worker_stopped" in turn(stack)["error"]
+    assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"
+
+
+async def test_a_worker_that_was_killed_leaves_what_it_had_written(stack: Stack) -> None:
+    session, before, worker = await alone(stack, LONG)
+    await eventually(lambda: any((stack.home / ".local/state/pykoclaw").glob("*/spool/*.ndjson")))
+    worker.kill()
+    await eventually(lambda: not stack.processes(), 20)
+    after = await history(stack, session)
+    _check_beginning(words(before, session), words(after, session))
+    assert turn(stack)["state"] == "failed"
+
+
+async def test_an_orphan_ends_when_its_time_is_over_and_says_so(stack: Stack) -> None:
+    session, before, _ = await alone(stack, LONG, {"PYKOCLAW_ORPHAN_GRACE": "1"})
+    await eventually(lambda: not stack.processes(), 20)
+    after = await history(stack, session)
+    _check_beginning(words(before, session), words(after, session))
+    assert turn(stack)["state"] == "failed"
+    assert "orphaned" in turn(stack)["error"]
+
+
+async def test_a_spool_that_is_full_ends_the_turn_with_a_clear_failure(stack: Stack) -> None:
+    session, before, worker = await alone(stack, LONG, {"PYKOCLAW_SPOOL_LIMIT": "2000"})
+    await eventually(lambda: ended_on_disk(stack), 60)
+    after = await history(stack, session)
+    _check_beginning(words(before, session), words(after, session))
+    assert turn(stack)["state"] == "failed"
+    assert "spool_full" in turn(stack)["error"]
+    assert "PYKOCLAW_SPOOL_LIMIT" in after.text(session)
+    assert (await after.prompt(session, script("text There is room again.")))["stopReason"] == "end_turn"
+    assert stack.worker(session).pid == worker.pid
+
+
+async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_the_next(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    answer = client.prompting(session, script("bash touch made-it", "text Done."))
+    await client.until(lambda: client.questions)
+    worker = stack.worker(session)
+    await stack.end_daemon(signal.SIGKILL)
+    await eventually(lambda: stack.daemon_pid() is not None)
+    client.reply(client.questions[0], selected("allow_once"))
+    assert (await client.answer(answer))["stopReason"] == "end_turn"
+    assert (stack.work / "made-it").exists()
+    assert stack.worker(session).pid == worker.pid
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "worker_epoch",
+        "worker_launched",
+        "worker_recorded",
+        "worker_ready",
+        "turn_dispatched",
+        "prompt_sent",
+        "frames_received",
+    ],
+)
+async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: Stack, step: str) -> None:
+    await stack.daemon(PYKOCLAW_CRASH_AT=step)
+    client = await stack.front()
+    session = await client.new(stack.work)
+    assert (await client.prompt(session, TURN))["stopReason"] == "end_turn"
+    assert words(client, session) == WHOLE
+    assert len(stack.asked()) == 1
+    assert turn(stack)["state"] == "done"
+    assert sum(one.is_worker for one in stack.processes()) == 1
+
+
+@pytest.mark.parametrize(
+    "step", ["recovered", "worker_attached", "worker_ready", "frames_received", "frames_committed"]
+)
+async def test_a_daemon_that_dies_while_it_adopts_leaves_everything_to_the_next(stack: Stack, step: str) -> None:
+    session, _, worker = await alone(stack)
+    await _dies_at(stack, step)
+    after = await history(stack, session)
+    assert words(after, session) == WHOLE
+    assert turn(stack)["state"] == "done"
+    assert stack.worker(session).pid == worker.pid
+    assert len(stack.asked()) == 1
+
+
+async def test_a_daemon_that_dies_while_it_takes_a_spool_leaves_the_rest_to_the_next(stack: Stack) -> None:
+    session, _, worker = await alone(stack)
+    await eventually(lambda: ended_on_disk(stack), 60)
+    worker.signal(signal.SIGTERM)
+    await eventually(lambda: not stack.processes(), 20)
+    await _dies_at(stack, "spool_taken")
+    after = await history(stack, session)
+    assert words(after, session) == WHOLE
+    assert turn(stack)["state"] == "done"
+
+
+def _check_beginning(seen: list[str], told: list[str]) -> None:
+    """What was told before the end: at least what the client saw, without gaps and without repetition."""
+    assert len(seen) <= len(told)
+    assert told == [f"w{n}" for n in range(1, len(told) + 1)]
+
+
+async def _dies_at(stack: Stack, step: str) -> None:
+    with (stack.root / "doomed.log").open("ab") as log:
+        doomed = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pykoclaw_acp", "serve", stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            env={**stack.environment, "PYKOCLAW_CRASH_AT": step}, cwd="/",
+        )  # fmt: skip
+    assert await asyncio.wait_for(doomed.wait(), 30) == -signal.SIGKILL

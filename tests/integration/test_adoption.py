@@ -1,0 +1,326 @@
+"""A daemon dies or is replaced, and the next one goes on with its workers, on workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.ops import processes
+from pykoclaw_acp.pool.launcher import WorkerProcess
+from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.sessions.events import Failure, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.worker.frames import PROTOCOL, Ask, EventFrame, FromWorker, Lost, Skipped, encode
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_pool import Client, Rig, rig
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def alive() -> Iterator[WorkerProcess]:
+    """A process that lives, to stand for a worker's."""
+    process = subprocess.Popen(["sleep", "1000"])
+    started = processes.start_time(process.pid)
+    assert started is not None
+    yield WorkerProcess(process.pid, started, processes.boot_id())
+    process.kill()
+    process.wait()
+
+
+@asynccontextmanager
+async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True, **limits: Any) -> AsyncIterator[Rig]:
+    """A daemon; `before` is one whose workers it finds, and that was left without a word, as after SIGKILL."""
+    async with rig(path, **limits) as r:
+        if before is not None:
+            r.pool._launcher = r.launcher = before.launcher
+            r.pool._around = type(r.pool._around)(
+                r.launcher, r.pool._ledger, r.sessions, r.pool._limits, r.pool._worker_changed
+            )
+        found = await recover(r.database, path, resident=resident)
+        await hand_over(found, r.sessions, r.pool, r.database)
+        yield r
+
+
+@asynccontextmanager
+async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
+    """A daemon that dies at the end of the block: nothing is told to anybody."""
+    context = rig(path)
+    r = await context.__aenter__()
+    r.launcher.process = process
+    yield r
+    await r.sessions.suspend()
+    for task in r.pool._tasks:
+        task.cancel()
+    for worker in r.pool._workers.values():
+        worker.detach()
+    await asyncio.gather(*r.pool._tasks, return_exceptions=True)
+    r.pool._workers.clear()
+    await context.__aexit__(None, None, None)
+
+
+async def found(r: Rig, session: Session) -> Session:
+    again = await r.sessions.find(session.id)
+    assert again is not None
+    return again
+
+
+async def ended(session: Session) -> Outcome:
+    (turn,) = session.turns
+    return (await asyncio.wait_for(turn.ended, 30))[0]
+
+
+async def texts(r: Rig, session: Session) -> list[str]:
+    logged = await SessionJournal(r.database).read(session.id, 0, 1000)
+    return [one.event.text for one in logged if isinstance(one.event, Text)]
+
+
+async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
+    session = await r.session()
+    turn = await r.prompt(session, "hang")
+    await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+    return session, turn, r.launcher.launched[-1]
+
+
+async def test_a_turn_goes_on_under_the_next_daemon_and_nothing_is_missing_or_double(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        channel.say(channel.event(turn.turn_id, "one "))
+        await eventually(lambda: channel.acked == channel._n)
+    channel.say(channel.event(turn.turn_id, "two "))
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        client = Client()
+        again.attach(client, 0)
+        channel.say(channel.event(turn.turn_id, "three"), channel.ended(turn.turn_id))
+        assert (await ended(again)).state == "done"
+        await again.attachments[0].reached(again.last_seq)
+        assert client.text == "one two three"
+        assert [one.seq for one in client.shown] == list(range(1, again.last_seq + 1))
+        assert channel.prompts == ["hang"]
+        assert (await second.run(again, "say 1")).state == "done"
+        assert len(second.launcher.launched) == 1
+
+
+async def test_what_was_committed_and_not_acknowledged_is_not_taken_twice(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        channel.deaf = True  # acknowledgements are lost on the way
+        channel.say(channel.event(turn.turn_id, "once"))
+        await eventually(lambda: session.last_seq > 2)
+    channel.deaf = False
+    async with daemon(tmp_path, first) as second:
+        channel.say(channel.ended(turn.turn_id))
+        assert (await ended(await found(second, session))).state == "done"
+        assert await texts(second, session) == ["once"]
+
+
+async def test_a_prompt_that_never_left_is_sent_and_one_that_did_is_not(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        channel = first.launcher.launched[0]
+        channel.deaf = True  # the daemon dies between the commit and the sending
+        turn = await first.prompt(session, "say 2")
+        await eventually(lambda: turn.state == "dispatched")
+    channel.deaf = False
+    async with daemon(tmp_path, first) as second:
+        assert (await ended(await found(second, session))).state == "done"
+        assert channel.prompts == ["say 1", "say 2"]
+        assert await texts(second, session) == ["0 ", "0 ", "1 "]
+        users = await SessionJournal(second.database).read(session.id, 0, 100)
+        assert len([one for one in users if isinstance(one.event, UserMessage)]) == 2
+
+
+async def test_prompts_that_waited_are_run_in_their_order(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, running, channel = await hanging(first)
+        for at in (2, 3):
+            turn = await first.prompt(session, f"say {at}")
+            await eventually(lambda turn=turn: turn in session.turns)  # type: ignore[misc]
+        other = await first.session()
+        first.launcher.slow = True
+        await first.prompt(other, "say 4")
+        await eventually(lambda: len(first.launcher.launched) == 2)
+        first.launcher.launched[1].kill()
+    first.launcher.slow = False
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
+        await eventually(lambda: channel._adopted)
+        channel.say(channel.ended(running.turn_id))
+        await eventually(lambda: not again.busy)
+        assert channel.prompts == ["hang", "say 2", "say 3"]
+        await eventually(lambda: second.launcher.launched[-1].prompts == ["say 4"])
+        assert set((await second.states()).values()) == {"done"}
+
+
+async def test_without_residence_nothing_goes_on(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, running, _ = await hanging(first)
+        waiting = await first.prompt(session, "say 2")
+    async with daemon(tmp_path, first, resident=False) as second:
+        assert processes.state(alive.pid) in ("Z", None)
+        assert await second.states() == {running.turn_id: "unknown", waiting.turn_id: "cancelled"}
+        assert second.pool._workers == {}
+
+
+async def test_a_detached_daemon_commits_what_it_received_and_leaves_the_workers(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    context = rig(tmp_path)
+    first = await context.__aenter__()
+    first.launcher.process = alive
+    session, turn, channel = await hanging(first)
+    waiting = await first.prompt(session, "say 1")
+    channel.say(channel.event(turn.turn_id, "received"))
+    await first.sessions.suspend()
+    await first.pool.detach()
+    assert await texts(first, session) == ["received"]
+    assert await first.states() == {turn.turn_id: "running", waiting.turn_id: "queued"}
+    assert channel in first.launcher.live
+    assert not turn.ended.done()
+    first.pool._workers.clear()
+    await context.__aexit__(None, None, None)
+    async with daemon(tmp_path, first) as second:
+        channel.say(channel.ended(turn.turn_id))
+        again = await found(second, session)
+        await eventually(lambda: not again.busy)
+        assert await texts(second, session) == ["received", "0 "]
+
+
+async def test_a_worker_that_does_not_answer_its_new_daemon_is_lost(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, _, channel = await hanging(first)
+    channel.deaf = True
+    async with daemon(tmp_path, first, start_timeout=0.1) as second:
+        again = await found(second, session)
+        assert (await ended(again)).state == "unknown"
+        assert (await second.run(again, "say 1")).state == "done"
+
+
+async def test_a_worker_of_another_version_ends_its_turn_and_gets_no_prompt(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    channel.protocol = PROTOCOL + 1
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        channel.say(channel.event(turn.turn_id, "known"))
+        channel._n += 1
+        channel.say(Skipped(epoch=channel.spec.epoch, n=channel._n))
+        next_one = await second.prompt(again, "say 1")
+        await eventually(lambda: channel.acked == channel._n)
+        assert channel in second.launcher.live
+        channel.say(channel.ended(turn.turn_id))
+        assert (await asyncio.wait_for(next_one.ended, 30))[0].state == "done"
+        assert channel.prompts == ["hang"]
+        assert channel not in second.launcher.live
+        assert await texts(second, session) == ["known", "0 "]
+
+
+async def test_a_frame_that_nobody_knows_ends_a_worker_of_our_own_version(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        _, turn, channel = await hanging(r)
+        channel._n += 1
+        channel.say(Skipped(epoch=channel.spec.epoch, n=channel._n))
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.fault is not None
+        assert outcome.fault.kind == "internal"
+
+
+async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        session.attachments[0].close()
+        await eventually(lambda: not session.attachments)
+        for name in ("answered", "open"):
+            channel._n += 1
+            channel.say(
+                Ask(
+                    epoch=channel.spec.epoch, n=channel._n, ask_id=name, turn_id=turn.turn_id,
+                    tool_call_id="c", title="Run", tool_kind="execute",
+                )
+            )  # fmt: skip
+        channel.asks = ["answered", "open"]
+        await eventually(lambda: channel.acked == channel._n)
+        sql = (
+            "UPDATE acp_permissions SET outcome = 'selected', option_id = 'allow_once' WHERE permission_id = 'answered'"
+        )
+        await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
+    async with daemon(tmp_path, first) as second:
+        (row,) = await second.sessions.open_questions()
+        assert row.ask.ask_id == "open"
+        await eventually(
+            lambda: [(one.ask_id, one.decision) for one in channel.answers] == [("answered", "allow_once")]
+        )
+        await second.sessions.approve("open", "allow_once", "somebody")
+        await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
+
+
+async def test_a_dead_workers_spool_ends_its_turn_as_it_ended(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    lines = [channel._told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
+    spool = _write_spool(channel, b"".join(map(encode, lines)) + b'{"frame":"event","n":')
+    await _die(alive)
+    for _ in range(2):  # the second start finds nothing more to do
+        async with daemon(tmp_path) as after:
+            assert await after.states() == {turn.turn_id: "done"}
+            assert await texts(after, session) == ["spooled"]
+            assert spool not in map(str, tmp_path.rglob("*"))  # noqa: ASYNC240
+            assert await after.database.read("SELECT * FROM acp_workers") == []
+
+
+async def test_a_dead_workers_last_words_are_what_the_user_is_told(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    tool = ToolStarted("c", "Bash", "Bash: ls", "execute")
+    started = EventFrame(epoch=channel.spec.epoch, n=channel._n + 1, turn_id=turn.turn_id, event=tool)
+    _write_spool(channel, encode(started) + encode(Lost(epoch=1, kind="orphaned", message="No server came back.")))
+    await _die(alive)
+    async with daemon(tmp_path) as after:
+        assert await after.states() == {turn.turn_id: "failed"}
+        events = [one.event for one in await SessionJournal(after.database).read(session.id, 0, 100)]
+        assert isinstance(events[-1], Failure)
+        assert events[-1].error_kind == "orphaned"
+        assert "No server came back." in events[-1].text
+        assert ToolEnded("c", "failed") in events
+
+
+async def test_a_worker_that_dies_later_leaves_its_spool_to_the_daemon_that_lives(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        told = channel._told[-1]
+        frames: list[FromWorker] = [channel.event(turn.turn_id, "not sent any more"), channel.ended(turn.turn_id)]
+        r.launcher.spools[channel.spec.cookie] = [[told, *frames]]
+        channel.kill()
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+        assert await texts(r, session) == ["not sent any more"]
+
+
+def _write_spool(channel: MemoryChannel, data: bytes) -> str:
+    spool = Path(channel.spec.spool)
+    spool.parent.mkdir(exist_ok=True)
+    spool.write_bytes(data)
+    return channel.spec.spool
+
+
+async def _die(process: WorkerProcess) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    await eventually(lambda: processes.state(process.pid) in ("Z", None))

@@ -1,0 +1,236 @@
+"""A worker and its daemons over a real socket; only Claude is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.sessions.events import Text
+from pykoclaw_acp.worker import main
+from pykoclaw_acp.worker.channel import SocketLine, read_frames
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.frames import (
+    PROTOCOL,
+    Ack,
+    Answer,
+    EventFrame,
+    FromWorker,
+    Heartbeat,
+    Hello,
+    Interrupt,
+    Ready,
+    Stop,
+    ToWorker,
+    decode_from_worker,
+    decode_to_worker,
+    encode,
+)
+from pykoclaw_acp.worker.main import Worker
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.worker.spool import read_spool
+
+
+class Daemon:
+    """The daemon's end of a connection."""
+
+    def __init__(self, line: SocketLine) -> None:
+        self.line = line
+        self._frames = read_frames(line, decode_from_worker)
+
+    async def send(self, *frames: ToWorker) -> None:
+        await self.line.send(b"".join(map(encode, frames)))
+
+    async def receive(self) -> FromWorker | None:
+        """The next frame but heartbeats; None at the end."""
+        while True:
+            frame = await asyncio.wait_for(anext(self._frames, None), 30)
+            if not isinstance(frame, Heartbeat):
+                return frame
+
+    async def ready(self, after: int = 0) -> Ready:
+        await self.send(Hello(epoch=3, after=after, protocol=PROTOCOL))
+        frame = await self.receive()
+        assert isinstance(frame, Ready)
+        return frame
+
+
+class Rig:
+    def __init__(self, directory: Path, grace: float) -> None:
+        identity = WorkerIdentity.at(directory, "worker", "session", 3)
+        self.spec = LaunchSpec(
+            **msgspec.structs.asdict(identity), cwd="/", setting_sources=[], orphan_grace=grace, spool_limit=10_000
+        )
+        for path in (self.spec.socket, self.spec.spool):
+            os.makedirs(os.path.dirname(path))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.spec.socket)
+        listener.listen()
+        self.worker = Worker(self.spec)
+        self.serving = asyncio.ensure_future(self.worker.serve(listener))
+
+    async def connect(self) -> Daemon:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, self.spec.socket)
+        return Daemon(SocketLine(connection))
+
+    def say(self, text: str) -> None:
+        self.worker._outbox.put(EventFrame(epoch=3, turn_id="t", event=Text(text, text)))
+
+    @property
+    def on_disk(self) -> list[int]:
+        frames = [one for batch in read_spool(Path(self.spec.spool)) for one in batch]
+        return [one.n for one in frames if isinstance(one, EventFrame)]
+
+
+@asynccontextmanager
+async def worker(path: Path, grace: float = 100.0) -> AsyncIterator[Rig]:
+    rig = Rig(path, grace)
+    try:
+        yield rig
+    finally:
+        rig.worker._ended.set()
+        await asyncio.wait_for(rig.serving, 30)
+
+
+@pytest.fixture(autouse=True)
+def without_claude(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(self: ClaudeSession) -> None:
+        pass
+
+    async def run(self: ClaudeSession) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(ClaudeSession, "connect", connect)
+    monkeypatch.setattr(ClaudeSession, "run", run)
+
+
+async def test_each_daemon_is_told_what_it_does_not_have(tmp_path: Path) -> None:
+    async with worker(tmp_path) as rig:
+        first = await rig.connect()
+        assert (await first.ready()).protocol == PROTOCOL
+        rig.say("one")
+        rig.say("two")
+        got = [await first.receive(), await first.receive()]
+        assert [frame.n for frame in got if isinstance(frame, EventFrame)] == [1, 2]
+        await first.send(Ack(epoch=3, upto=1))
+        await first.line.close()
+        rig.say("three")
+        second = await rig.connect()
+        await second.ready(after=1)
+        again = [await second.receive(), await second.receive()]
+        assert [frame.n for frame in again if isinstance(frame, EventFrame)] == [2, 3]
+        await second.send(Ack(epoch=3, upto=3), Stop(epoch=3))
+        assert await second.receive() is None
+        await asyncio.wait_for(rig.serving, 30)
+        assert rig.on_disk == []
+        await second.line.close()
+
+
+async def test_what_a_dead_daemon_had_written_counts_before_the_next_one_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(ClaudeSession, "answer", lambda self, answer: heard.append(answer.ask_id))
+    async with worker(tmp_path) as rig:
+        first = await rig.connect()
+        await first.ready()
+        rig.say("that nobody reads")
+        await first.send(*(Answer(epoch=3, ask_id=str(at), decision="reject") for at in range(1000)))
+        await first.line.close()
+        second = await rig.connect()
+        await second.ready()
+        assert heard == [str(at) for at in range(1000)]
+        await second.line.close()
+
+
+@pytest.mark.parametrize(
+    "frame", [Hello(epoch=2, after=0, protocol=PROTOCOL), Stop(epoch=3)], ids=["another epoch", "no hello"]
+)
+async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: ToWorker) -> None:
+    async with worker(tmp_path) as rig:
+        stranger = await rig.connect()
+        await stranger.send(frame)
+        assert await stranger.receive() is None
+        await stranger.line.close()
+        ours = await rig.connect()
+        await ours.ready()
+        await ours.line.close()
+
+
+async def test_an_orphan_with_nothing_to_do_ends_soon_and_leaves_its_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "ORPHAN_IDLE", 0.05)
+    monkeypatch.setattr(main, "ORPHAN_LOOK", 0.01)
+    async with worker(tmp_path) as rig:
+        daemon = await rig.connect()
+        await daemon.ready()
+        rig.say("unacknowledged")
+        await daemon.receive()
+        await daemon.line.close()
+        await asyncio.wait_for(rig.serving, 30)
+        assert rig.on_disk == [1]
+
+
+async def test_a_worker_without_grace_ends_with_its_daemon(tmp_path: Path) -> None:
+    async with worker(tmp_path, grace=0) as rig:
+        daemon = await rig.connect()
+        await daemon.ready()
+        rig.say("unacknowledged")
+        await daemon.receive()
+        await daemon.line.close()
+        await asyncio.wait_for(rig.serving, 30)
+        assert rig.on_disk == []
+
+
+def pair() -> tuple[SocketLine, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    return SocketLine(ours), theirs
+
+
+async def test_what_a_dead_peer_wrote_is_read_although_nothing_can_be_sent() -> None:
+    line, peer = pair()
+    peer.send(b"last words\n")
+    peer.close()
+    with pytest.raises(ConnectionError):
+        await line.send(b"x" * 10)
+    assert await line.receive() == b"last words\n"
+    assert await line.receive() == b""
+    await line.close()
+
+
+async def test_a_sender_that_is_cancelled_leaves_no_half_frame() -> None:
+    line, peer = pair()
+    reader = SocketLine(peer)
+    big = encode(Interrupt(epoch=1, turn_id="x" * 4_000_000))
+    sending = asyncio.ensure_future(line.send(big))
+    await asyncio.sleep(0)
+    sending.cancel()
+    other = asyncio.ensure_future(line.send(encode(Interrupt(epoch=1, turn_id="after it"))))
+    frames = read_frames(reader, decode_to_worker)
+    got = [await anext(frames), await anext(frames)]
+    assert [len(frame.turn_id) for frame in got if isinstance(frame, Interrupt)] == [4_000_000, 8]
+    await other
+    await line.close()
+    await reader.close()
+
+
+async def test_closing_ends_those_that_wait() -> None:
+    line, peer = pair()
+    reading = asyncio.ensure_future(line.receive())
+    sending = asyncio.ensure_future(line.send(b"x" * 10_000_000))
+    await asyncio.sleep(0)
+    await line.close()
+    assert await reading == b""
+    with pytest.raises(ConnectionError):
+        await sending
+    peer.close()
