@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +12,15 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front.places import Places, secure_directory
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.life import PoolLimits
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
-from pykoclaw_acp.server.recovery import recover
+from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.model import TurnTimes
+from pykoclaw_acp.sessions.offers import may_bypass
+from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
@@ -39,20 +40,24 @@ class App:
         self.settings = settings
         self.sessions = sessions
         self.pool = pool
+        self.database = database
+        self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
-        self._database = database
 
     @classmethod
-    async def start(cls, settings: Settings) -> App:
-        """Take the data directory's lock, open the database, recover; raises StartupError, having touched nothing."""
+    async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
+        """Take the data directory's lock, open the database, recover; raises StartupError, having touched nothing.
+
+        `resident`: clients come and go on `places.socket`, and workers outlive this process.
+        """
         steps.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
-            lock = DataLock.acquire(settings.data)
+            lock = DataLock.acquire(settings.data, places.socket if resident else None)
             undo.callback(lock.release)
-            directory = runtime_directory(settings)
+            directory = runtime_directory(places)
             database = await Database.open(settings.data / DATABASE)
             undo.push_async_callback(database.close)
-            await recover(database, directory)
+            found = await recover(database, directory, resident=resident)
             undo.pop_all()
         sessions = Sessions(SessionJournal(database), _defaults(settings))
         limits = PoolLimits(
@@ -62,9 +67,12 @@ class App:
             start_timeout=settings.worker_start_timeout,
             stall_timeout=settings.stall_timeout,
             stop_grace=STOP_GRACE,
+            orphan_grace=settings.orphan_grace if resident else 0,
+            spool_limit=settings.spool_limit,
         )
-        pool = WorkerPool(LocalLauncher(directory), WorkerLedger(database), sessions, limits)
+        pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
         sessions.workers = pool
+        await hand_over(found, sessions, pool, database)
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid())
         return cls(settings, lock, database, sessions, pool)
 
@@ -75,26 +83,28 @@ class App:
         except TimeoutError:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
-        await self._database.close()
+        await self.sessions.confirmations.flush()
+        await self.database.close()
         self._lock.release()
         log.info("Server stopped", action="server_stopped")
 
+    async def detach(self) -> None:
+        """Close the database, and leave the workers to the next daemon."""
+        await self.sessions.suspend()
+        await self.pool.detach()
+        await self.sessions.confirmations.flush()
+        await self.database.close()
+        self._lock.release()
+        log.info("Daemon stopped", action="daemon_stopped")
 
-def runtime_directory(settings: Settings) -> Path:
-    """Where this data directory's workers have their sockets, temporary files and log; 0700."""
-    name = hashlib.sha256(str(settings.data).encode()).hexdigest()[:12]
-    directory = settings.state / name
+
+def runtime_directory(places: Places) -> Path:
+    """Where this data directory's workers have their sockets, temporary files, spools and logs; 0700."""
     try:
-        settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The state directory {settings.state} cannot be used: {error.strerror}. Set PYKOCLAW_STATE to another one."
-        ) from error
-    status = directory.stat()
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise ConfigurationError(f"The state directory {directory} must belong to you alone: `chmod 700 {directory}`.")
-    return directory
+        secure_directory(places.directory)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error} PYKOCLAW_STATE can be set to another directory.") from error
+    return Path(places.directory)
 
 
 def _defaults(settings: Settings) -> SessionDefaults:
@@ -104,5 +114,12 @@ def _defaults(settings: Settings) -> SessionDefaults:
         setting_sources=tuple(settings.setting_sources),
         cli_path=None if settings.cli_path is None else str(settings.cli_path),
         log_level=settings.log_level,
-        times=TurnTimes(settings.cancel_grace, settings.permission_timeout),
+        bypass=may_bypass(os.geteuid(), os.environ),
+        times=TurnTimes(
+            cancel_grace=settings.cancel_grace,
+            permission_timeout=settings.permission_timeout,
+            rejoin_window=settings.rejoin_window,
+            away_policy=settings.away_policy,
+            away_timeout=settings.away_timeout,
+        ),
     )

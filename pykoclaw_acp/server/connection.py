@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodNotFound, RequestCancelled
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.protocol import jsonrpc, projection
+from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
-from pykoclaw_acp.protocol.framing import MAX_LINE_OUT, LineFramer, Oversized
+from pykoclaw_acp.protocol.framing import MAX_LINE_OUT, Oversized
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
-from pykoclaw_acp.protocol.messages import CancelRequestParams, Implementation, PermissionResult, SessionNotification
+from pykoclaw_acp.protocol.messages import (
+    CancelRequestParams,
+    ClientCapabilities,
+    ElicitationResult,
+    Implementation,
+    InitializeParams,
+    PermissionResult,
+    SessionNotification,
+)
 from pykoclaw_acp.server.order import SessionOrder
+from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.events import Event
+from pykoclaw_acp.sessions.model import Turn
+from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -29,17 +41,9 @@ from pykoclaw_acp.worker.frames import Ask
 CANCEL: Final = "$/cancel_request"
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
 
+FollowUp = Callable[[], Coroutine[Any, Any, None]]
+
 log: Final = structlog.get_logger()
-
-
-class Transport(Protocol):
-    """Where the connection's bytes come from and go to."""
-
-    async def read(self) -> bytes:
-        """Some bytes; none at the end."""
-
-    async def write(self, line: bytes) -> None:
-        """Write, and wait while the client is slow; raises ConnectionError when it is gone."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,17 +52,25 @@ class Call:
 
     connection: Connection
     request_id: bytes | None
+    line: Line
     method: Method[Call, Any] | None
     task: asyncio.Task[None] | None = None
     started: bool = False
     withdrawn: bool = False
     handed_over: bool = False
     cancel_turn: Callable[[], None] | None = None
+    follow_ups: list[FollowUp] = field(default_factory=list)  # what begins when the answer was written
 
     @property
     def sessions(self) -> Sessions:
         """All sessions."""
         return self.connection.sessions
+
+    @property
+    def key(self) -> str | None:
+        """What names this request for ever; None for a client whose connection is all that we know of it."""
+        front = self.connection.peer.key
+        return None if front is None else f"{front}:{self.line.number}"
 
     def on_cancel(self, cancel: Callable[[], None]) -> None:
         """Let `$/cancel_request` call this, instead of giving up the call: the call then answers by itself."""
@@ -83,26 +95,34 @@ class Call:
 class Connection:
     """Serves one client until its input ends. Implements `sessions.ports.Client`."""
 
-    def __init__(self, sessions: Sessions, methods: Mapping[str, Method[Call, Any]], transport: Transport) -> None:
+    present = True
+
+    def __init__(self, sessions: Sessions, methods: Mapping[str, Method[Call, Any]], peer: Peer) -> None:
         self.sessions = sessions
         self.attachments: dict[str, Attachment] = {}
+        self.loaded: dict[str, int] = {}  # by session: the line that asked for everything, and is being answered
+        self.peer = peer
+        peer.listener = self
+        self.forms = False
         self._methods = methods
-        self._transport = transport
-        self._framer = LineFramer()
         self._client: Implementation | None = None
+        self._prompts: dict[int, tuple[Session, Turn]] = {}
+        self._early: dict[bytes, Response] = {}
+        self._given: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._first = sys.maxsize  # number of the first line that came on this connection
         self._calls: dict[bytes, Call] = {}
         self._open: set[Call] = set()
+        self._later: set[asyncio.Task[None]] = set()
         self._order = SessionOrder()
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`."""
         try:
-            while data := await self._transport.read():
-                for line in self._framer.feed(data):
+            async for lines in self.peer.incoming():
+                for line in lines:
                     await self._line(line)
-            for line in self._framer.end():
-                await self._line(line)
         finally:
             for asked in self._asked.values():
                 if not asked.done():
@@ -117,26 +137,54 @@ class Connection:
         """Wait until every call is answered, then let go of the sessions."""
         while tasks := [call.task for call in self._open if call.task is not None]:
             await asyncio.wait(tasks)
+        self.leave()
+
+    def leave(self) -> None:
+        """The client is gone: nothing is answered any more, and its turns go on without it."""
+        for call in self._open:
+            if call.task is not None:
+                call.task.cancel()
+        for task in self._later:
+            task.cancel()
         for attachment in list(self.attachments.values()):
             attachment.close()
+        for session, turn in self._prompts.values():
+            session.joining.lose(turn)
+        self._prompts.clear()
 
     # --- for handlers -----------------------------------------------------------------------------------------------
 
-    def initialized(self, client: Implementation) -> None:
+    def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
-        self._client = client
+        client = self._client = lenient.decode(bytes(params.client_info), Implementation)
+        capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
+        self.forms = capabilities.elicitation.form is not None
         log.info("Client connected", action="client_connected", client=client.name, version=client.version)
 
-    def attach(self, session: Session, after: int) -> Attachment:
-        """Show this client the session's log after `after`, and what follows."""
+    @property
+    def name(self) -> str:
+        """What the client calls itself."""
+        return "unknown" if self._client is None else self._client.name
+
+    def prompted(self, call: Call, session: Session, turn: Turn) -> None:
+        """This call will be answered by the turn."""
+        self._prompts[call.line.number] = (session, turn)
+
+    def attach(self, session: Session, after: int, number: int = 0, hold: float = 0) -> Attachment:
+        """Show this client the session's log after `after`, and what follows; the rest as in Attachment."""
         previous = self.attachments.pop(session.id, None)
-        attachment = self.attachments[session.id] = session.attach(self, after)
+        attachment = self.attachments[session.id] = session.attach(self, after, number, hold)
         if previous is not None:
             attachment.own = session.queued(previous.own)
             previous.close()
         return attachment
 
-    def attached(self, session: Session) -> Attachment:
+    def follows(self, session: Session) -> bool:
+        """The client is shown what happens in the session."""
+        attachment = self.attachments.get(session.id)
+        return attachment is not None and attachment.alive
+
+    def following(self, session: Session) -> Attachment:
         """The client's attachment. One that prompts without a load follows from here on, one that broke goes on."""
         attachment = self.attachments.get(session.id)
         if attachment is not None and attachment.alive:
@@ -145,16 +193,54 @@ class Connection:
 
     # --- sessions.ports.Client --------------------------------------------------------------------------------------
 
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """The session's updates after `seq` follow."""
+        await self.peer.attached(session_id, seq, number)
+
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
         line = _update_line(session_id, logged.seq, logged.event)
         if len(line) > MAX_LINE_OUT:
             line = _update_line(session_id, logged.seq, None)
-        await self._transport.write(line)
+        await self.peer.update(session_id, logged.seq, line)
         steps.reached("update_sent")
 
+    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        """Say which slash commands there are."""
+        params = SessionNotification(session_id=session_id, update=projection.commands(commands))
+        await self.peer.notify(jsonrpc.encode_notification("session/update", params))
+
+    async def end_line(self, session_id: str, seq: int) -> None:
+        """An empty line after what was said up to `seq`: no event of the log, since it says nothing."""
+        params = SessionNotification(session_id=session_id, update=projection.empty_line(seq))
+        await self.peer.notify(jsonrpc.encode_notification("session/update", params))
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """The client has its own message already."""
+        await self.peer.passed(session_id, seq)
+
+    # --- server.peer.Listener ---------------------------------------------------------------------------------------
+
+    def seen(self, session_id: str, seq: int) -> None:
+        """The client was shown the session's updates up to `seq`."""
+        self.sessions.confirmations.note(session_id, self.name, seq)
+
+    def done(self, number: int) -> None:
+        """The client has the answer: if it was a turn's, the turn is over for it."""
+        session, turn = self._prompts.pop(number, (None, None))
+        if session is not None and turn is not None:
+            session.answered(turn)
+        elif self.peer.key is not None and number < self._first:
+            for attachment in self.attachments.values():  # of an answer that an earlier daemon gave
+                attachment.session.answered_before(f"{self.peer.key}:{number}")
+
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
-        """Send `session/request_permission` under the question's own id; when cancelled, withdraw it."""
+        """Send a request under the question's own id; when cancelled, withdraw it."""
+        if question.form is not None:
+            form = projection.elicitation(session_id, question.form)
+            raw = await self._request(question.ask_id, "elicitation/create", form)
+            result = jsonrpc.decode_params(raw, ElicitationResult)
+            return {"action": result.action, "content": result.content}
         params = projection.permission(session_id, question)
         raw = await self._request(question.ask_id, "session/request_permission", params)
         outcome = jsonrpc.decode_params(raw, PermissionResult).outcome
@@ -162,25 +248,29 @@ class Connection:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    async def _line(self, line: bytes | Oversized) -> None:
-        if isinstance(line, Oversized):
+    async def _line(self, line: Line) -> None:
+        self._first = min(self._first, line.number)
+        if isinstance(line.content, Oversized):
             error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
-            await self._transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
             return
-        match jsonrpc.parse(line):
+        match jsonrpc.parse(line.content):
+            case None:
+                await self.peer.acknowledge(line.number)
             case Invalid() as invalid:
-                await self._transport.write(jsonrpc.encode_error(invalid.id, invalid.error))
+                await self.peer.answer(line.number, jsonrpc.encode_error(invalid.id, invalid.error))
             case Response() as response:
-                self._answered(response)
+                await self._answered(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self._withdraw(params)
+                await self.peer.acknowledge(line.number)
             case Notification(method=method, params=params):
-                self._begin(None, method, params)
+                self._begin(line, None, method, params)
             case Request(id=message_id, method=method, params=params):
-                self._begin(message_id, method, params)
+                self._begin(line, message_id, method, params)
 
-    def _begin(self, message_id: bytes | None, method: str, raw: bytes) -> None:
-        call = Call(self, message_id, self._methods.get(method))
+    def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes) -> None:
+        call = Call(self, message_id, line, self._methods.get(method))
         if message_id is not None:
             self._calls[message_id] = call
         call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw))
@@ -210,10 +300,24 @@ class Connection:
             del self._calls[call.request_id]
         if answer is not None and len(answer) > MAX_LINE_OUT:
             answer = self._failed(call, method, InternalError("The answer is longer than a line may be."))
-        if answer is not None:
-            with contextlib.suppress(ConnectionError):
-                await self._transport.write(answer)
+        with contextlib.suppress(ConnectionError):
+            if answer is not None:
+                await self.peer.answer(call.line.number, answer)
+                for follow_up in call.follow_ups:
+                    self._begin_later(follow_up)
+            else:
+                await self.peer.acknowledge(call.line.number)
         steps.reached("response_sent")
+
+    def _begin_later(self, follow_up: FollowUp) -> None:
+        task = asyncio.get_running_loop().create_task(follow_up())
+        self._later.add(task)
+        task.add_done_callback(self._later_done)
+
+    def _later_done(self, task: asyncio.Task[None]) -> None:
+        self._later.discard(task)
+        if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError):
+            log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)
 
     def _failed(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
@@ -259,24 +363,67 @@ class Connection:
         key = msgspec.json.encode(message_id)
         future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
         try:
-            await self._transport.write(jsonrpc.encode_request(message_id, method, params))
+            if (early := self._early.pop(key, None)) is not None:
+                _settle(future, early)
+            else:
+                await self.peer.request(key, jsonrpc.encode_request(message_id, method, params))
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             if self._asked.pop(key, None) is not None:
                 with contextlib.suppress(ConnectionError):
-                    await self._transport.write(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
+                    await self.withdraw(message_id)
             raise
         finally:
             self._asked.pop(key, None)
 
-    def _answered(self, response: Response) -> None:
-        future = self._asked.get(response.id)
-        if future is None or future.done():
-            return
-        if response.result is None:
-            future.set_exception(InternalError("The client refused the request."))
+    async def withdraw(self, message_id: str) -> None:
+        """Tell the client that a request of ours is settled."""
+        await self.peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
+
+    def settled(self, ask_id: str) -> None:
+        """The question's outcome is in the database: the client's answer need not be sent again."""
+        number = self._given.pop(ask_id, None)
+        if number is not None:
+            self._spawn(self.peer.acknowledge(number))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_quietly(coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, line: Line, response: Response) -> None:
+        ask_id = _text(response.id)
+        waits = response.id in self._asked
+        # To a new daemon the answer may come before it has asked once more.
+        early = not waits and await self.sessions.is_open(ask_id)
+        future = self._asked.get(response.id)  # it may have been asked in the meantime
+        if future is not None and not future.done():
+            self._given[ask_id] = line.number
+            _settle(future, response)
+        elif early:
+            self._given[ask_id] = line.number
+            self._early[response.id] = response
         else:
-            future.set_result(response.result)
+            log.info("An answer that nobody waits for was refused", action="answer_late", request=ask_id[:100])
+            await self.peer.acknowledge(line.number)
+
+
+async def _quietly(coroutine: Coroutine[Any, Any, None]) -> None:
+    """The client may be gone before it is told."""
+    with contextlib.suppress(ConnectionError):
+        await coroutine
+
+
+def _settle(future: asyncio.Future[bytes], response: Response) -> None:
+    if response.result is None:
+        future.set_exception(InternalError("The client refused the request."))
+    else:
+        future.set_result(response.result)
+
+
+def _text(message_id: bytes) -> str:
+    value = msgspec.json.decode(message_id)
+    return value if isinstance(value, str) else ""
 
 
 def _update_line(session_id: str, seq: int, event: Event | None) -> bytes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Final, cast, get_args
 
 import msgspec
 
+from pykoclaw_acp.config import AwayPolicy
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.messages import (
@@ -17,41 +19,87 @@ from pykoclaw_acp.protocol.messages import (
     NewSessionResult,
     ResumeSessionParams,
     SessionParams,
+    SessionState,
 )
+from pykoclaw_acp.server import selection
 from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.worker.spec import McpStdio
+
+AFTER: Final = "pykoclaw.dev/after"
+AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
+CATCH_UP_PAUSE: Final = 0.3  # s; Mitto takes a session's updates only some time after the answer of its resume
 
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     """A session; its row is committed before the answer."""
     cwd = _absolute("cwd", params.cwd)
+    policy = _away_policy(params)
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise InvalidParams("`cwd`: there is no such directory.")
-    session = await call.sessions.create(cwd, _directories(params.additional_directories), _servers(params.mcp_servers))
-    call.connection.attach(session, after=0)
+    session = await call.sessions.create(
+        cwd,
+        directories(params.additional_directories),
+        servers(params.mcp_servers),
+        request_key=call.key,
+        client=call.connection.name,
+    )
+    if policy is not None:
+        await call.sessions.set_away_policy(session.id, policy)
+    call.connection.following(session)
     call.warm()
-    return NewSessionResult(session_id=session.id)
+    state = await selection.opened(call, session)
+    return NewSessionResult(
+        session_id=session.id, modes=state.modes, models=state.models, config_options=state.config_options
+    )
 
 
-async def load(call: Call, params: LoadSessionParams) -> Empty:
+async def load(call: Call, params: LoadSessionParams) -> SessionState:
     """The whole history as updates, then the answer."""
     session = await _reopen(call, params, params.mcp_servers)
     told = session.last_seq
-    attachment = call.connection.attach(session, after=0)
+    if call.line.sent_at is not None and call.connection.loaded.get(session.id) == call.line.number:
+        attachment = call.connection.following(session)  # its front has a part of the replay already
+    else:
+        attachment = call.connection.attach(session, after=0, number=call.line.number)
     try:
         await attachment.reached(told)
     except BaseException:
         attachment.close()
         raise
-    return Empty()
+    return await selection.opened(call, session)
 
 
-async def resume(call: Call, params: ResumeSessionParams) -> Empty:
-    """The same without history."""
+async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
+    """The same without history: what the client has not seen yet follows the answer.
+
+    That is what comes after `_meta["pykoclaw.dev/after"]`, or else after what a client of this name has confirmed.
+    """
+    after = _cursor(params)
     session = await _reopen(call, params, params.mcp_servers or [])
-    call.connection.attached(session)
-    return Empty()
+    if call.line.sent_at is not None and call.connection.follows(session):
+        pass  # its front stands further on already
+    elif after is not None:
+        if after > session.last_seq:
+            raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
+        call.connection.attach(session, after)
+    elif not call.connection.follows(session):
+        seen = await call.sessions.confirmations.of(session.id, call.connection.name)
+        start = session.last_seq if seen is None else min(seen, session.last_seq)
+        missed = start < session.last_seq or session.busy
+        attachment = call.connection.attach(session, start, hold=CATCH_UP_PAUSE if missed else 0)
+        if missed:
+            call.follow_ups.append(lambda: _end_line(call, session, attachment))
+    return await selection.opened(call, session)
+
+
+async def _end_line(call: Call, session: Session, attachment: Attachment) -> None:
+    """Mitto shows text at the end of its line or of the turn, and in a turn that it did not ask for it sees no end."""
+    await session.idle()
+    await attachment.reached(session.last_seq)
+    if attachment.alive and not attachment.own and not session.busy:
+        await call.connection.end_line(session.id, session.last_seq)
 
 
 async def close(call: Call, params: SessionParams) -> Empty:
@@ -63,18 +111,39 @@ async def close(call: Call, params: SessionParams) -> Empty:
     return Empty()
 
 
-async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, servers: list[msgspec.Raw]) -> Session:
+async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, raw: list[msgspec.Raw]) -> Session:
     cwd = _absolute("cwd", params.cwd)
-    directories, mcp = _directories(params.additional_directories), _servers(servers)
+    policy = _away_policy(params)
+    further, mcp = directories(params.additional_directories), servers(raw)
     session = await call.sessions.find(params.session_id)
     if session is None:
         raise SessionNotFound(params.session_id)
     known = session.record.cwd
     if known is not None and not await asyncio.to_thread(_same_place, known, cwd):
         raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
-    await call.sessions.reopen(session, cwd, directories, mcp)
+    await call.sessions.reopen(session, cwd, further, mcp)
+    if policy is not None:
+        await call.sessions.set_away_policy(session.id, policy)
     call.warm()
     return session
+
+
+def _cursor(params: ResumeSessionParams) -> int | None:
+    after = (params.meta or {}).get(AFTER)
+    if after is not None and (not isinstance(after, int) or isinstance(after, bool) or after < 0):
+        raise InvalidParams(f"`_meta.{AFTER}`: must be a whole number, the `seq` of the last update that was seen.")
+    return after
+
+
+def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy | None:
+    """The policy that the client wants; None: it says nothing of it."""
+    wanted = (params.meta or {}).get(AWAY_POLICY)
+    for policy in get_args(AwayPolicy):
+        if policy == wanted:
+            return cast("AwayPolicy", policy)
+    if wanted is not None:
+        raise InvalidParams(f"`_meta.{AWAY_POLICY}`: must be one of {', '.join(get_args(AwayPolicy))}.")
+    return None
 
 
 def _same_place(one: str, other: str) -> bool:
@@ -87,25 +156,27 @@ def _absolute(name: str, path: str) -> str:
     return path
 
 
-def _directories(paths: list[str] | None) -> tuple[str, ...]:
+def directories(paths: list[str] | None) -> tuple[str, ...]:
+    """The paths; raises InvalidParams unless all are absolute."""
     return tuple(_absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or []))
 
 
-def _servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
-    servers: list[McpStdio] = []
+def servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
+    """The MCP servers; raises InvalidParams."""
+    taken: list[McpStdio] = []
     for at, one in enumerate(raw):
         place = f"mcpServers[{at}]"
         if _transport(bytes(one)) not in (None, "stdio"):
             raise InvalidParams(f"`{place}.type`: this agent connects to stdio servers only.")
         server = decode_params(bytes(one), McpServer, place)
-        if any(server.name == other.name for other in servers):
+        if any(server.name == other.name for other in taken):
             raise InvalidParams(f"`{place}.name`: two servers have the same name.")
-        servers.append(
+        taken.append(
             McpStdio(
                 server.name, server.command, server.args, {variable.name: variable.value for variable in server.env}
             )
         )
-    return tuple(servers)
+    return tuple(taken)
 
 
 def _transport(raw: bytes) -> object:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
 from uuid import uuid4
 
-from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidRequest, SessionNotFound, TurnFailed
+from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, InvalidRequest, SessionNotFound, TurnFailed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import prompt as content
+from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.protocol.dispatch import Later
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
 from pykoclaw_acp.server.connection import Call
 from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.model import Outcome, Turn, TurnFault
+from pykoclaw_acp.sessions.joining import IDEMPOTENCY
+from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
+
+MAX_KEY: Final = 255  # characters
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
@@ -23,15 +29,24 @@ async def prompt(call: Call, params: PromptParams) -> Later:
         raise SessionNotFound(params.session_id)
     if session.record.closed or session.record.cwd is None:
         raise InvalidRequest("The session is not open. Open it with session/load or session/resume.")
-    attachment = call.connection.attached(session)
-    turn = Turn(str(uuid4()), session.id, blocks)
+    attachment = call.connection.following(session)
+    keys = PromptKeys(call.key, _idempotency_key(params), wrappings.fingerprint(blocks))
+    turn = Turn(str(uuid4()), session.id, blocks, keys, client=call.connection.name)
+    turn = await session.accept(turn, attachment)
+    call.connection.prompted(call, session, turn)
     call.on_cancel(lambda: session.cancel(turn))
-    await session.submit(turn, attachment)
     return Later(_answer(call, turn, attachment))
 
 
+def _idempotency_key(params: PromptParams) -> str | None:
+    key = (params.meta or {}).get(IDEMPOTENCY)
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY):
+        raise InvalidParams(f"`_meta.{IDEMPOTENCY}`: must be a string of 1 to {MAX_KEY} characters.")
+    return key
+
+
 async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResult:
-    outcome, told = await turn.ended
+    outcome, told = await asyncio.shield(turn.ended)  # which others may wait for as well
     while True:
         await attachment.reached(told)
         current = call.connection.attachments.get(turn.session_id, attachment)
@@ -48,7 +63,7 @@ async def cancel(call: Call, params: SessionParams) -> None:
     """Stops the session's turns; for an unknown or idle session it does nothing (ACP)."""
     session = await call.sessions.find(params.session_id)
     if session is not None:
-        session.cancel()
+        session.cancel(until=call.line.sent_at)
 
 
 def _usage(outcome: Outcome) -> Usage | None:

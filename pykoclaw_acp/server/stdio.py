@@ -17,10 +17,12 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.peer import DirectPeer
 
 READ: Final = 256 * 1024  # bytes
 CALLS_GRACE: Final = 0.4  # s; for calls that came just before the end
@@ -131,9 +133,9 @@ def _same_modes_after() -> Iterator[None]:
 
 
 async def _serve(settings: Settings, source: int, sink: int) -> None:
-    app = await App.start(settings)
+    app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=False)
     transport = await StdioTransport.open(source, sink)
-    connection = Connection(app.sessions, METHODS, transport)
+    connection = Connection(app.sessions, METHODS, DirectPeer(transport))
     serving = asyncio.ensure_future(connection.serve())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

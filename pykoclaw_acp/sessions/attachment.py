@@ -22,13 +22,18 @@ class Attachment:
     """Delivers a session's events to one client, in order, each once, from `after` on.
 
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
+    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first.
     """
 
-    def __init__(self, session: Session, client: Client, after: int) -> None:
+    def __init__(self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0) -> None:
         self.session = session
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
+        self._number = number
+        self._hold = hold
+        self._begun = False
+        self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._deliver())
 
@@ -42,7 +47,7 @@ class Attachment:
 
         Raises what ended the delivery, if that was an error.
         """
-        while self.cursor < seq and self.alive:
+        while (self.cursor < seq or not self._begun) and self.alive:
             self._moved.clear()
             await self._moved.wait()
         if self.cursor < seq and not self._task.cancelled() and (error := self._task.exception()):
@@ -51,12 +56,20 @@ class Attachment:
     def close(self) -> None:
         """Stop delivering."""
         self._task.cancel()
+        self.session.detach(self)
 
     async def _deliver(self) -> None:
         try:
+            await self.client.attached(self.session.id, self.cursor, self._number)
+            if self._hold:
+                await asyncio.sleep(self._hold)
+            self._begun = True
+            self._moved.set()
             while True:
                 for logged in await self.session.read_after(self.cursor, PAGE):
-                    if not self._is_own(logged):
+                    if self._is_own(logged):
+                        await self.client.passed(self.session.id, logged.seq)
+                    else:
                         await self.client.deliver(self.session.id, logged)
                     self.cursor = logged.seq
                 self._moved.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions.events import Event, Failure, UserMessage, split_text
 from pykoclaw_acp.sessions.model import Outcome, Turn, TurnFault
 from pykoclaw_acp.worker.frames import TurnEnded
@@ -19,6 +20,7 @@ UNSURE: Final = (
 )
 NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
 STOPPED: Final = "The server stopped in the middle of this turn."
+CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
 
 
 def user_messages(turn: Turn) -> list[Event]:
@@ -27,9 +29,9 @@ def user_messages(turn: Turn) -> list[Event]:
 
 
 def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> list[Event]:
-    """The same from what the journal keeps of a turn."""
+    """The same from what the journal keeps of a turn, which is all that the client sent: here are the user's words."""
     events: list[Event] = []
-    for block in content:
+    for block in wrappings.shown(content):
         if block.get("type") == "text":
             events.extend(UserMessage(turn_id, {**block, "text": piece}) for piece in split_text(block["text"]))
         else:
@@ -61,8 +63,13 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
 def not_started(turn: Turn, kind: str, message: str) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
     if turn.cancelled.is_set() or kind == "shutting_down":
-        return Outcome("cancelled", stop_reason="cancelled")
+        return CANCELLED
     return Outcome("failed", fault=TurnFault(kind, message))
+
+
+def not_begun() -> Outcome:
+    """The prompt never left for Claude, and will not."""
+    return Outcome("cancelled", stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
 
 
 def background_lost(message: str) -> Outcome:
@@ -73,7 +80,7 @@ def background_lost(message: str) -> Outcome:
 def lost(turn: Turn, kind: str, message: str) -> Outcome:
     """The worker of a dispatched turn is gone: `failed` with partial output in the log, else `unknown`."""
     if turn.cancelled.is_set():
-        return Outcome("cancelled", stop_reason="cancelled")
+        return CANCELLED
     return interrupted(spoke=turn.spoke, kind=kind, message=message)
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
+
+AWAY_GRACE: Final = 5.0  # s; a front that reconnects, also to a new daemon, was never away
 TurnState = Literal["queued", "dispatched", "running", "done", "cancelled", "failed", "unknown"]
 
 
@@ -17,10 +22,18 @@ class SessionRecord:
     conversation_name: str
     cwd: str | None
     additional_directories: tuple[str, ...] = ()
+    mode: str | None = None  # None: the setting's
     model: str | None = None
+    title: str | None = None
     last_seq: int = 0
+    pruned_upto: int = 0  # the events up to here are gone
+    prompted: bool = False
+    auxiliary: bool = False  # prompted, but never by a person
     claude_session_id: str | None = None
     closed: bool = False
+    request_key: str | None = None  # of the session/new that made it
+    client: str | None = None  # name of the client that made it
+    away_policy: AwayPolicy | None = None  # None: the setting's
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +56,36 @@ class Outcome:
     claude_session_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PromptKeys:
+    """By what a prompt that comes again is known.
+
+    `request`: which line of which front it is. `idempotency`: chosen by the client. `fingerprint`: of the user's words.
+    """
+
+    request: str | None = None
+    idempotency: str | None = None
+    fingerprint: str | None = None
+
+
 @dataclass(eq=False, slots=True)
 class Turn:
     """A prompt on its way: `ended` resolves to its outcome and the seq up to which it is told.
 
-    `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop.
+    `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
+    counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
+    says that a client has got the response.
     """
 
     turn_id: str
     session_id: str
     content: list[dict[str, Any]]
+    keys: PromptKeys = PromptKeys()
+    created_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)  # ms since 1970
+    client: str | None = None
+    waiting: int = 0
+    answered: bool = False
+    lost_at: float | None = None
     state: TurnState = "queued"
     spoke: bool = False
     ending: bool = False
@@ -64,7 +97,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """Seconds: how long an interrupted turn may take, and how long a question waits (None: for ever)."""
+    """Seconds: for an interrupted turn, a question (None: for ever), and a prompt that comes again to join its turn.
+
+    `away_policy` decides about questions while no client is there, `away_timeout` is the limit of its `wait`, and
+    `away_grace` how long a client may be gone before it is away.
+    """
 
     cancel_grace: float
     permission_timeout: float | None
+    rejoin_window: float = 120.0
+    away_policy: AwayPolicy = "wait"
+    away_timeout: float = 86400.0
+    away_grace: float = AWAY_GRACE

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
-from pykoclaw_acp.worker.frames import Ask, Numbered, ToWorker
+from pykoclaw_acp.sessions.offers import Command, Offer
+from pykoclaw_acp.worker.frames import Answer, Ask, Numbered, Ready, ToWorker
 from pykoclaw_acp.worker.spec import McpStdio
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
 
 
 class WorkerFailed(Exception):
@@ -34,6 +38,7 @@ class WorkerWish:
     setting_sources: tuple[str, ...]
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
+    bypass: bool = False  # the mode bypassPermissions may be chosen
 
 
 class Workers(Protocol):
@@ -47,14 +52,22 @@ class Workers(Protocol):
     async def send(self, session_id: str, frame: ToWorker) -> None: ...
     def kill(self, session_id: str) -> None: ...
     def retire(self, session_id: str) -> None: ...
+    def evict(self, session_id: str) -> None: ...
     async def stop(self, session_id: str) -> None: ...
 
 
 class WorkerListener(Protocol):
-    """Who gets the workers' frames. `frames` returns after the commit; what it raises ends the worker."""
+    """Who gets the workers' frames. `frames` returns after the commit; what it raises ends the worker.
 
+    `adopted`: a worker of another daemon answers, `foreign` if it may get no prompt. `make_room`: another session waits
+    for a worker, and all are busy.
+    """
+
+    def ready(self, session_id: str, offer: Offer) -> None: ...
+    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None: ...
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None: ...
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None: ...
+    def make_room(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +82,33 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How a permission question ended, for its row."""
+    """How a question ended, for its row; `content` is what a form was filled in with."""
 
     permission_id: str
     outcome: str
     option_id: str | None = None
     answered_by: str | None = None
+    content: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as its row keeps it; times are milliseconds since 1970.
+
+    `policy`: `attended` while a client is there, the away policy while none is, `parked` once its worker was given up.
+    `deadline`: when the policy acts. `turn_id`: the turn that asks, or that goes on with the answer to a parked one.
+    """
+
+    session_id: str
+    ask: Ask
+    turn_id: str | None
+    policy: str
+    deadline: int | None
+    asked_at: int
+    outcome: str | None = None
+    option: str | None = None
+    answered_by: str | None = None
+    content: dict[str, Any] | None = None
 
 
 class Journal(Protocol):
@@ -94,6 +128,9 @@ class Journal(Protocol):
 
     async def mark_closed(self, session_id: str) -> None:
         """The client closed the session."""
+
+    async def delete(self, session_id: str) -> None:
+        """Nobody finds the session any more, and nothing of what was said in it is kept."""
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
@@ -115,8 +152,61 @@ class Journal(Protocol):
     async def append(self, session_id: str, events: Sequence[Event]) -> list[int]:
         """Events outside of any turn."""
 
+    async def offer(self, cwd: str) -> Offer | None:
+        """What the last worker in this directory offered, or models of another; None if no worker ever ran."""
+
+    async def keep_offer(self, cwd: str, offer: Offer) -> None:
+        """What the newest worker in this directory offers."""
+
+    async def unused(self, before: int) -> list[str]:
+        """Sessions whose events may be deleted: never prompted by a person, and untouched since `before` (ms)."""
+
+    async def prune(self, session_id: str, before: int) -> bool:
+        """Delete the session's events and hide it, if it is still unused; its id, directory and name stay."""
+
     async def settle(self, settled: Settled) -> None:
         """A permission question is answered, or moot."""
+
+    async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
+        """Which away policy an open question is under, and until when (ms since 1970)."""
+
+    async def park(self, session_id: str, ask: Ask, events: Sequence[Event]) -> list[int]:
+        """An open question gives up its worker and waits on, with what is to be said about it."""
+
+    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+        """A parked question is answered: with it, durable, the prompt that tells Claude so is `queued`."""
+
+    async def questions(self, session_id: str | None = None) -> list[Question]:
+        """Questions that wait, and answered ones whose turn still goes on with the answer; the oldest first."""
+
+    async def answers(self, epoch: int, ask_ids: Sequence[str]) -> list[Answer]:
+        """The answers to those of the questions that are settled."""
+
+    async def matching(self, prefix: str) -> list[Question]:
+        """Questions whose id begins so, also those that are settled; at most 20."""
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
+        """The session's own away policy; None: that of the settings."""
+
+    async def answered(self, turn_id: str) -> None:
+        """A client has got the turn's response."""
+
+    async def ended_turns(
+        self, session_id: str, column: Literal["request_key", "idempotency_key", "fingerprint"], value: str
+    ) -> list[tuple[Turn, Outcome]]:
+        """Clients' turns that have ended, by one of their keys, the newest first; their content is left out."""
+
+    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+        """Ids of the turns that a front asked for."""
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this `session/new` has made."""
+
+    async def confirm(self, places: Sequence[tuple[str, str, int]]) -> None:
+        """Clients were shown a session's events: session id, name of the client, seq."""
+
+    async def confirmed(self, session_id: str, client: str) -> int | None:
+        """How far a client of this name was shown the session; None: nothing yet."""
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""
@@ -125,8 +215,35 @@ class Journal(Protocol):
 class Client(Protocol):
     """One attached client, as sessions see it; what it raises ends its attachment, never the session."""
 
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+
+    @property
+    def present(self) -> bool:
+        """Whether it can be asked: one that only follows cannot, and is nobody when it comes to questions."""
+
+    @property
+    def forms(self) -> bool:
+        """Whether it can be asked a question that is a form."""
+
+    def settled(self, ask_id: str) -> None:
+        """No answer of this client is needed any more, and the database knows it; told also to who answered."""
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """What follows `seq` will be delivered; `number` is the client's line that asked for everything, or 0."""
+
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Show an event; returns when the client's buffer has room."""
 
+    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        """Show which slash commands there are."""
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """The event at `seq` is the client's own message, which it has already."""
+
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
-        """Ask for permission; the answer is ACP's `outcome` object. Cancelling it withdraws the question."""
+        """Ask; the answer is ACP's `outcome` object, that to a form has `action` and `content`.
+
+        Cancelling it withdraws the question.
+        """

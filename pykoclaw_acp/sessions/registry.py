@@ -6,17 +6,32 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.sessions import answers, titles
+from pykoclaw_acp.sessions.confirmations import Confirmations
+from pykoclaw_acp.sessions.events import TitleChanged
 from pykoclaw_acp.sessions.model import SessionRecord, TurnTimes
-from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
+from pykoclaw_acp.sessions.offers import Offer
+from pykoclaw_acp.sessions.ports import Journal, Question, Workers, WorkerWish
+from pykoclaw_acp.sessions.questions import NOT_WAITING, PARKED
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.worker.frames import Numbered
+from pykoclaw_acp.worker.frames import Numbered, Ready
 from pykoclaw_acp.worker.spec import McpStdio
 
+if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
+
+Decision = Literal["allow_once", "allow_always", "deny"]
+_OPTIONS: Final[dict[Decision, str]] = {
+    "allow_once": answers.ALLOW_ONCE,
+    "allow_always": answers.ALLOW_ALWAYS,
+    "deny": answers.REJECT_ONCE,
+}
 NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on a collision
 
 log: Final = structlog.get_logger()
@@ -32,6 +47,7 @@ class SessionDefaults:
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
     times: TurnTimes
+    bypass: bool = False  # the mode bypassPermissions may be chosen
 
 
 class Sessions:
@@ -41,10 +57,35 @@ class Sessions:
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}
+        self._creating = asyncio.Lock()
+        self.confirmations = Confirmations(journal)
+        self._deleted: set[str] = set()  # while they are
         self.workers: Workers
 
-    async def create(self, cwd: str, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> Session:
-        """A new session, in the database before this returns."""
+    async def create(
+        self,
+        cwd: str,
+        directories: tuple[str, ...],
+        servers: tuple[McpStdio, ...],
+        request_key: str | None = None,
+        client: str | None = None,
+    ) -> Session:
+        """A new session, in the database before this returns; the same one for a request that comes again."""
+        async with self._creating:
+            if request_key is not None and (made := await self._journal.find_created(request_key)) is not None:
+                found = await self.find(made)
+                if found is not None:
+                    return found
+            return await self._create(cwd, directories, servers, request_key, client)
+
+    async def _create(
+        self,
+        cwd: str,
+        directories: tuple[str, ...],
+        servers: tuple[McpStdio, ...],
+        request_key: str | None,
+        client: str | None,
+    ) -> Session:
         session_id = str(uuid4())
         record = SessionRecord(
             session_id=session_id,
@@ -52,6 +93,8 @@ class Sessions:
             cwd=cwd,
             additional_directories=directories,
             model=self._defaults.model,
+            request_key=request_key,
+            client=client,
         )
         await self._journal.create(record)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
@@ -59,18 +102,23 @@ class Sessions:
 
     async def find(self, session_id: str) -> Session | None:
         """The session, live or from the database; its next worker will resume what the database says."""
+        if session_id in self._deleted:
+            return None
         live = self._live.get(session_id)
         if live is None:
             record = await self._journal.find(session_id)
+            parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
             live = self._live.get(session_id)
             if record is None or live is not None:
                 return live
             live = self._make(record, ())
+            live.restore_questions(0, parked)
         elif not self.workers.is_live(session_id) and not live.busy:
             # Another channel may have moved the conversation on since.
             record = await self._journal.find(session_id)
             if record is None:
                 return None
+            live.record.claude_session_id = record.claude_session_id
             self.workers.set_resume(session_id, record.claude_session_id)
         return live
 
@@ -85,6 +133,32 @@ class Sessions:
         wish = replace(session.wish, cwd=session.record.cwd, additional_directories=directories, mcp_servers=servers)
         if wish != session.wish:
             session.change_worker(wish)
+
+    def remember(self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> None:
+        """A front came back and says how its client opened the session; its worker, if there is one, knows that."""
+        session.wish = replace(session.wish, additional_directories=directories, mcp_servers=servers)
+
+    async def asked_by(self, session_id: str, front: str) -> set[str]:
+        """Ids of the session's turns that a front asked for."""
+        return set(await self._journal.turns_of_front(session_id, front))
+
+    async def is_open(self, ask_id: str) -> bool:
+        """Whether the question waits for an answer."""
+        return any(one.ask.ask_id == ask_id and one.outcome is None for one in await self._journal.matching(ask_id))
+
+    async def rename(self, session_id: str, title: str) -> None:
+        """Give the session this title, in one line of at most 80 characters; its clients are told.
+
+        Raises SessionNotFound, and InvalidParams for a title without words.
+        """
+        session = await self.find(session_id)
+        if session is None:
+            raise SessionNotFound(session_id)
+        line = titles.shorten(title)
+        if line is None:
+            raise InvalidParams("`title`: must not be empty.")
+        if line != session.record.title:
+            await session.tell([TitleChanged(line)])
 
     async def close(self, session: Session) -> None:
         """End its turns and its worker; it can be loaded again."""
@@ -101,6 +175,78 @@ class Sessions:
             attachment.close()
         await self._journal.mark_closed(session.id)
 
+    async def delete(self, session: Session) -> None:
+        """End the session's turns and its worker, and delete what was said; from now on nobody finds it."""
+        self._deleted.add(session.id)
+        try:
+            await self.close(session)
+            await self._journal.delete(session.id)
+            self._live.pop(session.id, None)
+        finally:
+            self._deleted.discard(session.id)
+
+    @property
+    def live(self) -> list[Session]:
+        """Those that are in memory."""
+        return list(self._live.values())
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
+        """What becomes of the session's questions while no client is there; None: what the settings say.
+
+        Raises SessionNotFound.
+        """
+        session = await self.find(session_id)
+        if session is None:
+            raise SessionNotFound(session_id)
+        await self._journal.set_away_policy(session_id, policy)
+        session.record.away_policy = policy
+        session.questions.policy_changed()
+
+    async def open_questions(self) -> list[Question]:
+        """Those of all sessions that wait for an answer, the oldest first."""
+        return [one for one in await self._journal.questions() if one.outcome is None]
+
+    async def approve(self, question: str, decision: Decision, by: str) -> Question:
+        """Answer the open question whose id begins so; when this returns the answer is in the database.
+
+        `by` is who answers, for the row. An answer to a parked question starts a turn. Raises InvalidParams for an id
+        that is unknown or not unique, for an option that was not offered and for a form, which can only be denied;
+        InvalidRequest if it waits no more.
+        """
+        found = await self._journal.matching(question)
+        if not question or not found:
+            raise InvalidParams("There is no question with this id. List those that wait to see their ids.")
+        exact = [one for one in found if one.ask.ask_id == question]
+        wanted = exact or [one for one in found if one.outcome is None]
+        if len(wanted) > 1:
+            raise InvalidParams(f"{len(wanted)} open questions have ids that begin so. Give more of the id.")
+        one = (wanted or found)[0]
+        session = None if one.outcome is not None else await self.find(one.session_id)
+        if session is None:
+            raise InvalidRequest(NOT_WAITING)
+        await session.questions.answer(one.ask.ask_id, answers.of_command(one.ask, _OPTIONS[decision], by))
+        return one
+
+    def in_use(self, session_id: str) -> bool:
+        """A client has it open, or a turn runs or waits."""
+        live = self._live.get(session_id)
+        return live is not None and (live.busy or bool(live.attachments))
+
+    def pruned(self, session_id: str) -> None:
+        """The session's events are gone from the database."""
+        if (live := self._live.get(session_id)) is not None:
+            live.log.pruned()
+
+    def make_room(self) -> None:
+        """A session waits for a worker: park the oldest question that nobody is there to answer, one at a time."""
+        if any(session.giving_up_worker for session in self._live.values()):
+            return
+        away = {session: since for session in self._live.values() if (since := session.questions.away_longest)}
+        if away:
+            min(away, key=lambda session: away[session]).questions.park_oldest()
+
     async def cancel_all(self) -> None:
         """Interrupt every turn and wait until all have ended."""
         busy = [session for session in self._live.values() if session.busy]
@@ -108,7 +254,21 @@ class Sessions:
             session.cancel()
         await asyncio.gather(*(session.idle() for session in busy))
 
+    async def suspend(self) -> None:
+        """Leave every turn as it is, for the next daemon; nothing is begun any more."""
+        await asyncio.gather(*(session.suspend() for session in self._live.values()))
+
     # --- WorkerListener ---------------------------------------------------------------------------------------------
+
+    def ready(self, session_id: str, offer: Offer) -> None:
+        """A worker runs, and says what it offers."""
+        live = self._live.get(session_id)
+        if live is not None:
+            live.offered(offer)
+
+    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
+        """A worker of another daemon answers."""
+        await self._live[session_id].adopted(ready, foreign=foreign)
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """A worker's frames, to their session."""
@@ -125,10 +285,11 @@ class Sessions:
             additional_directories=record.additional_directories,
             mcp_servers=servers,
             model=record.model or self._defaults.model,
-            permission_mode=self._defaults.permission_mode,
+            permission_mode=record.mode or self._defaults.permission_mode,
             setting_sources=self._defaults.setting_sources,
             cli_path=self._defaults.cli_path,
             log_level=self._defaults.log_level,
+            bypass=self._defaults.bypass,
         )
         self.workers.set_resume(record.session_id, record.claude_session_id)
         session = self._live[record.session_id] = Session(

@@ -100,6 +100,11 @@ class Database:
         self._require_open()
         return await self._readers.read(sql, parameters)
 
+    async def probe(self) -> None:
+        """Returns when the writer has answered, be it that another process holds the lock; never if it hangs."""
+        if self._closing is None:
+            await self._commits.probe()
+
     async def close(self) -> None:
         """Commits what was queued, refuses what comes later, and closes the file; further calls wait for the first."""
         if self._closing is None:

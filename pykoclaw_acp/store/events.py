@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded, ToolStarted, decode, encode
+from pykoclaw_acp.sessions.events import Event, OpenTools, decode, encode
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
 
 PAGE_SIZE: Final = 4 * 1024 * 1024  # characters of a page after which no further event is read
+_TOOL_EVENTS: Final = (  # so written that the index acp_events_tools alone says which rows these are
+    "SELECT payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
+    " WHERE acp_session_id = ? AND kind IN ('tool_started', 'tool_ended')) ORDER BY seq"
+)
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 
@@ -30,13 +34,10 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
     return [Logged(seq, turn_id, decode(payload), len(payload)) for seq, turn_id, payload in found]
 
 
-async def open_tools(database: Database, session_id: str) -> list[str]:
+async def open_tools(database: Database, session_id: str) -> OpenTools:
     """Tool calls that were started and not ended."""
-    found = await database.read(
-        "SELECT payload FROM acp_events WHERE acp_session_id = ? AND kind IN (?, ?) ORDER BY seq",
-        (session_id, _KINDS[ToolStarted], _KINDS[ToolEnded]),
-    )
+    found = await database.read(_TOOL_EVENTS, (session_id, session_id))
     tools = OpenTools()
     for (payload,) in found:
         tools.follow(decode(payload))
-    return list(tools)
+    return tools

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.connection import Connection
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Unit
 
 BATCH_LIMIT = 1000
@@ -21,6 +23,7 @@ class GroupCommit:
         self._batches = batches
         self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
         self._worker: asyncio.Task[None] | None = None
+        self._answered = asyncio.Event()  # the writer has finished a batch since `probe` looked
 
     async def commit(self, unit: Unit) -> list[int]:
         """As `Database.commit`."""
@@ -29,6 +32,15 @@ class GroupCommit:
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._write_all())
         return await done
+
+    async def probe(self) -> None:
+        """Returns when the writer has answered anything, an error too; never if it hangs."""
+        self._answered.clear()
+        if self._worker is None or self._worker.done():
+            with suppress(sqlite3.Error):
+                await self.commit(Unit())
+        else:
+            await self._answered.wait()
 
     async def drain(self) -> None:
         """Waits until everything that was queued is committed."""
@@ -40,6 +52,7 @@ class GroupCommit:
             batch, self._waiting = self._waiting[:BATCH_LIMIT], self._waiting[BATCH_LIMIT:]
             units = [unit for unit, _ in batch]
             outcomes = await self._writer.run(partial(self._batches.write, units=units))
+            self._answered.set()
             for (_, done), outcome in zip(batch, outcomes, strict=True):
                 if done.done():
                     continue  # its caller was cancelled; the unit counts all the same

@@ -1,37 +1,166 @@
-"""`acp_permissions`: questions that wait for an answer, and how they were settled."""
+"""`acp_permissions`: questions that wait for an answer, and how they were settled.
+
+`request` is the whole question, enough to ask it again; `content` is what its form was filled in with (JSON). While a
+row has no `outcome`, `policy` is `attended` (a client is there), the away policy that acts at `deadline` (ms since
+1970), or `parked` (no worker waits any more). `turn_id` is the turn that asks; once a parked question is answered, the
+turn that goes on with the answer.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
-from pykoclaw_acp.sessions.ports import Settled
-from pykoclaw_acp.store.database import Statement
+import msgspec
+import structlog
+
+from pykoclaw_acp.sessions import answers
+from pykoclaw_acp.sessions.answers import Verdict
+from pykoclaw_acp.sessions.ports import Question, Settled
+from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.worker.frames import Ask
+from pykoclaw_acp.worker.frames import Answer, Ask
+
+ATTENDED: Final = "attended"
+PARKED: Final = "parked"
+MATCHES: Final = 20  # rows, at most, that a prefix gives
+_COLUMNS: Final = (
+    "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.outcome, p.option_id,"
+    " p.answered_by, p.content"
+)
+_decoder: Final = msgspec.json.Decoder(Ask)
+
+log: Final = structlog.get_logger()
 
 
 def insert(session_id: str, ask: Ask) -> Statement:
     """A worker asks."""
-    request = {"title": ask.title, "kind": ask.tool_kind, "always": ask.always}
     return Statement(
         "INSERT INTO acp_permissions"
         " (permission_id, acp_session_id, turn_id, tool_call_id, request, policy, created_at)"
-        " VALUES (?, ?, ?, ?, ?, 'wait', ?)",
-        (ask.ask_id, session_id, ask.turn_id, ask.tool_call_id, msgspec.json.encode(request).decode(), now_ms()),
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (ask.ask_id, session_id, ask.turn_id, ask.tool_call_id, msgspec.json.encode(ask).decode(), ATTENDED, now_ms()),
+    )
+
+
+def set_clock(ask_id: str, policy: str, deadline: int | None) -> Statement:
+    """A client came or went; a parked question has no clock."""
+    return Statement(
+        "UPDATE acp_permissions SET policy = ?, deadline = ?"
+        " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
+        (policy, deadline, ask_id, PARKED),
+    )
+
+
+def park(ask_id: str) -> Statement:
+    """The question waits on without a worker; fails with Conflict if it was settled meanwhile."""
+    return Statement(
+        "UPDATE acp_permissions SET policy = ?, deadline = NULL WHERE permission_id = ? AND outcome IS NULL",
+        (PARKED, ask_id),
+        rows=1,
     )
 
 
 def settle(settled: Settled) -> Statement:
     """The first settlement counts."""
+    content = None if settled.content is None else msgspec.json.encode(settled.content).decode()
     return Statement(
-        "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, answered_at = ?"
+        "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, content = ?, answered_at = ?"
         " WHERE permission_id = ? AND outcome IS NULL",
-        (settled.outcome, settled.option_id, settled.answered_by, now_ms(), settled.permission_id),
+        (settled.outcome, settled.option_id, settled.answered_by, content, now_ms(), settled.permission_id),
     )
 
 
-def interrupt_all() -> Statement:
-    """No worker waits for an answer any more."""
+def settle_parked(settled: Settled, turn_id: str) -> Statement:
+    """A parked question is answered, and this turn goes on with it; fails with Conflict if it was before."""
     return Statement(
-        "UPDATE acp_permissions SET outcome = 'interrupted', answered_at = ? WHERE outcome IS NULL", (now_ms(),)
+        "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, answered_at = ?, turn_id = ?"
+        " WHERE permission_id = ? AND outcome IS NULL AND policy = ?",
+        (
+            settled.outcome,
+            settled.option_id,
+            settled.answered_by,
+            now_ms(),
+            turn_id,
+            settled.permission_id,
+            PARKED,
+        ),
+        rows=1,
     )
+
+
+def withdraw(ask_id: str) -> Statement:
+    """The worker does not wait any more; a parked question needs none."""
+    return Statement(
+        "UPDATE acp_permissions SET outcome = 'withdrawn', answered_at = ?"
+        " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
+        (now_ms(), ask_id, PARKED),
+    )
+
+
+def interrupt_all(adopted: Collection[str] = ()) -> Statement:
+    """No worker waits for an answer any more, but those of the `adopted` sessions; parked questions need none."""
+    spared = f" AND acp_session_id NOT IN ({_places(adopted)})" if adopted else ""
+    return Statement(
+        "UPDATE acp_permissions SET outcome = 'interrupted', answered_at = ?"  # noqa: S608  placeholders only
+        f" WHERE outcome IS NULL AND policy <> ?{spared}",
+        (now_ms(), PARKED, *adopted),
+    )
+
+
+async def waiting(database: Database, session_id: str | None = None) -> list[Question]:
+    """Open questions, and answered parked ones whose turn still goes on with the answer; the oldest first."""
+    mine, of_session = ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
+        f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY p.created_at, p.permission_id",
+        of_session,
+    )
+    answered = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_turns t JOIN acp_permissions p ON p.turn_id = t.turn_id"  # noqa: S608
+        f" WHERE t.state IN ('queued', 'dispatched', 'running') AND p.policy = ? AND p.outcome = 'selected'{mine}",
+        (PARKED, *of_session),
+    )
+    return _questions([*rows, *answered])
+
+
+async def matching(database: Database, prefix: str) -> list[Question]:
+    """Questions whose id begins so, the open ones first."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
+        " WHERE SUBSTR(p.permission_id, 1, ?) = ?"
+        " ORDER BY p.outcome IS NOT NULL, p.created_at DESC LIMIT ?",
+        (len(prefix), prefix, MATCHES),
+    )
+    return _questions(rows)
+
+
+async def answers_of(database: Database, epoch: int, ask_ids: Collection[str]) -> list[Answer]:
+    """The answers to those of the questions that are settled, for a worker that still waits for them."""
+    if not ask_ids:
+        return []
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
+        f" WHERE p.outcome IS NOT NULL AND p.permission_id IN ({_places(ask_ids)})",
+        tuple(ask_ids),
+    )
+    return [
+        answers.answer(epoch, one.ask, Verdict(one.outcome or "", one.option, one.answered_by, one.content))
+        for one in _questions(rows)
+    ]
+
+
+def _places(values: Collection[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _questions(rows: Sequence[tuple[Any, ...]]) -> list[Question]:
+    """A row that cannot be read must not keep the server from starting; nobody can be asked it again."""
+    found: list[Question] = []
+    for session_id, request, *rest, content in rows:
+        try:
+            rest.append(None if content is None else msgspec.json.decode(content))
+            found.append(Question(session_id, _decoder.decode(request), *rest))
+        except msgspec.MsgspecError as error:
+            log.warning("A question cannot be read", action="question_unreadable", session=session_id, error=str(error))
+    return found

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
-from pykoclaw_acp.sessions.ports import Logged, Settled
-from pykoclaw_acp.store import events, permissions, sessions, turns, workers
-from pykoclaw_acp.store.database import Database, NewEvent, OperationalError, Statement, Unit
+from pykoclaw_acp.sessions.offers import Offer
+from pykoclaw_acp.sessions.ports import Logged, Question, Settled
+from pykoclaw_acp.store import cursors, events, offers, overview, permissions, sessions, turns, workers
+from pykoclaw_acp.store.database import Conflict, Database, NewEvent, OperationalError, Statement, Unit
 from pykoclaw_acp.store.sqlite import result_code
-from pykoclaw_acp.worker.frames import Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
 
 ATTEMPTS: Final = 6  # each waits 10 s for the lock
 BUSY: Final = 5  # SQLITE_BUSY
@@ -48,15 +53,20 @@ class SessionJournal:
         """The client closed the session."""
         await self._run(sessions.close(session_id))
 
+    async def delete(self, session_id: str) -> None:
+        """Nobody finds the session any more, and nothing of what was said in it is kept."""
+        await overview.delete(self._database, session_id)
+
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
-        await self._commit(Unit(statements=(turns.insert(turn),), durable=True))
+        used = sessions.prompted(turn.session_id, helper=wrappings.by_client_itself(turn.content))
+        await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
         return await self._commit(
             Unit(
-                statements=(turns.dispatch(turn.turn_id, epoch),),
+                statements=(turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said)),
                 events=events.rows(turn.session_id, turn.turn_id, said),
                 durable=True,
             )
@@ -85,7 +95,8 @@ class SessionJournal:
             elif isinstance(frame, Ask):
                 statements.append(permissions.insert(session_id, frame))
             elif isinstance(frame, AskWithdrawn):
-                statements.append(permissions.settle(Settled(frame.ask_id, "withdrawn")))
+                statements.append(permissions.withdraw(frame.ask_id))
+            statements.extend(sessions.follow(session_id, said))
             rows.extend(events.rows(session_id, turn_id, said))
             told.extend((turn_id, event) for event in said)
         statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
@@ -103,11 +114,89 @@ class SessionJournal:
 
     async def append(self, session_id: str, said: Sequence[Event]) -> list[int]:
         """Events outside of any turn."""
-        return await self._commit(Unit(events=events.rows(session_id, None, said)))
+        rows = events.rows(session_id, None, said)
+        return await self._commit(Unit(statements=tuple(sessions.follow(session_id, said)), events=rows))
+
+    async def offer(self, cwd: str) -> Offer | None:
+        """What the last worker in this directory offered, or models of another."""
+        found = await offers.of(self._database, cwd)
+        if found is None and (other := await offers.newest(self._database)) is not None:
+            return Offer(models=other.models)
+        return found
+
+    async def keep_offer(self, cwd: str, offer: Offer) -> None:
+        """What the newest worker in this directory offers."""
+        await self._run(offers.keep(cwd, offer))
+
+    async def unused(self, before: int) -> list[str]:
+        """Sessions whose events may be deleted."""
+        return await sessions.unused(self._database, before)
+
+    async def prune(self, session_id: str, before: int) -> bool:
+        """Delete the session's events and hide it, if it is still unused."""
+        try:
+            await self._commit(Unit(statements=sessions.prune(session_id, before)))
+        except Conflict:
+            return False
+        return True
 
     async def settle(self, settled: Settled) -> None:
         """A permission question is answered, or moot."""
         await self._run(permissions.settle(settled))
+
+    async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
+        """Which away policy an open question is under, and until when."""
+        await self._run(permissions.set_clock(ask_id, policy, deadline))
+
+    async def park(self, session_id: str, ask: Ask, said: Sequence[Event]) -> list[int]:
+        """An open question gives up its worker and waits on."""
+        rows = events.rows(session_id, ask.turn_id, said)
+        return await self._commit(Unit(statements=(permissions.park(ask.ask_id),), events=rows))
+
+    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+        """A parked question is answered: with it the prompt that tells Claude so is `queued`, durable."""
+        told = permissions.settle_parked(settled, turn.turn_id)
+        await self._commit(Unit(statements=(told, turns.insert(turn)), durable=True))
+
+    async def questions(self, session_id: str | None = None) -> list[Question]:
+        """Questions that wait, and answered ones whose turn still goes on with the answer."""
+        return await permissions.waiting(self._database, session_id)
+
+    async def answers(self, epoch: int, ask_ids: Sequence[str]) -> list[Answer]:
+        """The answers to those of the questions that are settled."""
+        return await permissions.answers_of(self._database, epoch, ask_ids)
+
+    async def matching(self, prefix: str) -> list[Question]:
+        """Questions whose id begins so."""
+        return await permissions.matching(self._database, prefix)
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
+        """The session's own away policy."""
+        await self._run(sessions.set_away_policy(session_id, policy))
+
+    async def answered(self, turn_id: str) -> None:
+        """A client has got the turn's response."""
+        await self._run(turns.answered(turn_id))
+
+    async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
+        """Clients' turns that have ended, by one of their keys, the newest first."""
+        return await turns.ended(self._database, session_id, column, value)
+
+    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+        """Ids of the turns that a front asked for."""
+        return await turns.of_front(self._database, session_id, front)
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this `session/new` has made."""
+        return await sessions.find_created(self._database, request_key)
+
+    async def confirm(self, places: Sequence[tuple[str, str, int]]) -> None:
+        """Clients were shown a session's events."""
+        await self._commit(Unit(statements=tuple(cursors.confirm(*place) for place in places)))
+
+    async def confirmed(self, session_id: str, client: str) -> int | None:
+        """How far a client of this name was shown the session."""
+        return await cursors.confirmed(self._database, session_id, client)
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
+from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.sessions.model import SessionRecord
+from pykoclaw_acp.sessions.offers import DEFAULT_MODEL
 from pykoclaw_acp.store.database import Database, Statement
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
 
 
 def now_ms() -> int:
@@ -19,14 +26,16 @@ def insert(record: SessionRecord) -> tuple[Statement, ...]:
     """A new session; its conversation has no Claude session yet."""
     at = now_ms()
     session = Statement(
-        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model,"
-        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, request_key,"
+        " client, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             record.session_id,
             record.conversation_name,
             record.cwd,
             json.dumps(record.additional_directories),
             record.model,
+            record.request_key,
+            record.client,
             at,
             at,
         ),
@@ -51,10 +60,62 @@ def set_claude_session(session_id: str, claude_session_id: str) -> Statement:
 def reopen(record: SessionRecord) -> Statement:
     """What a load changes."""
     return Statement(
-        "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, updated_at = ?"
-        " WHERE acp_session_id = ?",
+        "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
+        " updated_at = ? WHERE acp_session_id = ?",
         (record.cwd, json.dumps(record.additional_directories), now_ms(), record.session_id),
         rows=1,
+    )
+
+
+def prompted(session_id: str, *, helper: bool) -> Statement:
+    """A prompt came; a session stays a client's helper while no person has prompted it."""
+    at = now_ms()
+    return Statement(
+        "UPDATE acp_sessions SET"
+        " auxiliary = CASE WHEN ? = 1 AND (prompted_at IS NULL OR auxiliary = 1) THEN 1 ELSE 0 END,"
+        " prompted_at = COALESCE(prompted_at, ?), pruned_at = NULL, updated_at = ? WHERE acp_session_id = ?",
+        (int(helper), at, at, session_id),
+        rows=1,
+    )
+
+
+def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
+    """The row has what the newest events say of the session itself."""
+    for event in events:
+        if isinstance(event, ModeChanged):
+            yield Statement("UPDATE acp_sessions SET mode = ? WHERE acp_session_id = ?", (event.mode, session_id))
+        elif isinstance(event, ConfigChanged):
+            # Nobody's choice stays nobody's choice, whatever Claude's own settings make of it.
+            yield Statement(
+                "UPDATE acp_sessions SET model = ? WHERE acp_session_id = ? AND (model IS NOT NULL OR ? <> ?)",
+                (event.selection.model, session_id, event.selection.model, DEFAULT_MODEL),
+            )
+        elif isinstance(event, TitleChanged):
+            yield Statement("UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?", (event.title, session_id))
+
+
+_UNUSED: Final = (
+    "acp_sessions.updated_at < ? AND acp_sessions.pruned_at IS NULL AND acp_sessions.deleted_at IS NULL"
+    " AND (acp_sessions.auxiliary = 1 OR acp_sessions.prompted_at IS NULL"
+    # A conversation that another channel has begun is real.
+    " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
+    " AND NOT EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id = acp_sessions.acp_session_id"
+    " AND state IN ('queued', 'dispatched', 'running'))"
+)
+
+
+async def unused(database: Database, before: int) -> list[str]:
+    """Sessions that no person ever prompted, not touched since `before` (ms)."""
+    rows = await database.read(f"SELECT acp_session_id FROM acp_sessions WHERE {_UNUSED}", (before,))  # noqa: S608
+    return [session_id for (session_id,) in rows]
+
+
+def prune(session_id: str, before: int) -> tuple[Statement, ...]:
+    """Hide it and delete its events, if it is still unused; `last_seq` stays, so that no `seq` is given out twice."""
+    hide = f"UPDATE acp_sessions SET pruned_at = ? WHERE acp_session_id = ? AND {_UNUSED}"  # noqa: S608
+    return (
+        Statement(hide, (now_ms(), session_id, before), rows=1),
+        Statement("DELETE FROM acp_events WHERE acp_session_id = ?", (session_id,)),
     )
 
 
@@ -66,24 +127,43 @@ def close(session_id: str) -> Statement:
 async def find(database: Database, session_id: str) -> SessionRecord | None:
     """The session with its conversation's Claude session, unless there is none or it was deleted."""
     rows = await database.read(
-        "SELECT s.conversation_name, s.cwd, s.additional_directories, s.model, s.last_seq, s.closed_at, c.session_id"
+        "SELECT s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title, s.last_seq,"
+        " COALESCE((SELECT MIN(seq) - 1 FROM acp_events WHERE acp_session_id = s.acp_session_id), s.last_seq),"
+        " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy, c.session_id"
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
         " WHERE s.acp_session_id = ? AND s.deleted_at IS NULL",
         (session_id,),
     )
     if not rows:
         return None
-    name, cwd, directories, model, last_seq, closed_at, claude = rows[0]
+    name, cwd, directories, mode, model, title, last_seq, pruned, prompted_at, helper, closed_at, away, claude = rows[0]
     return SessionRecord(
         session_id=session_id,
         conversation_name=name,
         cwd=cwd,
         additional_directories=tuple(json.loads(directories)),
+        mode=mode,
         model=model,
+        title=title,
         last_seq=last_seq,
+        pruned_upto=pruned,
+        prompted=prompted_at is not None,
+        auxiliary=bool(helper),
         claude_session_id=claude,
         closed=closed_at is not None,
+        away_policy=away,
     )
+
+
+def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:
+    """What becomes of its questions while no client is there; None: as the settings say."""
+    return Statement("UPDATE acp_sessions SET away_policy = ? WHERE acp_session_id = ?", (policy, session_id), rows=1)
+
+
+async def find_created(database: Database, request_key: str) -> str | None:
+    """Id of the session that this request has made."""
+    rows = await database.read("SELECT acp_session_id FROM acp_sessions WHERE request_key = ?", (request_key,))
+    return str(rows[0][0]) if rows else None
 
 
 async def name_taken(database: Database, name: str) -> bool:

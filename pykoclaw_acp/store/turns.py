@@ -4,34 +4,73 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
 _UNFINISHED: Final = "('queued', 'dispatched', 'running')"
+Key = Literal["request_key", "idempotency_key", "fingerprint"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTurn:
-    """A turn that a dead server left; `spoke`: something of its answer is in the log."""
+    """A turn that another server left; `background`: Claude began it by itself. `epoch` is that of its worker."""
 
-    turn_id: str
-    session_id: str
-    state: str
-    content: list[dict[str, Any]]
-    spoke: bool
+    turn: Turn
+    epoch: int | None
+    background: bool
 
 
 def insert(turn: Turn) -> Statement:
     """A prompt was accepted."""
     return Statement(
-        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at)"
-        " VALUES (?, ?, 'client', ?, 'queued', ?)",
-        (turn.turn_id, turn.session_id, json.dumps(turn.content), now_ms()),
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"
+        " state, created_at) VALUES (?, ?, 'client', ?, ?, ?, ?, 'queued', ?)",
+        (
+            turn.turn_id,
+            turn.session_id,
+            json.dumps(turn.content),
+            turn.keys.request,
+            turn.keys.idempotency,
+            turn.keys.fingerprint,
+            turn.created_at,
+        ),
     )
+
+
+def answered(turn_id: str) -> Statement:
+    """A client has got the response."""
+    return Statement("UPDATE acp_turns SET answered_at = ? WHERE turn_id = ?", (now_ms(), turn_id))
+
+
+async def ended(database: Database, session_id: str, column: Key, value: str) -> list[tuple[Turn, Outcome]]:
+    """Turns of clients that have ended, found by one of their keys, the newest first; their content is left out."""
+    rows = await database.read(
+        "SELECT turn_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state, stop_reason,"  # noqa: S608
+        f" error, usage FROM acp_turns WHERE acp_session_id = ? AND {column} = ? AND origin = 'client'"
+        f" AND state NOT IN {_UNFINISHED} ORDER BY created_at DESC",
+        (session_id, value),
+    )
+    found: list[tuple[Turn, Outcome]] = []
+    for turn_id, request, idempotency, fingerprint, created_at, answered_at, state, stop_reason, error, usage in rows:
+        keys = PromptKeys(request, idempotency, fingerprint)
+        turn = Turn(turn_id, session_id, [], keys, created_at, state=state, answered=answered_at is not None)
+        fault = None if error is None else TurnFault(**json.loads(error))
+        used = None if usage is None else json.loads(usage)
+        found.append((turn, Outcome(state, stop_reason=stop_reason, fault=fault, usage=used)))
+    return found
+
+
+async def of_front(database: Database, session_id: str, front: str) -> list[str]:
+    """Ids of the turns that this front asked for."""
+    rows = await database.read(
+        "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND request_key > ? AND request_key < ?",
+        (session_id, f"{front}:", f"{front};"),
+    )
+    return [turn_id for (turn_id,) in rows]
 
 
 def dispatch(turn_id: str, epoch: int) -> Statement:
@@ -82,14 +121,17 @@ def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
 async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Turns without an end, in the order of their prompts."""
     rows = await database.read(
-        "SELECT t.turn_id, t.acp_session_id, t.state, t.prompt, EXISTS (SELECT 1 FROM acp_events e"  # noqa: S608
-        " WHERE e.turn_id = t.turn_id AND e.kind <> 'user_message')"
+        "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
+        " t.state, t.epoch, t.origin, EXISTS (SELECT 1 FROM acp_events e"
+        " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
         f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.created_at, t.turn_id"
     )
-    return [
-        UnfinishedTurn(turn_id, session_id, state, _content(prompt), bool(spoke))
-        for turn_id, session_id, state, prompt, spoke in rows
-    ]
+    found: list[UnfinishedTurn] = []
+    for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, state, epoch, origin, spoke in rows:
+        keys = PromptKeys(request, idempotency, fingerprint)
+        turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, state=state, spoke=bool(spoke))
+        found.append(UnfinishedTurn(turn, epoch, origin == "background"))
+    return found
 
 
 def _content(prompt: str) -> list[dict[str, Any]]:

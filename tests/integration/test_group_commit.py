@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -195,3 +196,34 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
     asyncio.run(look())
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+# --- the watchdog's question -----------------------------------------------------------------------------------------
+
+
+async def test_the_writer_answers_while_it_is_idle_and_while_it_works(database: Database) -> None:
+    await asyncio.wait_for(database.probe(), 5)
+    working = [asyncio.create_task(database.commit(unit("s1"))) for _ in range(3000)]
+    await asyncio.sleep(0)
+    await asyncio.wait_for(database.probe(), 5)
+    assert not all(task.done() for task in working)  # it did not wait for its turn
+    await asyncio.gather(*working)
+    assert await database.read("SELECT count(*) FROM acp_events") == [(3000,)]
+
+
+async def test_a_lock_of_another_process_is_an_answer(database: Database, path: Path) -> None:
+    await database._writer.run(lambda connection: connection.execute("PRAGMA busy_timeout=50").close())
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await asyncio.wait_for(database.probe(), 5)
+
+
+async def test_a_writer_that_hangs_does_not_answer(database: Database) -> None:
+    release = threading.Event()
+    hanging = asyncio.create_task(database._writer.run(lambda _: release.wait()))
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(database.probe(), 0.2)
+    release.set()
+    await hanging
+    await asyncio.wait_for(database.probe(), 5)

@@ -16,6 +16,7 @@ from pykoclaw_acp.pool.life import PoolLimits
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.sessions.events import Failure, Text, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn, TurnTimes
+from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -31,6 +32,10 @@ from tests.waiting import eventually
 class Client:
     """Keeps what it was shown; slow by a turn of the loop, so that it falls behind."""
 
+    name = "test"
+    present = True
+    forms = False
+
     def __init__(self) -> None:
         self.shown: list[Logged] = []
 
@@ -40,6 +45,18 @@ class Client:
 
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
         return {"outcome": "cancelled"}
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        pass
+
+    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        pass
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        pass
+
+    def settled(self, ask_id: str) -> None:
+        pass
 
     @property
     def text(self) -> str:
@@ -55,7 +72,9 @@ class Rig:
 
     async def prompt(self, session: Session, text: str) -> Turn:
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
-        await session.submit(turn, session.attachments[0] if session.attachments else session.attach(Client(), 0))
+        if not session.attachments:
+            session.attach(Client(), 0)
+        await session.submit(turn)
         return turn
 
     async def run(self, session: Session, text: str) -> Outcome:
@@ -84,6 +103,8 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
         "start_timeout": 30.0,
         "stall_timeout": 30.0,
         "stop_grace": 1.0,
+        "orphan_grace": 0.0,
+        "spool_limit": 1024 * 1024,
     }
     pool = WorkerPool(launcher, WorkerLedger(database), sessions, PoolLimits(directory=path, **{**numbers, **limits}))
     sessions.workers = pool
@@ -264,7 +285,7 @@ async def test_a_background_turn_whose_worker_dies_is_ended_in_words(tmp_path: P
         await eventually(lambda: channel.acked == channel._n)
         channel.kill()
         await eventually(lambda: not r.pool.is_live(session.id))
-        await eventually(lambda: session.last_seq == 3)
+        await eventually(lambda: session.last_seq == 4)
         assert (await r.states())["own-turn"] == "failed"
 
 
@@ -318,7 +339,7 @@ async def test_a_gap_in_the_frames_ends_the_worker_and_the_turn_says_so(tmp_path
         channel.say(channel.event(turn.turn_id, "after the gap"))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert outcome.state == "unknown"
-        assert await r.seqs(session) == [1, 2]
+        assert await r.seqs(session) == [1, 2, 3]
 
 
 async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Path) -> None:
@@ -378,7 +399,7 @@ async def test_clients_that_attach_anywhere_see_the_same_log_exactly_once(tmp_pa
         for attachment in session.attachments:
             await attachment.reached(session.last_seq)
         everything = await SessionJournal(r.database).read(session.id, 0, 10_000)
-        assert len(everything) == 5 * 201
+        assert len(everything) == 1 + 5 * 201
         for client in clients:
             assert [one.seq for one in client.shown] == [one.seq for one in everything]
             assert [one.event for one in client.shown] == [one.event for one in everything]
@@ -388,9 +409,10 @@ async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: P
     async with rig(tmp_path) as r:
         session = await r.session()
         author, other = Client(), Client()
-        session.attach(author, 0)
+        own = session.attach(author, 0)
         session.attach(other, 0)
-        await r.run(session, "say 1")
+        turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])
+        await asyncio.wait_for((await session.accept(turn, own)).ended, 30)
         for attachment in session.attachments:
             await attachment.reached(session.last_seq)
         assert not [one for one in author.shown if isinstance(one.event, UserMessage)]

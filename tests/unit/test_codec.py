@@ -26,6 +26,7 @@ from pykoclaw_acp.protocol.messages import (
 )
 from pykoclaw_acp.server.connection import Call, Connection
 from pykoclaw_acp.server.order import SessionOrder
+from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.registry import Sessions
 
 JUNK = st.binary(max_size=80).filter(lambda line: b"\n" not in line)
@@ -54,7 +55,7 @@ class Wire:
 
 
 async def _initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
-    call.connection.initialized(Implementation())
+    call.connection.initialized(params)
     return {}
 
 
@@ -86,7 +87,7 @@ def answers(stream: bytes, cuts: list[int]) -> list[dict[str, Any]]:
     wire = Wire(chunks)
 
     async def run() -> None:
-        connection = Connection(cast("Sessions", None), TABLE, wire)
+        connection = Connection(cast("Sessions", None), TABLE, DirectPeer(wire))
         await connection.serve()
         await connection.settle()
 

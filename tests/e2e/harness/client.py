@@ -17,6 +17,7 @@ from tests.waiting import eventually
 T = TypeVar("T")
 
 ANSWER_WAIT: Final = 45.0  # seconds
+EMPTY_LINE: Final = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "\n\n"}}
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -47,6 +48,7 @@ class ServerGone(Exception):
 class Client:
     """One client of one server process, over the server's stdio.
 
+    `commands` are the slash commands that were offered last, by session.
     `permit` answers permission questions: a function of the request's parameters that gives the result; what it raises
     is sent as an error, None leaves the question open. `sent` and `received` are all frames, `updates` those of
     `session/update` by session, since the last load. What breaks the protocol is raised by whatever the test waits for.
@@ -58,10 +60,12 @@ class Client:
         self.sent: list[Any] = []
         self.received: list[dict[str, Any]] = []
         self.updates: dict[str, list[dict[str, Any]]] = {}
+        self.commands: dict[str, list[dict[str, Any]]] = {}
         self.questions: list[dict[str, Any]] = []
         self.withdrawn: list[Any] = []
         self.unplaced: list[dict[str, Any]] = []
         self.permit: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: selected("allow_once")
+        self.on_update: Callable[[dict[str, Any]], None] = lambda _: None
         self.fault: BaseException | None = None
         self._ids = 0
         self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
@@ -129,8 +133,10 @@ class Client:
         self.updates[session] = []
         return await self.call("session/load", **{"sessionId": session, "cwd": str(cwd), "mcpServers": [], **params})
 
-    async def resume(self, session: str, cwd: Path) -> dict[str, Any]:
-        return await self.call("session/resume", sessionId=session, cwd=str(cwd), mcpServers=[])
+    async def resume(self, session: str, cwd: Path, after: int | None = None) -> dict[str, Any]:
+        """Resume; what the client has not seen after `after` follows."""
+        meta = {} if after is None else {"_meta": {"pykoclaw.dev/after": after}}
+        return await self.call("session/resume", sessionId=session, cwd=str(cwd), mcpServers=[], **meta)
 
     def prompting(self, session: str, *content: str | dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
         """Send a prompt of texts and other blocks; the future of its result."""
@@ -247,10 +253,16 @@ class Client:
     def _updated(self, frame: dict[str, Any]) -> None:
         seen = self.updates.setdefault(frame["params"]["sessionId"], [])
         update = frame["params"]["update"]
+        if update["sessionUpdate"] == "available_commands_update":  # an offer, no part of the log
+            self.commands[frame["params"]["sessionId"]] = update["availableCommands"]
+            return
+        if update.items() >= EMPTY_LINE.items() and "_meta" not in update:  # as little
+            return
         before = seen[-1]["_meta"]["pykoclaw.dev/seq"] if seen else 0
         if update["_meta"]["pykoclaw.dev/seq"] <= before:
             raise frames.BadFrame(f"seq goes back or repeats after {before}: {frame}")
         seen.append(update)
+        self.on_update(update)
 
     def _asked(self, frame: dict[str, Any]) -> None:
         self.questions.append(frame)

@@ -6,19 +6,60 @@ import json
 from typing import Any, Final
 
 from acp import schema
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 
 MAX_LINE: Final = 8 * 1024 * 1024  # bytes
 
+
+class _Gone(BaseModel):
+    """What is gone from the schema, or never was in it, and Mitto reads all the same."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+class Empty(_Gone):
+    """The answer to `session/set_model`."""
+
+
+class ModelInfo(_Gone):
+    model_id: str
+    name: str
+    description: str | None = None
+
+
+class ModelState(_Gone):
+    current_model_id: str
+    available_models: list[ModelInfo]
+
+
+class NewSessionResponse(schema.NewSessionResponse):
+    models: ModelState
+
+
+class LoadSessionResponse(schema.LoadSessionResponse):
+    models: ModelState
+
+
+class ResumeSessionResponse(schema.ResumeSessionResponse):
+    models: ModelState
+
+
 RESULTS: Final[dict[str, type[BaseModel]]] = {
     "initialize": schema.InitializeResponse,
-    "session/new": schema.NewSessionResponse,
-    "session/load": schema.LoadSessionResponse,
-    "session/resume": schema.ResumeSessionResponse,
+    "session/new": NewSessionResponse,
+    "session/load": LoadSessionResponse,
+    "session/resume": ResumeSessionResponse,
+    "session/set_mode": schema.SetSessionModeResponse,
+    "session/set_model": Empty,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
     "session/close": schema.CloseSessionResponse,
     "session/prompt": schema.PromptResponse,
 }
-REQUESTS: Final[dict[str, type[BaseModel]]] = {"session/request_permission": schema.RequestPermissionRequest}
+REQUESTS: Final[dict[str, type[BaseModel]]] = {
+    "session/request_permission": schema.RequestPermissionRequest,
+    "elicitation/create": schema.CreateFormSessionElicitationRequest,
+}
 NOTIFICATIONS: Final[dict[str, type[BaseModel]]] = {
     "session/update": schema.SessionNotification,
     "$/cancel_request": schema.CancelRequestNotification,

@@ -9,23 +9,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.ops.processes import name
+from pykoclaw_acp.pool.forkserver import WORKER_NAME
+
 FORK_SERVER: Final = "pykoclaw_acp.pool.forkserver"  # workers are its forks, and show the same command
 COOKIE: Final = "PYKOCLAW_WORKER"
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live process; `session` is that of the worker which it was started by, as its environment says."""
+    """A live process; `session` and `epoch` are those of the worker that it was started by, as its environment says."""
 
     pid: int
     parent: int
     command: str
     session: str | None
+    epoch: int | None
 
     @property
     def is_claude(self) -> bool:
         """The CLI itself, not a tool of it."""
         return self.session is not None and os.path.basename(self.command.split(" ", 1)[0]) == "claude"
+
+    @property
+    def is_worker(self) -> bool:
+        """The worker itself: a fork of the fork server."""
+        return name(self.pid) == WORKER_NAME
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -36,7 +45,12 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        return _stat(self.pid) is not None
+        return alive(self.pid)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    return _stat(pid) is not None
 
 
 def of_home(home: Path) -> list[Process]:
@@ -59,7 +73,8 @@ def _look(pid: int, home: Path) -> Process | None:
     if f"HOME={home}" not in environment or fields is None:
         return None
     cookies = [variable.split("=", 1)[1] for variable in environment if variable.startswith(f"{COOKIE}=")]
-    return Process(pid, int(fields[1]), command, cookies[-1].split(":")[1] if cookies else None)
+    session, epoch = cookies[-1].split(":")[1:] if cookies else (None, None)
+    return Process(pid, int(fields[1]), command, session, None if epoch is None else int(epoch))
 
 
 def _stat(pid: int) -> list[str] | None:

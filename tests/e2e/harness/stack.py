@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from pykoclaw_acp.front.places import Places, connect, lock_holder
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -16,6 +18,9 @@ from tests.e2e.harness.client import Client
 from tests.e2e.harness.processes import Process
 from tests.waiting import eventually
 
+ClientT = TypeVar("ClientT", bound=Client)
+
+PROGRAM: Final = (sys.executable, "-m", "pykoclaw_acp")
 STREAM_LIMIT = 64 * 1024 * 1024  # bytes; above what the server may ever write in a line
 
 
@@ -40,6 +45,7 @@ class Stack:
         self.work.mkdir()
         self.model = model
         self.clients: list[Client] = []
+        self.daemons: list[asyncio.subprocess.Process] = []
         self._before = len(model.requests(None))
         self.environment = {**os.environ, **offline_environment(model.url, self.home)}
 
@@ -49,16 +55,7 @@ class Stack:
 
     async def spawn(self, **environment: str) -> Client:
         """A server and its client, not initialized."""
-        log = self.root / f"server-{len(self.clients) + 1}.log"
-        with log.open("wb") as stderr:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
-                env={**self.environment, **environment}, cwd=self.root, limit=STREAM_LIMIT,
-            )  # fmt: skip
-        client = Client(process, log)
-        self.clients.append(client)
-        return client
+        return await self._client(*PROGRAM, "serve", "--stdio", **environment)
 
     async def start(self, **environment: str) -> Client:
         """A server and its client, initialized."""
@@ -66,11 +63,88 @@ class Stack:
         await client.initialize()
         return client
 
+    # --- the resident daemon ----------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> Places:
+        """Where the daemon of this home is."""
+        return Places(self.data, self.home / ".local/state/pykoclaw")
+
+    async def daemon(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> asyncio.subprocess.Process:
+        """A daemon that serves."""
+        with (self.root / "daemon.log").open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *program, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+                env={**self.environment, **environment}, cwd="/",
+            )  # fmt: skip
+        self.daemons.append(process)
+        await eventually(lambda: process.returncode is not None or self.serves(process.pid))
+        assert process.returncode is None, (self.root / "daemon.log").read_text()[-2000:]
+        return process
+
+    def serves(self, pid: int) -> bool:
+        """Whether this process is the daemon, and can be connected to."""
+        holder = lock_holder(os.fspath(self.data))
+        if holder is None or holder[0] != pid:
+            return False
+        try:
+            connect(self.places.socket).close()
+        except OSError:
+            return False
+        return True
+
+    def daemon_pid(self) -> int | None:
+        """Pid of the daemon that has the data directory, whoever started it."""
+        holder = lock_holder(os.fspath(self.data))
+        return None if holder is None else holder[0]
+
+    async def end_daemon(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send the daemon that runs a signal, and wait until it is gone."""
+        pid = self.daemon_pid()
+        assert pid is not None
+        os.kill(pid, number)
+        await eventually(lambda: not processes.alive(pid))
+        for process in self.daemons:
+            if process.pid == pid:
+                await process.wait()
+
+    async def front(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> Client:
+        """A client behind a front, initialized; the front finds the daemon, or starts it."""
+        client = await self.spawn_front(program=program, **environment)
+        await client.initialize()
+        return client
+
+    async def spawn_front(
+        self, *, program: tuple[str, ...] = PROGRAM, kind: type[ClientT] = Client, **environment: str
+    ) -> ClientT:
+        """The same, not initialized; `kind` is the client's class."""
+        return await self._client(*program, kind=kind, **environment)
+
+    async def _client(self, *command: str, kind: type[ClientT] = Client, **environment: str) -> ClientT:
+        log = self.root / f"client-{len(self.clients) + 1}.log"
+        with log.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                env={**self.environment, **environment}, cwd=self.root, limit=STREAM_LIMIT, start_new_session=True,
+            )  # fmt: skip
+        client = kind(process, log)
+        self.clients.append(client)
+        return client
+
+    async def _end_residents(self) -> None:
+        """The daemon, then the workers that outlive it, each as an operator would."""
+        if self.daemon_pid() is not None:
+            await self.end_daemon()
+        for process in self.processes():
+            if process.is_worker:
+                process.signal(signal.SIGTERM)
+
     async def close(self) -> None:
         """End every server as a client does, at the end of its input, and see that nothing of it is left."""
         statuses = [await client.close() for client in self.clients if client.process.returncode is None]
         faults = [client.fault for client in self.clients if client.fault is not None]
         try:
+            await self._end_residents()
             await self.nothing_left()
         finally:
             await self.kill_everything()
@@ -90,6 +164,8 @@ class Stack:
         await eventually(killed)
         for client in self.clients:
             await client.gone()
+        for process in self.daemons:
+            await process.wait()
 
     # --- processes --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,198 @@
+"""`serve`: the resident daemon. Clients come and go at its socket; workers outlive it, and the next one adopts them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import AcpError, RestartWanted, StartupError
+from pykoclaw_acp.front.places import Places, peer_uid
+from pykoclaw_acp.ops import health
+from pykoclaw_acp.ops import log as logging
+from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
+from pykoclaw_acp.server import returning, sockets
+from pykoclaw_acp.server.app import App
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.control import Control
+from pykoclaw_acp.server.link import GREETING, FrontPeer
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.peer import DirectPeer, Peer
+from pykoclaw_acp.server.sockets import SocketTransport
+
+RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
+CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
+READY_FD: Final = "PYKOCLAW_READY_FD"  # the pipe of the front that has started this daemon
+
+log: Final = structlog.get_logger()
+
+
+class Daemon:
+    """The connections of a running daemon."""
+
+    def __init__(self, app: App, places: Places) -> None:
+        self._app = app
+        self._methods = METHODS | Control(app.sessions, app.database, places).methods
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[Connection] = set()
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Serve whoever connects, until this is cancelled."""
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("A client could not be accepted", action="accept_failed", error=str(error))
+                await asyncio.sleep(0.1)  # too many open files: others may close theirs
+                continue
+            self._start(self._serve(connection))
+
+    async def leave(self) -> None:
+        """Let calls that came just now end, then let go of every client."""
+        with contextlib.suppress(TimeoutError):
+            begun = [connection.begun() for connection in self._connections]
+            await asyncio.wait_for(asyncio.gather(*begun), CALLS_GRACE)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        if peer_uid(accepted) != os.geteuid():
+            log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
+            accepted.close()
+            return
+        transport = await SocketTransport.of(accepted, self._app.settings.client_stall)
+        connection: Connection | None = None
+        try:
+            peer = await _meet(transport)
+            if peer is None:
+                return
+            connection = Connection(self._app.sessions, self._methods, peer)
+            self._connections.add(connection)
+            if isinstance(peer, FrontPeer):
+                await returning.welcome(connection, peer.hello)
+            await connection.serve()
+            await connection.begun()  # a prompt that came with the end of the input counts
+        except (ConnectionError, AcpError) as error:
+            log.info("A connection broke", action="connection_broken", reason=str(error))
+        except Exception:
+            log.exception("A connection failed", action="connection_failed")
+        finally:
+            if connection is not None:
+                self._connections.discard(connection)
+                connection.leave()
+            await transport.close()
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _meet(transport: SocketTransport) -> Peer | None:
+    """Who has connected; None if nobody said anything."""
+    begun = b""
+    while len(begun) < len(GREETING) and b"\n" not in begun:
+        data = await transport.read()
+        if not data:
+            break
+        begun += data
+    if not begun:
+        return None
+    if begun.startswith(GREETING):
+        return await FrontPeer.meet(transport, begun)
+    return DirectPeer(transport, begun)
+
+
+async def _serve(settings: Settings, tell: _Starter) -> None:
+    notifier = Notifier.from_environment()
+    inherited = inherited_sockets()
+    places = Places(settings.data, settings.state, settings.socket)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    notifier.extend(RECOVERY_WAIT)
+    app = await App.start(settings, places, resident=True)
+    try:
+        listeners = inherited or [sockets.listen(places.socket)]
+        made = None if inherited else os.stat(places.socket).st_ino
+    except StartupError:
+        await app.detach()
+        raise
+    daemon = Daemon(app, places)
+    serving = [loop.create_task(daemon.accept(listener)) for listener in listeners]
+    watching = loop.create_task(health.watch(notifier, app.database, app.pool))
+    pruning = loop.create_task(app.pruner.run())
+    stopped = loop.create_task(stop.wait())
+    tell.ready()
+    notifier.ready(f"pykoclaw-acp {__version__} serves {settings.data}")
+    log.info("Daemon ready", action="daemon_ready", socket=places.socket, inherited=len(inherited))
+    try:
+        await asyncio.wait([watching, stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+    finally:
+        notifier.stopping()
+        for task in (*serving, watching, pruning, stopped):
+            task.cancel()
+        if made is not None:
+            sockets.remove(places.socket, made)  # first: who connects from now on starts the next daemon
+        for listener in listeners:
+            listener.close()
+        await daemon.leave()
+        await app.detach()
+
+
+class _Starter:
+    """The front that has started this daemon waits for one line on a pipe."""
+
+    def __init__(self) -> None:
+        descriptor = os.environ.pop(READY_FD, "")
+        self._pipe = int(descriptor) if descriptor.isdecimal() else None
+        if self._pipe is not None:
+            os.set_inheritable(self._pipe, False)
+
+    def ready(self) -> None:
+        """Clients can connect."""
+        self._tell(b"ready\n")
+
+    def failed(self, error: StartupError) -> None:
+        """There will be no daemon."""
+        self._tell(f"failed {error.exit_code} {' '.join(str(error).split())}\n".encode())
+
+    def _tell(self, line: bytes) -> None:
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._pipe, line)
+                os.close(self._pipe)
+            self._pipe = None
+
+
+def main(load: Callable[[], Settings]) -> int:
+    """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
+    starter = _Starter()
+    faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
+    try:
+        settings = load()
+        logging.configure(settings.log_level, settings.log_format)
+        asyncio.run(_serve(settings, starter))
+    except RestartWanted as error:
+        log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
+        return error.exit_code
+    except StartupError as error:
+        log.error("The daemon cannot start", action="daemon_not_started", reason=str(error))
+        starter.failed(error)
+        raise
+    return 0

@@ -1,0 +1,143 @@
+"""The line between a front and the daemon: a client's lines with numbers, updates with their place in the log.
+
+Both sides may be of different versions: fields and kinds of lines that are not known are ignored.
+docs/link.md has the whole vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.errors import ParseError
+from pykoclaw_acp.protocol.framing import MAX_LINE_IN, OVERSIZED, LineFramer, Oversized
+from pykoclaw_acp.server.peer import Line, Listener, Transport
+
+LINK: Final = 1  # version of this vocabulary
+GREETING: Final = b"front "
+NOTHING: Final = msgspec.Raw(b"null")
+_HEAD: Final = 64  # bytes that stand before a client's line, at most
+
+log: Final = structlog.get_logger()
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """A session that the front's client follows: its place, the load that set it (0: none), how it was opened last."""
+
+    seq: int
+    line: int = 0
+    opened: msgspec.Raw = NOTHING
+
+
+class FrontHello(msgspec.Struct, frozen=True):
+    """What a front knows when it connects; `asked` are ids of our requests that its client has not answered."""
+
+    front: str
+    link: int = LINK
+    version: str = "unknown"
+    pid: int = 0
+    initialize: msgspec.Raw = NOTHING
+    sessions: dict[str, Followed] = {}
+    asked: list[str] = []
+
+
+_hello: Final = msgspec.json.Decoder(FrontHello)
+
+
+class FrontPeer:
+    """A client behind a front, which keeps what was not confirmed, and comes back with it."""
+
+    listener: Listener
+
+    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes) -> None:
+        """Use `meet`; `rest` was read after the hello."""
+        self.hello = hello
+        self.key: str | None = hello.front
+        self._transport = transport
+        self._rest = rest
+        self._framer = LineFramer(MAX_LINE_IN + _HEAD)
+        self._tokens: dict[str, int] = {}
+        self._sessions: dict[int, str] = {}
+
+    @classmethod
+    async def meet(cls, transport: Transport, begun: bytes) -> FrontPeer:
+        """Take the hello, whose beginning was read already; raises ParseError if it is none."""
+        framer = LineFramer()
+        data = begun
+        lines = framer.feed(data)
+        while not lines:
+            data = await transport.read()
+            if not data:
+                raise ParseError("The front left before it had introduced itself.")
+            begun += data
+            lines = framer.feed(data)
+        try:
+            hello = _hello.decode(bytes(lines[0])[len(GREETING) :] if isinstance(lines[0], bytes) else b"")
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise ParseError("The front's introduction cannot be read.") from error
+        peer = cls(transport, hello, begun.partition(b"\n")[2])
+        await transport.write(b"welcome %b\n" % msgspec.json.encode({"version": __version__, "link": LINK}))
+        return peer
+
+    async def incoming(self) -> AsyncIterator[list[Line]]:
+        """The client's lines; confirmations go to the listener."""
+        data = self._rest or await self._transport.read()
+        while data:
+            yield [line for raw in self._framer.feed(data) if (line := self._take(raw)) is not None]
+            data = await self._transport.read()
+
+    async def update(self, session_id: str, seq: int, line: bytes) -> None:
+        """Show an update."""
+        await self._transport.write(b"update %d %d %b" % (self._tokens[session_id], seq, line))
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """The client's place moves on."""
+        await self._transport.write(b"cursor %d %d\n" % (self._tokens[session_id], seq))
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """Give the session a token."""
+        token = self._tokens.setdefault(session_id, len(self._tokens) + 1)
+        self._sessions[token] = session_id
+        name = msgspec.json.encode(session_id)
+        await self._transport.write(b"attached %d %d %d %b\n" % (token, seq, number, name))
+
+    async def answer(self, number: int, line: bytes) -> None:
+        """The response to a line."""
+        await self._transport.write(b"answer %d %b" % (number, line))
+
+    async def acknowledge(self, number: int) -> None:
+        """The line need not be sent again."""
+        await self._transport.write(b"ack %d\n" % number)
+
+    async def request(self, key: bytes, line: bytes) -> None:
+        """A request of ours; the front drops it if its client has it already."""
+        await self._transport.write(b"request %b %b" % (key, line))
+
+    async def notify(self, line: bytes) -> None:
+        """Anything else."""
+        await self._transport.write(b"notify %b" % line)
+
+    def _take(self, raw: bytes | Oversized) -> Line | None:
+        if isinstance(raw, Oversized):
+            return Line(0, OVERSIZED)
+        kind, _, rest = raw.partition(b" ")
+        try:
+            if kind == b">":
+                number, _, content = rest.partition(b" ")
+                return Line(int(number), content)
+            if kind == b">>":
+                number, at, content = rest.split(b" ", 2)
+                return Line(int(number), content, sent_at=int(at))
+            if kind == b"seen":
+                token, seq = rest.split()
+                if (session_id := self._sessions.get(int(token))) is not None:
+                    self.listener.seen(session_id, int(seq))
+            elif kind == b"done":
+                self.listener.done(int(rest))
+        except ValueError:
+            log.warning("A front's line was not understood", action="front_line_ignored")
+        return None

@@ -1,0 +1,126 @@
+"""Who is at the other end of a connection: an ACP client itself, or a front that stands between it and us."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+
+
+class Transport(Protocol):
+    """Where the connection's bytes come from and go to."""
+
+    async def read(self) -> bytes:
+        """Some bytes; none at the end."""
+
+    async def write(self, line: bytes) -> None:
+        """Write, and wait while the client is slow; raises ConnectionError when it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the client's, under a number of its own; `sent_at` (ms since 1970) if a front sends it once more."""
+
+    number: int
+    content: bytes | Oversized
+    sent_at: int | None = None
+
+
+class Listener(Protocol):
+    """Who wants to know what has arrived at the client."""
+
+    def seen(self, session_id: str, seq: int) -> None:
+        """The client was shown the session's updates up to `seq`."""
+
+    def done(self, number: int) -> None:
+        """The client has the answer to this line."""
+
+
+class Peer(Protocol):
+    """Takes what is for the client. `key` names the client beyond this connection; None where nothing does."""
+
+    key: str | None
+    listener: Listener
+
+    def incoming(self) -> AsyncIterator[list[Line]]:
+        """The client's lines, in order, until the end."""
+
+    async def update(self, session_id: str, seq: int, line: bytes) -> None:
+        """Show an update."""
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """The client's place moves on to `seq`, and there is nothing to show."""
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """The session's updates after `seq` follow; `number` is the line that asked for all of them, or 0."""
+
+    async def answer(self, number: int, line: bytes) -> None:
+        """The response to a line."""
+
+    async def acknowledge(self, number: int) -> None:
+        """The line has no response, and was dealt with."""
+
+    async def request(self, key: bytes, line: bytes) -> None:
+        """A request of ours, whose id is `key` (JSON)."""
+
+    async def notify(self, line: bytes) -> None:
+        """Anything else."""
+
+
+class DirectPeer:
+    """An ACP client that speaks JSON-RPC with us: what was written to it counts as seen."""
+
+    key: str | None = None
+    listener: Listener
+
+    def __init__(self, transport: Transport, begun: bytes = b"") -> None:
+        """`begun`: what was read already."""
+        self._transport = transport
+        self._begun = begun
+        self._framer = LineFramer()
+        self._count = 0
+
+    async def incoming(self) -> AsyncIterator[list[Line]]:
+        """Lines as they come."""
+        data = self._begun or await self._transport.read()
+        while data:
+            yield self._number(self._framer.feed(data))
+            data = await self._transport.read()
+        yield self._number(self._framer.end())
+
+    async def update(self, session_id: str, seq: int, line: bytes) -> None:
+        """Show an update."""
+        await self._transport.write(line)
+        self.listener.seen(session_id, seq)
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """Nothing to write."""
+        self.listener.seen(session_id, seq)
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """Nothing to write."""
+
+    async def answer(self, number: int, line: bytes) -> None:
+        """The response to a line."""
+        await self._transport.write(line)
+        self.listener.done(number)
+
+    async def acknowledge(self, number: int) -> None:
+        """Nothing to write."""
+
+    async def request(self, key: bytes, line: bytes) -> None:  # noqa: ARG002  the line holds it
+        """A request of ours."""
+        await self._transport.write(line)
+
+    async def notify(self, line: bytes) -> None:
+        """Anything else."""
+        await self._transport.write(line)
+
+    def _number(self, contents: list[bytes | Oversized]) -> list[Line]:
+        lines: list[Line] = []
+        for content in contents:
+            self._count += 1
+            lines.append(Line(self._count, content))
+        return lines

@@ -1,0 +1,57 @@
+"""A front that comes back after the daemon was away: its client is put where it was."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
+from pykoclaw_acp.server import lifecycle
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
+
+log: Final = structlog.get_logger()
+
+
+async def welcome(connection: Connection, hello: FrontHello) -> None:
+    """Initialized if it was, attached to its sessions from where it stood; what was settled meanwhile is withdrawn."""
+    if hello.initialize != NOTHING:
+        try:
+            params = msgspec.json.decode(hello.initialize, type=InitializeParams)
+        except msgspec.MsgspecError:
+            params = InitializeParams(protocol_version=0)
+        connection.initialized(InitializeParams(protocol_version=1))
+    for session_id, followed in hello.sessions.items():
+        await _follow(connection, hello.front, session_id, followed)
+    for ask_id in hello.asked:
+        if not await connection.sessions.is_open(ask_id):
+            await connection.withdraw(ask_id)
+
+
+async def _follow(connection: Connection, front: str, session_id: str, followed: Followed) -> None:
+    session = await connection.sessions.find(session_id)
+    if session is None or session.record.closed:
+        return
+    if followed.opened != NOTHING:
+        try:
+            # The parameters of new, load and resume have these fields in common.
+            opened = msgspec.json.decode(followed.opened, type=_Opened)
+            connection.sessions.remember(
+                session,
+                lifecycle.directories(opened.additional_directories),
+                lifecycle.servers(opened.mcp_servers or []),
+            )
+        except (AcpError, msgspec.MsgspecError, UnicodeError):
+            log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
+    connection.loaded[session_id] = followed.line
+    own = await connection.sessions.asked_by(session_id, front)
+    attachment = connection.attach(session, min(followed.seq, session.last_seq), number=followed.line)
+    attachment.own |= own
+
+
+class _Opened(ResumeSessionParams, frozen=True, kw_only=True):
+    session_id: str = ""
+    cwd: str = ""

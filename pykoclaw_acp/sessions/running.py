@@ -1,0 +1,136 @@
+"""One turn at a time: given to Claude, stopped, ended; and what is written down of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.sessions import endings, titles
+from pykoclaw_acp.sessions.events import Event, TitleChanged
+from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
+from pykoclaw_acp.worker.frames import Interrupt, Prompt
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+log: Final = structlog.get_logger()
+
+
+class Running:
+    """Runs a session's turns on its worker, whose `epoch` it knows. `grace` (s) is for an interrupted turn."""
+
+    def __init__(self, session: Session, journal: Journal, workers: Workers, grace: float) -> None:
+        self.epoch = 0
+        self._session = session
+        self._journal = journal
+        self._workers = workers
+        self._grace = grace
+
+    async def run(self, turn: Turn) -> None:
+        """From the journal to its end, whatever happens."""
+        try:
+            if not turn.cancelled.is_set():
+                await self._begin(turn)
+            if turn.cancelled.is_set() and turn.state == "queued":
+                await self.finish(turn, endings.CANCELLED)
+        except WorkerFailed as failure:
+            await self.finish(turn, endings.not_started(turn, failure.kind, failure.message))
+        except Exception:
+            log.exception("The turn could not be run", action="turn_broken")
+            await self.finish(turn, endings.not_started(turn, "internal", endings.INTERNAL))
+        await asyncio.wait([turn.ended])
+
+    async def send_prompt(self, turn: Turn) -> None:
+        """Let the prompt leave for the worker; that it does is in the journal."""
+        remembers = self._session.record.claude_session_id is not None
+        content = wrappings.for_claude(turn.content, remembers=remembers)
+        try:
+            await self._workers.send(self._session.id, Prompt(epoch=self.epoch, turn_id=turn.turn_id, content=content))
+        except ConnectionError:
+            log.info("The worker died before the prompt left", action="prompt_not_sent")
+        steps.reached("prompt_sent")
+
+    async def interrupt(self, turn: Turn) -> None:
+        """Ask the worker to stop; kill it when it does not."""
+        if turn.state == "queued":
+            return
+        try:
+            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn.turn_id))
+            await asyncio.wait([turn.ended], timeout=self._grace)
+        except ConnectionError:
+            return
+        if not turn.ended.done():
+            log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
+            self._workers.kill(self._session.id)
+
+    async def interrupt_background(self, turn_id: str) -> None:
+        """Ask the worker to stop a turn that Claude began by itself."""
+        with contextlib.suppress(ConnectionError):
+            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+
+    async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
+        """End a turn that no worker ends, saying so in the log."""
+        if turn.ended.done() or turn.ending:
+            return
+        turn.ending = True
+        said = endings.user_messages(turn) if turn.state == "queued" else []
+        events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
+        try:
+            await self.end(turn.turn_id, outcome, events)
+        except Exception:
+            log.exception("The turn's end could not be recorded", action="turn_end_lost")
+        self.resolve(turn, outcome)
+
+    async def end(self, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> None:
+        """Write down the end of a turn that no worker ends, and show what is said about it."""
+        seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+        self._session.log.committed(seqs, turn_id, events)
+
+    def resolve(self, turn: Turn, outcome: Outcome) -> None:
+        """Tell those who wait for the turn's end, which is in the journal."""
+        turn.state = outcome.state
+        if not turn.ended.done():
+            turn.ended.set_result((outcome, self._session.last_seq))
+            steps.reached("turn_end_committed")
+            kind = outcome.fault.kind if outcome.fault else outcome.stop_reason
+            log.info("Turn ended", action="turn_ended", turn=turn.turn_id, state=outcome.state, reason=kind)
+
+    async def _begin(self, turn: Turn) -> None:
+        """Have a worker, write down that the prompt leaves, let it leave."""
+        wish = self._session.wish
+        acquiring = asyncio.ensure_future(self._workers.acquire(wish))
+        acquiring.add_done_callback(lambda done: done.cancelled() or done.exception())
+        cancelled = asyncio.ensure_future(turn.cancelled.wait())
+        await asyncio.wait([acquiring, cancelled], return_when=asyncio.FIRST_COMPLETED)
+        cancelled.cancel()
+        if turn.cancelled.is_set():
+            acquiring.cancel()
+            return
+        self.epoch = acquiring.result()
+        said = [*endings.user_messages(turn), *self._title(turn)]
+        seqs = await self._journal.dispatch(turn, self.epoch, said)
+        turn.state = "dispatched"
+        self._session.log.committed(seqs, turn.turn_id, said)
+        steps.reached("turn_dispatched")
+        log.info("Turn dispatched", action="turn_dispatched", epoch=self.epoch)
+        if turn.cancelled.is_set():  # during the commit; the prompt has not left
+            await self.finish(turn, endings.CANCELLED)
+            return
+        await self._session.choosing.apply(wish)
+        await self.send_prompt(turn)
+        if not self._workers.is_live(self._session.id) and not turn.ended.done():
+            await self.finish(turn, endings.lost(turn, "worker_lost", "Claude's worker process died."))
+
+    def _title(self, turn: Turn) -> list[Event]:
+        """The first words that the user said make the title, once."""
+        if self._session.record.title is not None or self._session.record.auxiliary:
+            return []
+        title = titles.title(turn.content)
+        return [] if title is None else [TitleChanged(title)]

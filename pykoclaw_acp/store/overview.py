@@ -1,0 +1,221 @@
+"""Queries over all sessions, for those who look after the server; each is answered by indexes or small tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
+from pykoclaw_acp.store import permissions
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.sessions import now_ms
+
+TURNS_SHOWN: Final = 20
+PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
+
+_UNFINISHED: Final = "('queued', 'dispatched', 'running')"
+_SUMMARY: Final = (
+    "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
+    " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
+    f" WHERE t.acp_session_id = s.acp_session_id AND t.state IN {_UNFINISHED}) FROM acp_sessions s"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as its row and its session's rows tell of it."""
+
+    session_id: str
+    title: str | None
+    epoch: int
+    pid: int
+    protocol: int
+    created_at: int
+    state: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a session's row says beyond its summary."""
+
+    additional_directories: list[str]
+    mode: str | None
+    model: str | None
+    away_policy: str | None
+    claude_session: str | None
+    events: int
+    turn_count: int
+    turns: list[TurnInfo]
+
+
+async def matching(database: Database, word: str) -> list[str]:
+    """Ids of the sessions that `word` may mean: exactly, as a conversation's name, or as an id's beginning.
+
+    An exact id or name leaves no doubt; otherwise there may be several, of which two at most are returned.
+    """
+    rows = await database.read(
+        "SELECT acp_session_id FROM acp_sessions"
+        " WHERE (acp_session_id = ? OR conversation_name = ?) AND deleted_at IS NULL",
+        (word, word),
+    )
+    if not rows and word:
+        # The character after all that an id may hold: with it the beginning becomes a range of the index.
+        rows = await database.read(
+            "SELECT acp_session_id FROM acp_sessions"
+            " WHERE acp_session_id >= ? AND acp_session_id < ? AND deleted_at IS NULL LIMIT 2",
+            (word, word + "\U0010ffff"),
+        )
+    return [session_id for (session_id,) in rows]
+
+
+async def listing(database: Database, *, every: bool, limit: int) -> list[SessionSummary]:
+    """Sessions, newest first; without `every` only those that somebody prompted."""
+    used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
+    rows = await database.read(
+        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used} ORDER BY s.updated_at DESC, s.acp_session_id LIMIT ?", (limit,)
+    )
+    return [_summary(row) for row in rows]
+
+
+async def summary(database: Database, session_id: str) -> SessionSummary | None:
+    """One session; None if there is none, or it was deleted."""
+    rows = await database.read(f"{_SUMMARY} WHERE s.acp_session_id = ? AND s.deleted_at IS NULL", (session_id,))
+    return _summary(rows[0]) if rows else None
+
+
+async def details(database: Database, session_id: str) -> Details:
+    """The rest of a session that exists."""
+    ((directories, mode, model, away, claude, events),) = await database.read(
+        "SELECT s.additional_directories, s.mode, s.model, s.away_policy, c.session_id, s.last_seq"
+        " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
+        (session_id,),
+    )
+    ((count,),) = await database.read("SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,))
+    rows = await database.read(
+        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"
+        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?",
+        (session_id, TURNS_SHOWN),
+    )
+    turns = [
+        TurnInfo(
+            id=turn_id,
+            origin=origin,
+            state=state,
+            stop_reason=stop_reason,
+            error=_object(error),
+            created_at=created_at,
+            started_at=started_at,
+            ended_at=ended_at,
+        )
+        for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at in rows
+    ]
+    return Details(json.loads(directories), mode, model, away, claude, events, count, turns)
+
+
+async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
+    """The place in the log before the newest `turns` turns; 0 if there are no more than those."""
+    rows = await database.read(
+        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"
+        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?)",
+        (session_id, turns),
+    )
+    return int(rows[0][0] or 0)
+
+
+async def counts(database: Database) -> SessionCounts:
+    """How many sessions there are of each kind; pruned ones count as unused."""
+    rows = await database.read(
+        "SELECT COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary = 0), 0),"
+        " COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary <> 0), 0), COALESCE(SUM(prompted_at IS NULL), 0)"
+        " FROM acp_sessions WHERE deleted_at IS NULL"
+    )
+    conversations, helpers, unused = rows[0]
+    return SessionCounts(conversations=conversations, helpers=helpers, unused=unused)
+
+
+async def queue(database: Database) -> tuple[int, int]:
+    """How many turns run, and how many wait."""
+    rows = await database.read(f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {_UNFINISHED} GROUP BY state")  # noqa: S608
+    by_state = dict(rows)
+    return by_state.get("running", 0) + by_state.get("dispatched", 0), by_state.get("queued", 0)
+
+
+async def workers(database: Database) -> list[WorkerRow]:
+    """The workers that are not known to be gone, oldest first."""
+    rows = await database.read(
+        "SELECT w.acp_session_id, s.title, w.epoch, w.pid, w.protocol, w.created_at,"  # noqa: S608  constant
+        " EXISTS (SELECT 1 FROM acp_permissions p WHERE p.acp_session_id = w.acp_session_id"
+        " AND p.outcome IS NULL AND p.policy <> ?),"
+        " EXISTS (SELECT 1 FROM acp_turns t WHERE t.acp_session_id = w.acp_session_id"
+        f" AND t.state IN {_UNFINISHED} AND t.state <> 'queued')"
+        " FROM acp_workers w LEFT JOIN acp_sessions s ON s.acp_session_id = w.acp_session_id"
+        " ORDER BY w.created_at, w.acp_session_id",
+        (permissions.PARKED,),
+    )
+    found: list[WorkerRow] = []
+    for session_id, title, epoch, pid, protocol, created_at, asks, works in rows:
+        state: WorkerState = "asking" if asks else "working" if works else "idle"
+        found.append(WorkerRow(session_id, title, epoch, pid, protocol, created_at, state))
+    return found
+
+
+async def delete(database: Database, session_id: str) -> None:
+    """Forget a session for good: from the first commit on nobody finds it, at the return nothing of it is kept.
+
+    Its row stays, without a title, because an id is never given out again.
+    """
+    gone = Statement(
+        "UPDATE acp_sessions SET deleted_at = ?, title = NULL WHERE acp_session_id = ?", (now_ms(), session_id), rows=1
+    )
+    await database.commit(Unit(statements=(gone,), durable=True))
+    await purge(database)
+
+
+async def purge(database: Database) -> None:
+    """Delete what is left of deleted sessions, also of those whose deletion was cut short."""
+    rows = await database.read(
+        "SELECT e.acp_session_id, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"
+        " JOIN acp_events e ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL"
+        " GROUP BY e.acp_session_id"
+    )
+    for session_id, first, last in rows:
+        for seq in range(first + PURGE, last + PURGE + 1, PURGE):
+            step = Statement("DELETE FROM acp_events WHERE acp_session_id = ? AND seq < ?", (session_id, seq))
+            await database.commit(Unit(statements=(step,)))
+    deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
+    tables = ("acp_turns", "acp_permissions", "acp_cursors")
+    rest = tuple(Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}") for table in tables)  # noqa: S608
+    await database.commit(Unit(statements=rest))
+
+
+def size(database: Database) -> int:
+    """Bytes of the database on disk, its journals included."""
+    files = [database.path.with_name(database.path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _summary(row: tuple[Any, ...]) -> SessionSummary:
+    session_id, name, title, cwd, client, created, updated, prompted, closed, pruned, auxiliary, busy = row
+    return SessionSummary(
+        id=session_id,
+        conversation=name,
+        title=title,
+        cwd=cwd,
+        client=client,
+        created_at=created,
+        updated_at=updated,
+        prompted_at=prompted,
+        closed_at=closed,
+        pruned_at=pruned,
+        auxiliary=bool(auxiliary),
+        busy=bool(busy),
+    )
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

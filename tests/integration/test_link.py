@@ -1,0 +1,284 @@
+"""What the daemon promises to fronts that come and go, on real sessions and a real database, with workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.server import returning
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.link import FrontPeer
+from pykoclaw_acp.server.methods import METHODS
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+INITIALIZE: dict[str, Any] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
+
+
+class Front:
+    """A front with one connection; `heard` are the daemon's lines, split in kind and rest."""
+
+    def __init__(self, r: Rig, hello: dict[str, Any]) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self.gone = False
+        self._in: asyncio.Queue[bytes] = asyncio.Queue()
+        self._in.put_nowait(b"front %b\n" % json.dumps(hello).encode())
+        self.connection: Connection | None = None
+        self.serving = asyncio.ensure_future(self._serve(r))
+
+    async def _serve(self, r: Rig) -> None:
+        peer = await FrontPeer.meet(self, await self.read())
+        self.connection = Connection(r.sessions, METHODS, peer)
+        await returning.welcome(self.connection, peer.hello)
+        await self.connection.serve()
+        self.connection.leave()
+
+    async def read(self) -> bytes:
+        return await self._in.get()
+
+    async def write(self, line: bytes) -> None:
+        if self.gone:
+            raise ConnectionError
+        kind, _, rest = line.decode().rstrip("\n").partition(" ")
+        self.heard.append((kind, rest))
+
+    def say(self, line: str) -> None:
+        self._in.put_nowait(line.encode() + b"\n")
+
+    def call(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
+        """A request under the id `number`; `again`: sent once more, when the client had sent it at this time (ms)."""
+        line = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        self.say(f"> {number} {line}" if again is None else f">> {number} {again} {line}")
+
+    def notify(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
+        line = json.dumps({"jsonrpc": "2.0", "method": method, "params": params})
+        self.say(f"> {number} {line}" if again is None else f">> {number} {again} {line}")
+
+    def rests(self, kind: str) -> list[str]:
+        return [rest for one, rest in self.heard if one == kind]
+
+    async def answer(self, number: int) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            lines = [rest.partition(" ") for rest in self.rests("answer")]
+            return next((json.loads(line) for n, _, line in lines if int(n) == number), None)
+
+        return dict(await eventually(found) or {})
+
+    async def result(self, number: int, method: str, **params: Any) -> dict[str, Any]:
+        self.call(number, method, **params)
+        answer = await self.answer(number)
+        assert "result" in answer, answer
+        return dict(answer["result"])
+
+    def seqs(self) -> list[int]:
+        return [int(rest.split(" ")[1]) for rest in self.rests("update")]
+
+    async def leave(self) -> None:
+        """As a front that is killed."""
+        self.gone = True
+        self._in.put_nowait(b"")
+        await self.serving
+
+
+@asynccontextmanager
+async def front(r: Rig, name: str = "front-1", **hello: Any) -> AsyncIterator[Front]:
+    made = Front(r, {"front": name, "initialize": INITIALIZE, **hello})
+    await eventually(lambda: made.rests("welcome"))
+    try:
+        yield made
+    finally:
+        if not made.gone:
+            await r.sessions.cancel_all()
+            await made.leave()
+
+
+async def new(one: Front, number: int = 1) -> str:
+    return str((await one.result(number, "session/new", cwd="/", mcpServers=[]))["sessionId"])
+
+
+def words(session: str, text: str, **meta: Any) -> dict[str, Any]:
+    return {"sessionId": session, "prompt": [{"type": "text", "text": text}], **({"_meta": meta} if meta else {})}
+
+
+def prompts(r: Rig) -> list[str]:
+    return [text for channel in r.launcher.launched for text in channel.prompts]
+
+
+async def finish(r: Rig, text: str = "done") -> None:
+    """Let the hanging turn say something and end."""
+    (channel,) = r.launcher.live
+    (turn,) = [turn for turn, state in (await r.states()).items() if state == "running"]
+    channel.say(channel.event(turn, text), channel.ended(turn))
+
+
+async def test_a_prompt_that_a_front_sends_again_is_the_same_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        await one.leave()
+        async with front(r, sessions={session: {"seq": 0}}) as again:
+            again.call(2, "session/prompt", again=1, **words(session, "hang"))
+            await finish(r)
+            assert (await again.answer(2))["result"]["stopReason"] == "end_turn"
+            assert again.seqs() == [2, 3]  # 1 is its own message, of which it is only told the place; 2 the title
+            assert [rest.split(" ")[1] for rest in again.rests("cursor")] == ["1"]
+        async with front(r, sessions={session: {"seq": 3}}) as later:
+            later.call(2, "session/prompt", again=1, **words(session, "hang"))  # the answer did not arrive
+            assert (await later.answer(2))["result"]["stopReason"] == "end_turn"
+            assert later.seqs() == []
+        assert prompts(r) == ["hang"]
+
+
+async def test_a_session_that_a_front_asks_for_again_is_made_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.leave()
+        async with front(r) as again:
+            again.call(1, "session/new", again=1, cwd="/", mcpServers=[])
+            assert (await again.answer(1))["result"]["sessionId"] == session
+        async with front(r, "another front") as other:
+            assert await new(other) != session
+
+
+async def test_words_that_a_lost_client_sends_again_join_their_turn_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        await one.leave()
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/resume", sessionId=session, cwd="/")
+            two.call(2, "session/prompt", **words(session, "hang"))
+            await finish(r)
+            assert (await two.answer(2))["result"]["stopReason"] == "end_turn"
+            two.say("done 2")
+            await eventually(lambda: r.database.read("SELECT 1 FROM acp_turns WHERE answered_at IS NOT NULL"))
+            assert prompts(r) == ["hang"]
+            two.call(3, "session/prompt", **words(session, "hang"))  # this time the user means it
+            await eventually(lambda: prompts(r) == ["hang", "hang"])
+
+
+async def test_words_of_a_turn_that_ended_unseen_get_its_outcome(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        await one.leave()
+        await finish(r)
+        await eventually(lambda: r.database.read("SELECT 1 FROM acp_turns WHERE state = 'done'"))
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
+            assert (await two.result(2, "session/prompt", **words(session, "hang")))["stopReason"] == "end_turn"
+        assert prompts(r) == ["hang"]
+
+
+async def test_the_same_words_run_again_while_their_client_is_there(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
+        session = await new(one)
+        await two.result(1, "session/resume", sessionId=session, cwd="/")
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        two.call(2, "session/prompt", **words(session, "hang"))
+        await finish(r)
+        await one.answer(2)
+        await eventually(lambda: prompts(r) == ["hang", "hang"])
+
+
+async def test_an_idempotency_key_names_a_prompt(tmp_path: Path) -> None:
+    key = {"pykoclaw.dev/idempotencyKey": "k1"}
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang", **key))
+        await eventually(lambda: prompts(r))
+        one.call(3, "session/prompt", **words(session, "hang", **key))
+        await finish(r)
+        assert (await one.answer(2))["result"] == (await one.answer(3))["result"]
+        assert await one.result(4, "session/prompt", **words(session, "hang", **key)) == (await one.answer(2))["result"]
+        one.call(5, "session/prompt", **words(session, "something else", **key))
+        assert "idempotencyKey" in (await one.answer(5))["error"]["message"]
+        one.call(6, "session/prompt", **words(session, "hang", **{"pykoclaw.dev/idempotencyKey": ""}))
+        assert (await one.answer(6))["error"]["code"] == -32602
+        assert prompts(r) == ["hang"]
+
+
+async def test_a_cancel_that_is_sent_again_spares_what_came_later(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        before = time.time_ns() // 1_000_000 - 1000
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        one.notify(3, "session/cancel", again=before, sessionId=session)
+        await eventually(lambda: "3" in one.rests("ack"))
+        assert set((await r.states()).values()) == {"running"}
+        one.notify(4, "session/cancel", again=before + 3_600_000, sessionId=session)
+        assert (await one.answer(2))["result"]["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize("line", [7, 8])
+async def test_a_load_that_is_sent_again_goes_on_if_it_is_the_same(tmp_path: Path, line: int) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        await one.leave()
+        async with front(r, sessions={session: {"seq": 6, "line": 7}}) as again:
+            again.call(line, "session/load", again=1, sessionId=session, cwd="/", mcpServers=[])
+            await again.answer(line)
+            replayed = list(range(7, 12)) if line == 7 else again.seqs()[-11:]
+            assert again.seqs()[-len(replayed) :] == replayed
+            assert replayed[-1] == 11
+            assert (1 in again.seqs()) == (line == 8)
+
+
+async def test_a_plain_resume_goes_on_after_what_was_confirmed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        one.say("seen 1 6")
+        await eventually(lambda: r.database.read("SELECT 1 FROM acp_cursors WHERE seq = 6"))
+        await one.leave()
+        async with front(r, "front-2") as two:
+            two.call(1, "session/resume", sessionId=session, cwd="/")
+            await eventually(lambda: two.seqs() == [7, 8, 9, 10, 11])
+            kinds = [kind for kind, _ in two.heard]
+            assert kinds.index("answer") < kinds.index("update")
+        async with front(r, "front-3", initialize={"protocolVersion": 1, "clientInfo": {"name": "other"}}) as other:
+            await other.result(1, "session/resume", sessionId=session, cwd="/")
+            await other.result(2, "session/prompt", **words(session, "say 1"))
+            assert other.seqs() == [13]  # a client that never saw anything is not told the past
+
+
+async def test_a_resume_with_a_cursor_gets_what_follows(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        for number, after in ((3, -1), (4, "1"), (5, True), (6, 1.5), (7, 12)):
+            one.call(number, "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": after})
+            assert (await one.answer(number))["error"]["code"] == -32602
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": 4})
+            await eventually(lambda: two.seqs() == [5, 6, 7, 8, 9, 10, 11])
+
+
+async def test_broken_introductions_end_the_connection_only(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        for hello in (b"front nonsense\n", b'front {"front": 3}\n', b"front {}\n"):
+            broken = Front(r, {})
+            broken._in = asyncio.Queue()
+            broken._in.put_nowait(hello)
+            broken._in.put_nowait(b"")
+            with pytest.raises(Exception, match=r"introduc|read"):
+                await broken.serving
+        async with front(r) as one:
+            one.say("what is this")
+            one.say("> x y")
+            one.say("seen 9 9")
+            one.say("done 77")
+            assert await new(one)
