@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.cli import main
+from pykoclaw_acp.front import main
 
 if __name__ == "__main__":
     main()

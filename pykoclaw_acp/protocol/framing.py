@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
+if TYPE_CHECKING:
+    from typing import Final
 
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
 MAX_LINE_OUT: Final = 8 * 1024 * 1024  # bytes; Mitto closes the connection at 10 MiB

@@ -1,0 +1,16 @@
+"""`pykoclaw-acp`: without arguments the process that a client starts, otherwise a command."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The console script."""
+    if len(sys.argv) == 1:
+        from pykoclaw_acp.front.process import run
+
+        sys.exit(run())
+    from pykoclaw_acp.cli import main as command
+
+    command()

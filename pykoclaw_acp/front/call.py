@@ -1,0 +1,143 @@
+"""Asking the daemon something, for commands: one request on a connection of its own, waiting for the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front import places as at
+from pykoclaw_acp.front.dial import Dialer, NotStarted
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+
+if TYPE_CHECKING:
+    import _socket
+
+_READ: Final = 256 * 1024  # bytes
+_BUSY_PAUSE: Final = 0.02  # s between two attempts to reach a daemon that takes no connection now
+_BUSY_TIMEOUT: Final = 10.0  # s
+
+
+class DaemonAbsent(StartupError):
+    """No daemon serves the data directory, or it went away before it had answered."""
+
+
+class CallFailed(Exception):
+    """The daemon answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def call(
+    places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
+) -> Any:
+    """The result of the daemon's method; `start`: start a daemon if none runs; `timeout` (s): for each of its answers.
+
+    Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), or StartupError with the
+    exit status of a daemon that could not start.
+    """
+    answers = follow(places, method, params, start=start, timeout=timeout)
+    while True:
+        try:
+            next(answers)
+        except StopIteration as end:
+            return end.value
+
+
+def follow(
+    places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
+) -> Generator[dict[str, Any], None, Any]:
+    """Each message that the daemon sends before its answer, as a JSON-RPC object; the result is what it returns.
+
+    Closing the generator ends the connection. Raises as `call`.
+    """
+    connection = _connection(places, start=start)
+    connection.settimeout(timeout)
+    try:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        framer = LineFramer()
+        while data := connection.recv(_READ):
+            for line in framer.feed(data):
+                message = {} if isinstance(line, Oversized) else json.loads(line)
+                if "method" in message:
+                    yield message
+                elif message.get("id") == 1:
+                    return _result(message)
+    except TimeoutError:
+        raise DaemonAbsent(f"The daemon has not answered within {timeout:g} s: it may hang.") from None
+    except OSError as error:
+        raise DaemonAbsent(f"The daemon is gone ({error.strerror}). Try again.") from error
+    finally:
+        connection.close()
+    raise DaemonAbsent("The daemon ended before it had answered. Try again.")
+
+
+def _result(message: dict[str, Any]) -> Any:
+    error = message.get("error")
+    if error is None:
+        return message.get("result")
+    raise CallFailed(error.get("code", -32603), error.get("message", "The daemon refused."), error.get("data"))
+
+
+def _connection(places: Places, *, start: bool) -> _socket.socket:
+    connection = _start(places) if start else _reach(places)
+    connection.setblocking(True)
+    return connection
+
+
+def _reach(places: Places) -> _socket.socket:
+    holder = at.lock_holder(places.data)
+    deadline = time.monotonic() + _BUSY_TIMEOUT
+    while True:
+        for path in filter(None, dict.fromkeys((places.socket, holder and holder[1]))):
+            try:
+                return at.connect(path)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise DaemonAbsent("The daemon takes no connections: it may hang.") from None
+                time.sleep(_BUSY_PAUSE)
+                break
+            except OSError:
+                continue
+        else:
+            raise DaemonAbsent(_absent(places, holder))
+
+
+def _absent(places: Places, holder: tuple[int, str | None] | None) -> str:
+    if holder is None:
+        return f"No daemon runs for the data directory {places.data}."
+    return f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."
+
+
+def _start(places: Places) -> _socket.socket:
+    dialer = Dialer(places)
+    poll = select.poll()
+    try:
+        while (connection := dialer.attempt()) is None:
+            if dialer.pipe is None:
+                time.sleep(dialer.pause)
+                continue
+            poll.register(dialer.pipe, select.POLLIN)
+            poll.poll()
+            poll.unregister(dialer.pipe)
+    except NotStarted as error:
+        failure = StartupError(f"{error} The daemon's log is {places.log}.")
+        failure.exit_code = error.status  # type: ignore[misc]  # each failure has the daemon's own
+        raise failure from None
+    except OSError as error:
+        raise DaemonAbsent(
+            f"The daemon cannot be started: {error.strerror} ({os.fsdecode(error.filename or '')})."
+        ) from error
+    finally:
+        dialer.close()
+    return connection

@@ -1,0 +1,168 @@
+"""Getting a connection to the daemon, and starting one if none runs; of many that try at once, one starts it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pykoclaw_acp.front import places as at
+from pykoclaw_acp.front.places import Places, secure_directory
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    import _socket
+    from typing import Final
+
+    from pykoclaw_acp.front.spawn import Starting
+
+TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
+FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
+LONGEST_PAUSE: Final = 1.0  # s
+LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
+STRIKES: Final = 3  # times that a daemon that died without a word is started again
+TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
+
+
+class NotStarted(Exception):
+    """The daemon cannot be had; the message says what is wrong. `status` is the exit status for it."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Dialer:
+    """Attempts to connect. Between two, wait until `pipe` can be read, or for `pause` seconds."""
+
+    def __init__(self, places: Places, timeout: float | None = None) -> None:
+        """`timeout`: seconds after which a daemon that is there, and cannot be talked to, counts as final."""
+        self.places = places
+        self._timeout = _timeout() if timeout is None else timeout
+        self._children: list[Starting] = []
+        self._starting: Starting | None = None
+        self._lock: int | None = None
+        self._scope = True
+        self._strikes = 0
+        self._since: float | None = None
+        self._next_pause = FIRST_PAUSE
+        self.pause = 0.0
+
+    @property
+    def pipe(self) -> int | None:
+        """Where the daemon that is starting will say so."""
+        return None if self._starting is None else self._starting.pipe
+
+    def connected(self) -> None:
+        """The daemon has answered: what went wrong until now does not count any more."""
+        self._strikes, self._since, self._next_pause = 0, None, FIRST_PAUSE
+
+    def unanswered(self) -> None:
+        """The connection ended before the daemon had answered the hello. Raises NotStarted if that goes on."""
+        self._wait_until("The daemon ends before it answers.", 1)
+
+    def attempt(self) -> _socket.socket | None:
+        """A connection, or None: try again. Never waits.
+
+        Raises NotStarted when trying again would not help, and ConfigurationError as `places.connect` does.
+        """
+        self.pause = 0.0
+        self._children = [child for child in self._children if not child.reap()]
+        if self._starting is not None and not self._has_spoken(self._starting):
+            return None
+        return self._reach() or self._start()
+
+    def close(self) -> None:
+        """Leave the daemon alone."""
+        if self._starting is not None:
+            self._starting.close()
+            self._starting = None
+        self._unlock()
+
+    def _reach(self) -> _socket.socket | None:
+        """A connection to a daemon that runs; None sets the pause if it is no use to start one."""
+        try:
+            return at.connect(self.places.socket)
+        except BlockingIOError:
+            self._wait()  # it is there, and slow: that is no reason to give up
+            return None
+        except OSError:
+            pass
+        holder = at.lock_holder(self.places.data)
+        if holder is None:
+            return None
+        pid, socket = holder
+        if socket is not None and socket != self.places.socket:
+            try:
+                return at.connect(socket)
+            except OSError:
+                pass
+        message = f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
+        self._wait_until(message, TEMPORARY)
+        return None
+
+    def _start(self) -> _socket.socket | None:
+        """Start a daemon, unless somebody else is about to."""
+        if self.pause:
+            return None
+        secure_directory(self.places.directory)
+        self._lock = at.try_lock(os.path.join(self.places.directory, "spawn.lock"))
+        if self._lock is None:
+            self.pause = LOCK_PAUSE
+            return None
+        # Between the look and the lock, one may have been started.
+        connection = self._reach()
+        if connection is not None or self.pause:
+            self._unlock()
+            return connection
+        from pykoclaw_acp.front.spawn import Starting, can_have_scope
+
+        self._starting = Starting(self.places, scope=self._scope and can_have_scope())
+        self._children.append(self._starting)
+        return None
+
+    def _has_spoken(self, daemon: Starting) -> bool:
+        """Whether the daemon that was started is ready; otherwise sets the pause. Raises NotStarted."""
+        word = daemon.word()
+        if word is None:
+            return False
+        self.close()
+        if word == "ready":
+            return True
+        if not word:
+            self._strike()
+            return False
+        status, _, message = word.removeprefix("failed ").partition(" ")
+        if status == str(TEMPORARY):
+            self._wait_until(message, TEMPORARY)
+            return False
+        raise NotStarted(message, int(status) if status.isdigit() else 1)
+
+    def _strike(self) -> None:
+        self._scope = False  # it may have been systemd-run that failed
+        self._strikes += 1
+        if self._strikes > STRIKES:
+            raise NotStarted(f"The daemon ended before it was ready, {self._strikes} times.", 1)
+        self._wait()
+
+    def _wait_until(self, message: str, status: int) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+        if time.monotonic() - self._since >= self._timeout:
+            raise NotStarted(message, status)
+        self._wait()
+
+    def _wait(self) -> None:
+        self.pause, self._next_pause = self._next_pause, min(2 * self._next_pause, LONGEST_PAUSE)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _timeout() -> float:
+    try:
+        value = float(os.environ.get("PYKOCLAW_DAEMON_TIMEOUT") or TIMEOUT)
+    except ValueError:
+        return TIMEOUT
+    return value if value > 0 else TIMEOUT

@@ -1,0 +1,89 @@
+"""A `.env` file, read as python-dotenv does for the settings, without the time that importing that would take."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_SPACE = re.compile(r"[^\S\r\n]*")
+_BLANK = re.compile(r"\s*")
+_EXPORT = re.compile(r"(?:export[^\S\r\n]+)?")
+_KEY = re.compile(r"'([^']+)'|([^=#\s']+[^=#\s]*)")
+_EQUALS = re.compile(r"=([^\S\r\n]*)")
+_SINGLE = re.compile(r"'((?:\\.|[^'\\])*)'", re.DOTALL)
+_DOUBLE = re.compile(r'"((?:\\.|[^"\\])*)"', re.DOTALL)
+_PLAIN = re.compile(r"([^\r\n]*)")
+_COMMENT = re.compile(r"(?:[^\S\r\n]*#[^\r\n]*)?")
+_END = re.compile(r"[^\S\r\n]*(?:\r\n|\n|\r|$)")
+_REST = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)?")
+_VARIABLE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
+_ESCAPES = {f"\\{letter}": sign for letter, sign in zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True)}
+
+
+class _Malformed(Exception):
+    pass
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def bindings(self) -> list[tuple[str, str | None]]:
+        """Each line's name and value; lines that are none are passed over."""
+        found: list[tuple[str, str | None]] = []
+        while self._at < len(self._text):
+            try:
+                self._take(_BLANK)
+                if self._at < len(self._text):
+                    name, value = self._binding()
+                    if name is not None:
+                        found.append((name, value))
+            except _Malformed:
+                self._take(_REST)
+        return found
+
+    def _binding(self) -> tuple[str | None, str | None]:
+        self._take(_EXPORT)
+        name = None
+        if not self._next("#"):
+            key = self._take(_KEY)
+            name = key[1] or key[2]
+        self._take(_SPACE)
+        value = self._value() if self._next("=") else None
+        self._take(_COMMENT)
+        self._take(_END)
+        return name, value
+
+    def _value(self) -> str:
+        if self._take(_EQUALS)[1] and self._next("#"):
+            return ""
+        if self._next("'"):
+            return re.sub(r"\\[\\']", lambda found: _ESCAPES[found[0]], self._take(_SINGLE)[1])
+        if self._next('"'):
+            return re.sub(r"\\[\\'\"abfnrtv]", lambda found: _ESCAPES[found[0]], self._take(_DOUBLE)[1])
+        return re.sub(r"\s+#.*", "", self._take(_PLAIN)[1]).rstrip()
+
+    def _next(self, character: str) -> bool:
+        return self._text.startswith(character, self._at)
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise _Malformed
+        self._at = match.end()
+        return match
+
+
+def read(path: str) -> dict[str, str]:
+    """The variables that the file sets, `${NAME}` and `${NAME:-default}` put in; raises OSError, UnicodeDecodeError."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().removeprefix("\ufeff")
+    values: dict[str, str | None] = {}
+    for name, value in _Reader(text).bindings():
+        values[name] = None if value is None else _expand(value, {**os.environ, **values})
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _expand(value: str, known: dict[str, str | None]) -> str:
+    return _VARIABLE.sub(lambda found: known.get(found[1], found[2] or "") or "", value)

@@ -1,0 +1,183 @@
+"""What a front remembers, so that neither its client nor a new daemon notices that the old daemon is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from pykoclaw_acp import __version__
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+LINK: Final = 1  # version of the vocabulary that daemon and front share
+
+_OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
+
+
+class Line:
+    """A line of the client's, kept until it need not be sent to a daemon again."""
+
+    __slots__ = ("acknowledged", "at", "content", "message", "number")
+
+    def __init__(self, number: int, content: bytes, at: float) -> None:
+        self.number = number
+        self.content = content
+        self.at = at  # Unix time in seconds
+        self.message: dict[str, Any] = {}  # a request's id, method, and parameters that matter; a response's id
+        self.acknowledged = False
+
+    @property
+    def is_request(self) -> bool:
+        """It waits for an answer, and everything after it waits with it."""
+        return "method" in self.message and "id" in self.message
+
+    def first(self) -> bytes:
+        """As it is sent for the first time."""
+        return b"> %d %b\n" % (self.number, self.content)
+
+    def again(self) -> bytes:
+        """As it is sent to another daemon, which may have it already."""
+        return b">> %d %d %b\n" % (self.number, int(self.at * 1000), self.content)
+
+
+class Followed:
+    """A session whose updates the client gets: its place in the log, and the load that set it (0: none)."""
+
+    __slots__ = ("line", "seq")
+
+    def __init__(self, seq: int, line: int) -> None:
+        self.seq = seq
+        self.line = line
+
+
+class Ledger:
+    """The client's open lines, the sessions that it follows, the daemon's requests that it has not answered."""
+
+    def __init__(self) -> None:
+        self.front = _uuid()
+        self.lines: dict[int, Line] = {}
+        self.sessions: dict[str, Followed] = {}
+        self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last
+        self._asked: set[str] = set()
+        self._initialize: Any = None
+        self._count = 0
+
+    # --- what the client sends ----------------------------------------------------------------------------------------
+
+    def take(self, content: bytes, at: float) -> Line:
+        """Number a new line and keep it; `understand` it once it is on its way."""
+        self._count += 1
+        line = self.lines[self._count] = Line(self._count, content, at)
+        return line
+
+    def understand(self, line: Line) -> None:
+        """Learn what the line is; one that is no message is the daemon's to refuse."""
+        try:
+            message = json.loads(line.content)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(message, dict):
+            return
+        line.message = {key: message[key] for key in ("jsonrpc", "id", "method") if key in message}
+        method = message.get("method")
+        if method == "initialize" or (isinstance(method, str) and method in _OPENING):
+            line.message["params"] = message.get("params")
+        if method == "initialize":
+            self._initialize = message.get("params")
+        elif method is None and isinstance(message.get("id"), str):
+            self._asked.discard(message["id"])
+
+    # --- what the daemon sends ----------------------------------------------------------------------------------------
+
+    def attached(self, session_id: str, seq: int, line: int) -> None:
+        """The updates after `seq` follow."""
+        self.sessions[session_id] = Followed(seq, line)
+
+    def detached(self, session_id: str) -> None:
+        """The session was closed."""
+        self.sessions.pop(session_id, None)
+        self._opened.pop(session_id, None)
+
+    def answered(self, number: int, answer: bytes) -> bool:
+        """Whether the answer is the first to this line; a second one must not reach the client."""
+        line = self.lines.pop(number, None)
+        if line is None:
+            return False
+        if "params" in line.message:
+            self._opening_answered(line, answer)
+        self._forget()
+        return True
+
+    def acknowledge(self, number: int) -> None:
+        """The line was taken; it is kept on while a request stands before it that would be sent again."""
+        line = self.lines.get(number)
+        if line is not None:
+            line.acknowledged = True
+            self._forget()
+
+    def asks(self, ask_id: str) -> bool:
+        """Whether the client must be given this request of the daemon's: it neither has it nor has it answered."""
+        if ask_id in self._asked or any(line.message.get("id") == ask_id for line in self._responses()):
+            return False
+        self._asked.add(ask_id)
+        return True
+
+    def notified(self, notification: bytes) -> None:
+        """If a request of the daemon's was withdrawn, it may be made again."""
+        if b'"$/cancel_request"' in notification:
+            request_id = json.loads(notification).get("params", {}).get("requestId")
+            self._asked.discard(request_id)
+
+    # --- for a new daemon ---------------------------------------------------------------------------------------------
+
+    def hello(self) -> bytes:
+        """The first line of a connection."""
+        sessions = {
+            session_id: {"seq": session.seq, "line": session.line, "opened": self._opened.get(session_id)}
+            for session_id, session in self.sessions.items()
+        }
+        known = {
+            "front": self.front,
+            "link": LINK,
+            "version": __version__,
+            "pid": os.getpid(),
+            "initialize": self._initialize,
+            "sessions": sessions,
+            "asked": sorted(self._asked),
+        }
+        return b"front %b\n" % json.dumps(known).encode()
+
+    def open_requests(self) -> list[Line]:
+        """The requests without an answer."""
+        return [line for line in self.lines.values() if line.is_request]
+
+    def _responses(self) -> Iterator[Line]:
+        return (line for line in self.lines.values() if "method" not in line.message)
+
+    def _forget(self) -> None:
+        for number, line in list(self.lines.items()):
+            if line.is_request:
+                return
+            if line.acknowledged:
+                del self.lines[number]
+
+    def _opening_answered(self, line: Line, answer: bytes) -> None:
+        result = json.loads(answer).get("result")
+        params = line.message["params"]
+        if line.message["method"] == "initialize":
+            if result is None and self._initialize is params:
+                self._initialize = None
+        elif isinstance(result, dict) and isinstance(params, dict):
+            self._opened[str(result.get("sessionId") or params.get("sessionId"))] = params
+
+
+def _uuid() -> str:
+    """A random UUID (RFC 9562, version 4); importing `uuid` would take longer than all of this module."""
+    value = bytearray(os.urandom(16))
+    value[6] = value[6] & 0x0F | 0x40
+    value[8] = value[8] & 0x3F | 0x80
+    text = value.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

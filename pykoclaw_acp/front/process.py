@@ -1,0 +1,55 @@
+"""The front as a process: its streams, its signals, its exit status."""
+
+from __future__ import annotations
+
+import os
+
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front.dial import Dialer
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.front.relay import Relay
+from pykoclaw_acp.machine import check_platform
+
+
+def run() -> int:
+    """Serve the client on standard input and output until it is gone; returns the exit status."""
+    _open_missing_streams()
+    blocking = [os.get_blocking(descriptor) for descriptor in (0, 1)]
+    for descriptor in (0, 1):
+        os.set_blocking(descriptor, False)
+    try:
+        return _relay()
+    finally:
+        # A terminal that a shell gave us must be as it was when the shell goes on.
+        for descriptor, was in enumerate(blocking):
+            os.set_blocking(descriptor, was)
+
+
+def _relay() -> int:
+    wake = _watch_signals()
+    try:
+        check_platform()
+        relay = Relay(0, 1, wake, Dialer(Places.find()))
+    except StartupError as error:
+        relay = Relay(0, 1, wake, None)
+        relay.fail(str(error), error.exit_code)
+    return relay.run()
+
+
+def _watch_signals() -> int:
+    """A descriptor that can be read once this process was asked to end."""
+    import signal
+
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
+            signal.signal(number, lambda *_: None)
+    return read
+
+
+def _open_missing_streams() -> None:
+    """A descriptor below 3 that was closed at the start must not become a socket of ours."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)

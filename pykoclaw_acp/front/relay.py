@@ -1,0 +1,308 @@
+"""The front's loop: a client's lines to the daemon, the daemon's to the client; another daemon when one is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front.dial import NotStarted
+from pykoclaw_acp.front.flow import Outflow
+from pykoclaw_acp.front.ledger import Ledger
+from pykoclaw_acp.front.link import Link
+from pykoclaw_acp.front.receipts import Receipts
+from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pykoclaw_acp.front.dial import Dialer
+    from pykoclaw_acp.front.ledger import Line
+
+READ: Final = 256 * 1024  # bytes
+FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other is not read
+GREET_AFTER: Final = 0.4  # s that a daemon has for the answer to `initialize`
+CONFIRM_EVERY: Final = 0.1  # s
+LINGER: Final = 0.05  # s, after the client's end, for what is on its way
+FAILURE_LINGER: Final = 1.0  # s, after a final failure, for a client that has not asked anything yet
+
+_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_NEVER: Final = float("inf")
+
+
+class _ClientGone(Exception):
+    """Nobody reads what is written to the client."""
+
+
+class Relay:
+    """One client, from its first line until it is gone, and however many daemons in the meantime."""
+
+    def __init__(self, source: int, sink: int, wake: int, dialer: Dialer | None) -> None:
+        """`source` and `sink`: the client, not blocking; `wake`: can be read when a signal says that it is over.
+
+        Without a `dialer`, `fail` must be called before `run`.
+        """
+        self._source = source
+        self._wake = wake
+        self._dialer = dialer
+        self._client = Outflow(sink)
+        self._framer = LineFramer()
+        self._ledger = Ledger()
+        self._receipts = Receipts()
+        self._link: Link | None = None
+        self._linked = False  # ever
+        self._unsent = 0  # bytes that came while there was no daemon
+        self._initialize: Line | None = None
+        self._greet_at = _NEVER
+        self._dial_at = 0.0
+        self._confirm_at = 0.0
+        self._ended = False
+        self._end_at = _NEVER
+        self._failure: tuple[str, int] | None = None
+        self._refused = False
+        self._said = False
+
+    def run(self) -> int:
+        """Until the client is gone, or the daemon cannot be had; returns the exit status."""
+        try:
+            while not self._over():
+                self._step()
+        except _ClientGone:
+            pass
+        finally:
+            self._say_goodbye()
+        return 0 if self._failure is None else self._failure[1]
+
+    def fail(self, message: str, status: int) -> None:
+        """There will be no daemon: refuse what the client asks, and say why."""
+        self._failure = (" ".join(message.split()), status)
+        self._end_at = min(self._end_at, time.monotonic() + FAILURE_LINGER)
+        for line in self._ledger.open_requests():
+            self._refuse(line)
+        _say(f"pykoclaw-acp: {self._failure[0]}")
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        if self._end_at == _NEVER:
+            return False
+        if time.monotonic() >= self._end_at:
+            return True
+        if self._client.waiting:
+            return False
+        if self._failure is not None:
+            return self._refused or self._ended
+        return not self._ledger.open_requests() and (self._link is None or not self._link.out.waiting)
+
+    def _step(self) -> None:
+        if self._link is None and self._failure is None and time.monotonic() >= self._dial_at:
+            self._dial()
+        if time.monotonic() >= self._greet_at:
+            self._greet()
+        self._flush()
+        ready = self._wait()
+        if self._wake in ready:
+            self._end()
+        if ready.get(self._client.descriptor, 0) & _GONE:
+            raise _ClientGone
+        if self._link is None:
+            if self._dialer is not None and self._dialer.pipe in ready:
+                self._dial_at = 0.0
+        elif ready.get(self._link.descriptor, 0) & ~select.POLLOUT and not self._link.read():
+            self._lose(self._link)
+        if self._source in ready:
+            self._read()
+
+    def _wait(self) -> dict[int, int]:
+        """Descriptors with what poll(2) says of them, once something has happened or is due."""
+        poll = select.poll()
+        poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
+        if not self._ended:
+            poll.register(self._wake, select.POLLIN)
+            poll.register(self._source, select.POLLIN if self._may_read() else 0)
+        if self._link is not None:
+            reads = select.POLLIN if self._client.waiting <= FULL else 0
+            writes = select.POLLOUT if self._link.out.waiting else 0
+            if reads or writes:  # otherwise its end would be told again and again
+                poll.register(self._link.descriptor, reads | writes)
+        elif self._dialer is not None and self._dialer.pipe is not None:
+            poll.register(self._dialer.pipe, select.POLLIN)
+        due = self._due()
+        # Half a millisecond more: poll() ends early rather than late.
+        return dict(poll.poll(None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1000 + 0.5)))
+
+    def _due(self) -> float:
+        """When to go on although nothing has happened."""
+        due = min(self._end_at, self._greet_at)
+        if self._link is None:
+            return due if self._failure is not None else min(due, self._dial_at)
+        return min(due, self._confirm_at) if self._receipts.seen and self._link.welcome else due
+
+    def _flush(self) -> None:
+        try:
+            self._client.flush()
+        except OSError:
+            raise _ClientGone from None
+        self._receipts.arrived(self._client.written)
+        if self._link is None:
+            return
+        self._link.report_answers()
+        if self._receipts.seen and time.monotonic() >= self._confirm_at:
+            self._link.confirm()
+            self._confirm_at = time.monotonic() + CONFIRM_EVERY
+        try:
+            self._link.out.flush()
+        except OSError:
+            self._link.drain()
+            self._lose(self._link)
+
+    # --- the client ---------------------------------------------------------------------------------------------------
+
+    def _may_read(self) -> bool:
+        return (self._unsent if self._link is None else self._link.out.waiting) <= FULL
+
+    def _read(self) -> None:
+        if not self._may_read():
+            self._end()  # of a client that is not read, poll() tells nothing but that it is gone
+            return
+        try:
+            data = os.read(self._source, READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._take(self._framer.feed(data) if data else self._framer.end())
+        if not data:
+            self._end()
+
+    def _take(self, contents: list[bytes | Oversized]) -> None:
+        at = time.time()
+        lines = []
+        for content in contents:
+            if isinstance(content, Oversized):
+                self._client.put(_error(None, -32600, "The line is longer than 64 MiB; it was not read."))
+            elif content.strip():
+                lines.append(self._ledger.take(content, at))
+        self._send(lines)
+        for line in lines:
+            self._ledger.understand(line)
+            if line.message.get("method") == "initialize":
+                self._initialize, self._greet_at = line, time.monotonic() + GREET_AFTER
+            if self._failure is not None and line.is_request:
+                self._refuse(line)
+
+    def _send(self, lines: list[Line]) -> None:
+        if self._link is None:
+            self._unsent += sum(len(line.content) for line in lines)
+            return
+        for line in lines:
+            self._link.out.put(line.first())
+        _try_flush(self._link.out)  # before the time that it takes to understand them
+
+    def _greet(self) -> None:
+        """Answer `initialize` in place of a daemon that is late, if it would have answered with a result."""
+        from pykoclaw_acp.protocol.greeting import greeting
+
+        line, self._initialize, self._greet_at = self._initialize, None, _NEVER
+        if line is None or line.number not in self._ledger.lines:
+            return
+        params = line.message["params"]
+        well_formed = line.message.get("jsonrpc") == "2.0" and type(line.message.get("id")) in (int, str)
+        if well_formed and isinstance(params, dict) and type(params.get("protocolVersion")) is int:
+            answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
+            self._ledger.answered(line.number, answer)
+            self._client.put(answer)
+
+    def _refuse(self, line: Line) -> None:
+        assert self._failure is not None
+        self._refused = True
+        self._client.put(_error(line.message["id"], -32001, self._failure[0], {"errorKind": "daemon_not_started"}))
+        del self._ledger.lines[line.number]
+
+    def _end(self) -> None:
+        self._ended = True
+        self._end_at = min(self._end_at, time.monotonic() + LINGER)
+
+    # --- the daemon ---------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        assert self._dialer is not None
+        try:
+            connection = self._dialer.attempt()
+        except (NotStarted, StartupError, OSError) as error:
+            self._give_up(error)
+            return
+        if connection is not None:
+            self._introduce(Link(connection, self._ledger, self._client, self._receipts))
+        starts = self._dialer.pipe is not None
+        self._dial_at = _NEVER if starts else time.monotonic() + self._dialer.pause
+        if not self._said:
+            state = "connected to" if self._link is not None else "starting" if starts else "waiting for"
+            _say(f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}")
+            self._said = True
+
+    def _introduce(self, link: Link) -> None:
+        link.out.put(self._ledger.hello())
+        for line in self._ledger.lines.values():
+            link.out.put(line.again() if self._linked else line.first())
+        self._link, self._linked, self._unsent = link, True, 0
+
+    def _lose(self, link: Link) -> None:
+        assert self._dialer is not None
+        link.close()
+        self._link, self._dial_at = None, 0.0
+        if link.welcome:
+            self._dialer.connected()
+            return
+        try:
+            self._dialer.unanswered()
+        except NotStarted as error:
+            self._give_up(error)
+        self._dial_at = time.monotonic() + self._dialer.pause
+
+    def _give_up(self, error: NotStarted | StartupError | OSError) -> None:
+        assert self._dialer is not None
+        if isinstance(error, NotStarted):
+            self.fail(f"{error} The daemon's log is {self._dialer.places.log}.", error.status)
+        elif isinstance(error, StartupError):
+            self.fail(str(error), error.exit_code)
+        else:
+            self.fail(f"The daemon cannot be started: {error.strerror}.", 1)
+
+    def _say_goodbye(self) -> None:
+        self._receipts.arrived(self._client.written)
+        if self._link is not None:
+            self._link.report_answers()
+            self._link.confirm()
+            _try_flush(self._link.out)
+            self._link.close()
+        if self._dialer is not None:
+            self._dialer.close()
+
+
+def _try_flush(out: Outflow) -> None:
+    try:
+        out.flush()
+    except OSError:
+        return  # whoever needs to know will find it, too
+
+
+def _error(request_id: Any, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def _encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _say(text: str) -> None:
+    """On standard error, which clients search for words that mean death: only what must be said."""
+    try:
+        os.write(2, text.encode(errors="replace") + b"\n")
+    except OSError:
+        return  # nobody listens

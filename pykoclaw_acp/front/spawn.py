@@ -1,0 +1,142 @@
+"""Starting a daemon that nothing of its client's end can end: own session, own scope, none of the client's files."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pykoclaw_acp.front.places import Places, secure_directory
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from typing import Final
+
+READY_VARIABLE: Final = "PYKOCLAW_READY_FD"
+
+_LOG_LIMIT: Final = 10 * 1024 * 1024  # bytes of the log, above which it is begun anew
+_WORD_LIMIT: Final = 64 * 1024  # bytes
+# Marks of the client's own Claude session, and of the systemd service that the client may be.
+_NOT_PASSED_ON: Final = frozenset(
+    {"CLAUDECODE", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_ENTRYPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"}
+    | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+)
+
+
+class Starting:
+    """A daemon that was started, until it says on a pipe that it serves, or why it does not.
+
+    The words are `ready\\n` and `failed <exit status> <message>\\n`.
+    """
+
+    def __init__(self, places: Places, *, scope: bool) -> None:
+        """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. Raises OSError."""
+        secure_directory(places.directory)
+        self._said = b""
+        self._ended = False
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(read, False)
+        try:
+            self._pid = _start(_command(places, scope=scope), _environment(places), _open_log(places.log), write)
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        self.pipe = read
+
+    def word(self) -> str | None:
+        """What it said; "" if it ended without a word; None while it has said nothing yet. Never waits."""
+        try:
+            while not self._ended and b"\n" not in self._said and len(self._said) < _WORD_LIMIT:
+                data = os.read(self.pipe, _WORD_LIMIT)
+                self._ended = not data
+                self._said += data
+        except BlockingIOError:
+            return None
+        line, newline, _ = self._said.partition(b"\n")
+        return line.decode(errors="replace") if newline else ""
+
+    def reap(self) -> bool:
+        """Whether it has ended; it is no zombie from then on."""
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
+        except ChildProcessError:
+            return True
+
+    def close(self) -> None:
+        """Listen no longer."""
+        os.close(self.pipe)
+
+
+def can_have_scope() -> bool:
+    """Whether a user's systemd runs that can take the daemon out of its client's service."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    return bool(runtime) and os.path.exists(os.path.join(runtime, "systemd", "private")) and _systemd_run() is not None
+
+
+def _systemd_run() -> str | None:
+    candidates = (os.path.join(folder, "systemd-run") for folder in os.environ.get("PATH", os.defpath).split(":"))
+    return next((path for path in candidates if os.path.isabs(path) and os.access(path, os.X_OK)), None)
+
+
+def _command(places: Places, *, scope: bool) -> list[str]:
+    daemon = [sys.executable, "-m", "pykoclaw_acp", "serve"]
+    program = _systemd_run() if scope else None
+    if program is None:
+        return daemon
+    unit = f"--unit=pykoclaw-acp-{places.instance}-{os.getpid()}"
+    return [program, "--user", "--scope", "--collect", "--quiet", unit, "--", *daemon]
+
+
+def _environment(places: Places) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    return kept | {
+        "PYKOCLAW_DATA": places.data,
+        "PYKOCLAW_STATE": places.state,
+        "PYKOCLAW_SOCKET": places.socket,
+    }
+
+
+def _open_log(path: str) -> int:
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    if os.fstat(log).st_size > _LOG_LIMIT:
+        os.ftruncate(log, 0)
+    return log
+
+
+def _start(command: list[str], environment: dict[str, str], log: int, pipe: int) -> int:
+    """The new process; by hand, as importing `subprocess` would take longer than everything else here."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        environment[READY_VARIABLE] = str(pipe)
+        pid = os.fork()
+        if pid == 0:
+            _become(command, environment, nothing, log, pipe)
+        return pid
+    finally:
+        os.close(nothing)
+        os.close(log)
+
+
+def _close_at_exec(descriptor: int) -> None:
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError:
+        return  # it was the listing's own
+
+
+def _become(command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int) -> None:
+    """In the child, for ever."""
+    try:
+        os.setsid()
+        os.chdir("/")
+        os.umask(0o077)
+        for descriptor, source in enumerate((nothing, log, log)):
+            os.dup2(source, descriptor)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) != pipe:
+                _close_at_exec(int(name))
+        os.set_inheritable(pipe, True)
+        os.execve(command[0], command, environment)  # noqa: S606  no shell is wanted
+    finally:
+        os._exit(127)

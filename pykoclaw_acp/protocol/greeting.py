@@ -1,0 +1,29 @@
+"""The answer to `initialize`: what this agent can do, and nothing that it cannot. Standard library only.
+
+A front gives it too, when the daemon is late.
+"""
+
+from __future__ import annotations
+
+from pykoclaw_acp import __version__
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+PROTOCOL_VERSION: Final = 1
+
+
+def greeting() -> dict[str, Any]:
+    """Our own version, whichever was asked for (ACP: never an error, never an unknown number)."""
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {"image": False, "audio": False, "embeddedContext": False},
+            "mcpCapabilities": {"http": False, "sse": False},
+            "sessionCapabilities": {"resume": {}, "close": {}, "additionalDirectories": {}},
+        },
+        "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},
+        "authMethods": [],
+    }

@@ -1,0 +1,479 @@
+"""The front between a client and a daemon that the test plays line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.protocol.greeting import greeting
+from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result, update
+
+NEW = {"cwd": "/", "mcpServers": []}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+
+
+@pytest.fixture
+def daemon(places: Places) -> Iterator[Daemon]:
+    with Daemon(places) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def client(places: Places, daemon: Daemon) -> Iterator[Client]:
+    with Client(places) as client:
+        yield client
+
+
+def opened(client: Client, link: Connection, number: int, session: str = "s", seq: int = 0) -> None:
+    """Play session/new, which is the client's line `number`."""
+    request_id = client.request("session/new", NEW)
+    assert link.line().startswith(b"> %d " % number)
+    link.send(b'attached 1 %d 0 "%s"' % (seq, session.encode()))
+    link.send(b"answer %d %b" % (number, result(request_id, {"sessionId": session})))
+    assert client.message()["id"] == request_id
+    assert link.line() == b"done %d" % number
+
+
+def fill(descriptor: int, line: bytes) -> int:
+    """Write the line until nobody takes any more of it; returns how often it went out whole."""
+    os.set_blocking(descriptor, False)
+    written = 0
+    while written < 16 * 1024 * 1024 and select.select([], [descriptor], [], 0.5)[1]:
+        written += os.write(descriptor, line[written % len(line) :])
+    os.set_blocking(descriptor, True)
+    return written // len(line)
+
+
+# --- relaying ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places) -> None:
+    link = daemon.accept()
+    hello = link.hello()
+    assert hello | {"front": None} == {
+        "front": None,
+        "link": 1,
+        "version": __version__,
+        "pid": client.process.pid,
+        "initialize": None,
+        "sessions": {},
+        "asked": [],
+    }
+    client.write(b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}')
+    assert link.line() == b'> 1 {"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
+    link.send(b'answer 1 {"jsonrpc":"2.0","id":"a b","result":{"x": 1}}')
+    assert client.line() == b'{"jsonrpc":"2.0","id":"a b","result":{"x": 1}}'
+    assert link.line() == b"done 1"
+    link.send(b'notify {"jsonrpc":"2.0","method":"m"}', b"future 1 2", b"ack x", b"")
+    assert client.line() == b'{"jsonrpc":"2.0","method":"m"}'
+    assert client.end() == 0
+    assert client.said() == [f"pykoclaw-acp {__version__}: connected to the daemon at {places.socket}"]
+
+
+def test_updates_are_written_and_confirmed(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    link.send(b'attached 7 4 0 "s"', b"update 7 5 " + update(5), b"cursor 7 6", b"update 7 7 " + update(7))
+    assert client.line() == update(5)
+    assert client.line() == update(7)
+    confirmed = [link.line()]
+    while confirmed[-1] != b"seen 7 7":
+        confirmed.append(link.line())
+    assert len(confirmed) <= 2
+    link.send(b"detached 7", b"update 7 8 " + update(8), b'notify {"last":1}')
+    assert client.line() == b'{"last":1}'
+
+
+def test_confirmations_come_at_most_every_tenth_of_a_second_and_at_once_at_the_end(
+    client: Client, daemon: Daemon
+) -> None:
+    link = daemon.accept()
+    link.hello()
+    link.send(b'attached 1 0 0 "s"')
+    began = time.monotonic()
+    for seq in range(1, 301):
+        link.send(b"update 1 %d %b" % (seq, update(seq)))
+        assert client.line() == update(seq)
+    assert client.end() == 0
+    took = time.monotonic() - began
+    confirmed = []
+    while line := link.line():
+        confirmed.append(line)
+    assert confirmed[-1] == b"seen 1 300"
+    assert len(confirmed) <= took / 0.1 + 2
+
+
+@pytest.mark.parametrize("line", [b"no JSON", b"[1]", b"7", b'{"id":1', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_message_is_the_daemons_to_refuse(line: bytes, client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    client.write(line)
+    client.write(b"  ")
+    client.notify("n")
+    assert link.line() == b"> 1 " + line
+    assert link.line().startswith(b'> 2 {"jsonrpc"')
+    link.send(b'answer 1 {"id":null}')
+    assert client.line() == b'{"id":null}'
+
+
+def test_the_last_line_counts_without_its_newline(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    client.stdin.write(b'{"jsonrpc":"2.0","method":"last"}')
+    assert client.end() == 0
+    assert link.line() == b'> 1 {"jsonrpc":"2.0","method":"last"}'
+    assert link.line() == b""
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_served(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    client.write(b'{"x":"' + b"x" * (64 * 1024 * 1024) + b'"}')
+    client.notify("next")
+    assert client.message() == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -32600, "message": "The line is longer than 64 MiB; it was not read."},
+    }
+    assert b'"next"' in link.line()
+
+
+def test_a_line_of_forty_mebibytes_passes_in_both_directions(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    big = encode({"x": "x" * (40 * 1024 * 1024)})
+    client.write(big)
+    assert link.line() == b"> 1 " + big
+    link.send(b'attached 1 0 0 "s"', b"update 1 1 " + big)
+    assert client.line() == big
+
+
+def test_a_client_that_does_not_read_stops_the_daemon_and_gets_everything_later(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    link.send(b'attached 1 0 0 "s"')
+    text = b"x" * 10_000
+    sent = fill(link.socket.fileno(), b"update 1 1 " + text + b"\n")
+    assert sent * len(text) < 4 * 1024 * 1024
+    client.notify("still heard")
+    assert b"still heard" in link.client_line()
+    assert [client.line() for _ in range(sent)] == [text] * sent
+
+
+def test_a_daemon_that_does_not_read_stops_the_client_and_gets_everything_later(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    line = encode({"jsonrpc": "2.0", "method": "n", "params": "x" * 10_000}) + b"\n"
+    sent = fill(client.stdin.fileno(), line)
+    assert sent * len(line) < 4 * 1024 * 1024
+    link.send(b'notify {"still":"heard"}')
+    assert client.line() == b'{"still":"heard"}'
+    for number in range(1, sent + 1):
+        assert link.line() == b"> %d %b" % (number, line[:-1])
+
+
+# --- another daemon ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_answered_is_sent_again_in_its_order(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    front = link.hello()["front"]
+    before = int(time.time() * 1000)
+    initialize = client.request("initialize", {"protocolVersion": 1})
+    link.line()
+    link.send(b"answer 1 " + result(initialize))
+    client.message()
+    link.line()
+    first = client.request("session/prompt")
+    client.notify("acknowledged, and after a request")
+    client.notify("not acknowledged")
+    second = client.request("session/prompt")
+    lines = [link.line() for _ in range(4)]
+    link.send(b"ack 3", b"answer 5 " + result(second))
+    assert client.message() == json.loads(result(second))
+    daemon.restart()
+    link = daemon.accept()
+    hello = link.hello()
+    assert hello["front"] == front
+    assert hello["initialize"] == {"protocolVersion": 1}
+    again = [link.line() for _ in range(3)]
+    assert [line.split(b" ", 3)[3] for line in again] == [line.split(b" ", 2)[2] for line in lines[:3]]
+    for line in again:
+        mark, _, at, _ = line.split(b" ", 3)
+        assert mark == b">>"
+        assert before <= int(at) <= int(time.time() * 1000)
+    client.notify("new")
+    assert link.line().startswith(b"> 6 ")
+    link.send(b"answer 2 " + result(first), b"answer 2 " + result(first), b"answer 5 " + result(second), b"ack 4")
+    assert client.message()["id"] == first
+    assert link.line() == b"done 2"
+    daemon.restart()
+    link = daemon.accept()
+    link.hello()
+    assert link.line().startswith(b">> 6 ")
+    client.notify("end")
+    assert link.line().startswith(b"> 7 ")
+    assert client.is_silent()
+
+
+def test_a_new_daemon_is_told_where_the_client_stands(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    opened(client, link, 1)
+    link.send(b"update 1 1 " + update(1), b"cursor 1 2", b"update 1 3 " + update(3)[:-4])
+    link.socket.sendall(b"update 1 4 {")
+    assert client.line() == update(1)
+    assert client.line() == update(3)[:-4]
+    load = client.request("session/load", NEW | {"sessionId": "s"})
+    while not link.line().startswith(b"> 2 "):
+        pass
+    link.close()
+    link = daemon.accept()
+    assert link.hello()["sessions"] == {"s": {"seq": 3, "line": 0, "opened": NEW}}
+    assert link.line().startswith(b">> 2 ")
+    link.send(b'attached 1 0 2 "s"', b"update 1 1 " + update(1))
+    assert client.line() == update(1)
+    link.close()
+    link = daemon.accept()
+    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 2, "opened": NEW}}
+    link.send(b'attached 5 1 2 "s"', b"answer 2 " + result(load))
+    client.message()
+    link.close()
+    link = daemon.accept()
+    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 2, "opened": NEW | {"sessionId": "s"}}}
+    link.send(b'attached 5 1 2 "s"', b"detached 5")
+    client.notify("x")
+    while not link.line().startswith(b"> 3 "):
+        pass
+    link.close()
+    assert daemon.accept().hello()["sessions"] == {}
+
+
+def test_a_daemons_request_reaches_the_client_once(client: Client, daemon: Daemon) -> None:
+    ask = b'request "a \\"1" {"jsonrpc":"2.0","id":"a \\"1","method":"session/request_permission"}'
+    link = daemon.accept()
+    link.hello()
+    link.send(ask, ask)
+    assert client.message()["id"] == 'a "1'
+    link.send(b'notify {"x":1}')
+    assert client.message() == {"x": 1}
+    daemon.restart()
+    link = daemon.accept()
+    assert link.hello()["asked"] == ['a "1']
+    client.write(b'{"jsonrpc":"2.0","id":"a \\"1","result":{}}')
+    assert link.line() == b'> 1 {"jsonrpc":"2.0","id":"a \\"1","result":{}}'
+    link.send(ask, b'notify {"x":2}')  # it is on its way
+    assert client.message() == {"x": 2}
+    daemon.restart()
+    link = daemon.accept()
+    assert link.hello()["asked"] == []
+    assert link.line().startswith(b">> 1 ")
+    link.send(b"ack 1", ask)  # it is asked anew
+    assert client.message()["id"] == 'a "1'
+    link.send(b'notify {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"a \\"1"}}', ask)
+    assert client.message()["method"] == "$/cancel_request"
+    assert client.message()["id"] == 'a "1'
+
+
+def test_an_answer_that_arrived_after_the_daemons_end_is_confirmed_to_the_next(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    prompt = client.request("session/prompt")
+    link.line()
+    # More than the client's pipe takes, so that the daemon is gone before the answer has arrived.
+    link.send(b'attached 1 0 0 "s"', b"update 1 1 " + b"x" * 500_000, b"answer 1 " + result(prompt))
+    link.close()
+    link = daemon.accept()
+    assert link.hello()["sessions"]["s"]["seq"] == 1
+    link.send(b'attached 3 1 0 "s"')
+    client.notify("n")
+    assert link.line().startswith(b"> 2 ")
+    assert len(client.line()) == 500_000
+    assert client.message()["id"] == prompt
+    assert {link.line(), link.line()} == {b"done 1", b"seen 3 1"}
+
+
+def test_what_was_shown_before_an_answer_is_confirmed_before_it(client: Client, daemon: Daemon) -> None:
+    """A client that ends its agent as soon as it has an answer (Mitto does) is not shown the turn again."""
+    link = daemon.accept()
+    link.hello()
+    for number, seq in ((1, 7), (2, 9)):
+        request_id = client.request("session/prompt")
+        link.line()
+        if number == 1:
+            link.send(b'attached 1 0 0 "s"')
+        link.send(b"update 1 %d {}" % seq, b"answer %d " % number + result(request_id))
+        assert [link.line(), link.line()] == [b"seen 1 %d" % seq, b"done %d" % number]
+
+
+def test_a_daemon_that_hangs_loses_nothing(client: Client, daemon: Daemon) -> None:
+    request_id = client.request("initialize", {"protocolVersion": 1})
+    assert client.message() == {"jsonrpc": "2.0", "id": request_id, "result": greeting()}
+    client.notify("n")
+    link = daemon.accept()
+    link.hello()
+    assert link.line().startswith(b"> 1 ")
+    assert link.line().startswith(b"> 2 ")
+    link.send(b"answer 1 " + result(request_id), b'notify {"x":1}')
+    assert client.message() == {"x": 1}
+    daemon.restart()
+    link = daemon.accept()
+    assert link.hello()["initialize"] == {"protocolVersion": 1}
+    assert link.line().startswith(b">> 2 ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1"}}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"initialize","params":{"protocolVersion":1}}',
+        b'{"id":1,"method":"initialize","params":{"protocolVersion":1}}',
+    ],
+)
+def test_an_initialize_that_the_daemon_would_refuse_waits_for_it(line: bytes, client: Client, daemon: Daemon) -> None:
+    client.write(line)
+    client.request("initialize", {"protocolVersion": 1})
+    assert client.message()["id"] == 1  # the second one's: the front has answered what it will
+    link = daemon.accept()
+    link.hello()
+    assert link.line() == b"> 1 " + line
+
+
+def test_a_daemon_that_listens_elsewhere_is_found_by_its_lock(places: Places, daemon: Daemon, tmp_path: Path) -> None:
+    elsewhere = Places(places.data, places.state, str(tmp_path / "other" / "acp.sock"))
+    with Client(elsewhere):
+        daemon.accept().hello()
+
+
+# --- the client's end -------------------------------------------------------------------------------------------------
+
+
+def test_it_ends_within_a_tenth_of_a_second_of_its_input(places: Places, daemon: Daemon) -> None:
+    took = []
+    for _ in range(5):
+        with Client(places) as client:
+            link = daemon.accept()
+            link.hello()
+            client.request("session/prompt")
+            link.line()
+            began = time.monotonic()
+            client.stdin.close()
+            assert client.line() == b""
+            took.append(time.monotonic() - began)
+            assert link.line() == b""
+    assert min(took) < 0.1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_as_the_end_of_input_does(number: int, client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    link.hello()
+    link.send(b'attached 1 0 0 "s"', b"update 1 1 " + update(1), b"update 1 2 " + update(2))
+    assert client.line() == update(1)
+    assert client.line() == update(2)
+    client.process.send_signal(number)
+    assert client.process.wait(WAIT) == 0
+    confirmed = []
+    while line := link.line():
+        confirmed.append(line)
+    assert confirmed[-1] == b"seen 1 2"
+
+
+def test_it_ends_when_nobody_reads_its_output(client: Client, daemon: Daemon) -> None:
+    daemon.accept().hello()
+    client.stdout.close()
+    assert client.process.wait(WAIT) == 0
+    assert len(client.said()) == 1
+
+
+def test_it_ends_although_the_daemon_reads_nothing(client: Client, daemon: Daemon) -> None:
+    link = daemon.accept()
+    client.write(encode({"jsonrpc": "2.0", "method": "n", "params": "x" * (3 * 1024 * 1024)}))
+    assert link.line().startswith(b"front ")
+    assert client.end() == 0
+
+
+def test_it_ends_while_it_waits_for_a_daemon(places: Places) -> None:
+    with Daemon(places, listens=False), Client(places) as client:
+        request_id = client.request("initialize", {"protocolVersion": 1})
+        assert client.message()["id"] == request_id
+        assert client.end() == 0
+        assert client.said() == [f"pykoclaw-acp {__version__}: waiting for the daemon at {places.socket}"]
+
+
+def test_what_came_before_the_first_daemon_is_sent_as_new(places: Places) -> None:
+    with Daemon(places, listens=False) as daemon, Client(places) as client:
+        client.request("initialize", {"protocolVersion": 1})
+        client.message()
+        client.notify("n")
+        daemon.listen()
+        link = daemon.accept()
+        assert link.hello()["initialize"] == {"protocolVersion": 1}
+        assert link.line().startswith(b"> 2 ")
+
+
+# --- a daemon that cannot be had --------------------------------------------------------------------------------------
+
+
+def refused(client: Client, status: int) -> Any:
+    """Two requests get the same error; returns it."""
+    first = client.request("initialize", {"protocolVersion": 1})
+    second = client.request("session/new", NEW)
+    errors = {}
+    while line := client.line():
+        message = json.loads(line)
+        errors[message["id"]] = message.get("error")
+    assert set(errors) == {first, second}
+    error = errors[second]
+    assert client.process.wait(WAIT) == status
+    assert error["code"] == -32001
+    assert error["data"] == {"errorKind": "daemon_not_started"}
+    assert client.said()[-1] == f"pykoclaw-acp: {error['message']}"
+    return error["message"]
+
+
+def test_a_data_directory_that_stays_locked_is_an_error_in_the_end(places: Places) -> None:
+    with Daemon(places, listens=False), Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
+        message = refused(client, 75)
+    assert f"(pid {os.getpid()}) uses the data directory {places.data}." in message
+    assert f"log is {places.log}" in message
+
+
+def test_a_daemon_that_hangs_up_on_every_hello_is_an_error_in_the_end(places: Places) -> None:
+    with Daemon(places, patience=0.05) as daemon, Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client:
+        request_id = client.request("session/new", NEW)
+        while client.process.poll() is None:
+            try:
+                daemon.accept().close()
+            except TimeoutError:
+                continue
+        assert client.message()["id"] == request_id
+        assert client.process.returncode == 1
+
+
+def test_a_socket_directory_that_others_can_use_is_refused(places: Places, daemon: Daemon) -> None:
+    os.chmod(os.path.dirname(places.socket), 0o755)
+    with Client(places) as client:
+        assert "chmod 700" in refused(client, 78)
+
+
+def test_settings_that_cannot_be_read_are_an_error(places: Places, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_bytes(b"PYKOCLAW_MODEL=\xff\n")
+    with Client(places) as client:
+        assert "it is not UTF-8 text" in refused(client, 78)

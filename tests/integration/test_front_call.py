@@ -1,0 +1,104 @@
+"""Calls of commands, answered by a daemon that the test plays in a thread."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
+from pykoclaw_acp.front.places import Places
+from tests.integration.front_harness import WAIT, Connection, Daemon, encode
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+
+
+@contextmanager
+def answering(daemon: Daemon, play: Callable[[Connection, Any], None]) -> Iterator[None]:
+    """Lets `play` answer the next call."""
+
+    def serve() -> None:
+        connection = daemon.accept()
+        play(connection, json.loads(connection.line()))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+def test_a_call_gives_the_result_and_passes_over_notifications(places: Places) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        assert request == {"jsonrpc": "2.0", "id": 1, "method": "_m", "params": {"a": 1}}
+        connection.send(b'{"method":"n"}', encode({"jsonrpc": "2.0", "id": 1, "result": [request["params"]]}))
+
+    with Daemon(places) as daemon, answering(daemon, play):
+        assert call(places, "_m", {"a": 1}) == [{"a": 1}]
+
+
+def test_an_error_has_its_code_and_data(places: Places) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        connection.send(encode({"id": 1, "error": {"code": -32002, "message": "No.", "data": {"x": 1}}}))
+
+    with Daemon(places) as daemon, answering(daemon, play), pytest.raises(CallFailed, match="No") as failed:
+        call(places, "_m", {}, start=True)
+    assert (failed.value.code, failed.value.message, failed.value.data) == (-32002, "No.", {"x": 1})
+
+
+def test_following_yields_what_comes_before_the_answer(places: Places) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        for number in range(3):
+            connection.send(encode({"method": "n", "params": number}))
+        connection.send(encode({"id": 1, "result": "end"}))
+
+    with Daemon(places) as daemon, answering(daemon, play):
+        messages = follow(places, "_m", {})
+        assert [next(messages)["params"] for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(StopIteration) as end:
+            next(messages)
+    assert end.value.value == "end"
+
+
+def test_leaving_early_closes_the_connection(places: Places) -> None:
+    closed = []
+
+    def play(connection: Connection, request: Any) -> None:
+        connection.send(b'{"method":"n"}')
+        closed.append(connection.line())
+
+    with Daemon(places) as daemon, answering(daemon, play):
+        messages = follow(places, "_m", {})
+        next(messages)
+        messages.close()
+    assert closed == [b""]
+
+
+def test_a_daemon_that_goes_away_is_absent(places: Places) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        connection.close()
+
+    with Daemon(places) as daemon, answering(daemon, play), pytest.raises(DaemonAbsent, match="before it had answered"):
+        call(places, "_m", {})
+
+
+def test_without_a_socket_the_server_is_named(places: Places) -> None:
+    with Daemon(places, listens=False), pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket"):
+        call(places, "_m", {})
+
+
+def test_a_socket_elsewhere_is_found_by_the_lock(places: Places, tmp_path: Path) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        connection.send(encode({"id": 1, "result": 5}))
+
+    elsewhere = Places(places.data, places.state, str(tmp_path / "other" / "acp.sock"))
+    with Daemon(places) as daemon, answering(daemon, play):
+        assert call(elsewhere, "_m", {}) == 5

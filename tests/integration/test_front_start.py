@@ -1,0 +1,186 @@
+"""Fronts that start a daemon: exactly one, detached, and with clear words when there will be none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front import spawn
+from pykoclaw_acp.front.call import DaemonAbsent, call
+from pykoclaw_acp.front.places import LOCK_NAME, Places, lock_holder
+from tests.integration.front_harness import FAKE_START, WAIT, Client
+from tests.waiting import eventually_sync
+
+INITIALIZE = {"protocolVersion": 1}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    """Where a fake daemon may run; it ends after the test."""
+    places = Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+    yield places
+    holder = lock_holder(places.data)
+    Path(places.lock).unlink(missing_ok=True)
+    if holder is not None:
+        eventually_sync(lambda: not Path(f"/proc/{holder[0]}/cmdline").exists() or is_zombie(holder[0]))
+
+
+def is_zombie(pid: int) -> bool:
+    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def starter(places: Places, mode: str, **variables: str) -> Client:
+    """A front whose daemon is front_with_fake_daemon.py in this mode."""
+    return Client(places, str(FAKE_START), mode, **variables)
+
+
+def starts(places: Places) -> list[str]:
+    return Path(places.data, "starts").read_text().splitlines()
+
+
+def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
+    with starter(places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere") as client:
+        client.request("initialize", INITIALIZE)
+        client.message()
+        client.request("session/new")
+        pid = client.message()["result"]
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert os.getsid(pid) == pid
+        client.process.kill()
+        client.process.wait()
+    with Client(places) as client:
+        client.request("session/new")
+        assert client.message()["result"] == pid
+    assert starts(places) == [f"{pid} / [0, 1, 2]"]
+    assert Path(places.log).stat().st_mode & 0o777 == 0o600
+    assert f"PYKOCLAW_SOCKET={places.socket}".encode() in environment
+    assert not any(variable.startswith((b"CLAUDECODE=", b"NOTIFY_SOCKET=")) for variable in environment)
+
+
+def test_the_client_is_told_once_what_happens(places: Places) -> None:
+    with starter(places, "serve") as client:
+        client.request("session/new")
+        client.message()
+        client.end()
+        assert client.said() == [f"pykoclaw-acp {__version__}: starting the daemon at {places.socket}"]
+
+
+def test_ten_fronts_at_once_start_one_daemon(places: Places) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(starter(places, "serve")) for _ in range(10)]
+        for client in clients:
+            client.request("session/new")
+        assert len({client.message()["result"] for client in clients}) == 1
+    assert len(starts(places)) == 1
+
+
+def test_when_the_daemon_is_killed_one_of_ten_fronts_starts_the_next(places: Places) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(starter(places, "serve")) for _ in range(10)]
+        for client in clients:
+            client.request("session/new")
+        (first,) = {client.message()["result"] for client in clients}
+        os.kill(first, 9)
+        for client in clients:
+            client.request("session/new")
+        (second,) = {client.message()["result"] for client in clients}
+        assert second != first
+        eventually_sync(lambda: not Path(f"/proc/{first}").exists())  # its front has reaped it
+    assert len(starts(places)) == 2
+
+
+def test_a_stale_socket_and_a_stale_lock_do_not_matter(places: Places) -> None:
+    os.makedirs(places.data)
+    Path(places.data, LOCK_NAME).write_text(f"{os.getpid()}\n{places.socket}\n")
+    with starter(places, "serve") as client:
+        client.request("session/new")
+        assert client.message()["result"] in {int(line.split()[0]) for line in starts(places)}
+
+
+def test_a_long_log_begins_anew(places: Places) -> None:
+    os.makedirs(places.directory, mode=0o700)
+    Path(places.log).write_bytes(b"x" * (10 * 1024 * 1024 + 1))
+    with starter(places, "serve") as client:
+        client.request("session/new")
+        client.message()
+    assert Path(places.log).stat().st_size < 10 * 1024
+
+
+def test_a_daemon_that_dies_without_a_word_is_started_again(places: Places) -> None:
+    with starter(places, "die-once") as client:
+        client.request("session/new")
+        assert client.message()["result"]
+    assert len(starts(places)) == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "reason", "count"),
+    [
+        ("die", 1, "ended before it was ready, 4 times.", 4),
+        ("failed 78 PYKOCLAW_MODEL is no model.", 78, "PYKOCLAW_MODEL is no model.", 1),
+    ],
+)
+def test_a_daemon_that_cannot_start_is_a_final_error(
+    places: Places, mode: str, status: int, reason: str, count: int
+) -> None:
+    with starter(places, mode) as client:
+        request_id = client.request("session/new")
+        error = client.message()
+        assert client.line() == b""
+        assert client.process.wait(WAIT) == status
+        assert error["id"] == request_id
+        assert error["error"]["code"] == -32001
+        assert error["error"]["data"] == {"errorKind": "daemon_not_started"}
+        assert reason in error["error"]["message"]
+        assert places.log in error["error"]["message"]
+        assert client.said()[1:] == [f"pykoclaw-acp: {error['error']['message']}"]
+    assert len(starts(places)) == count
+
+
+def test_a_client_that_was_greeted_meanwhile_gets_the_error_with_its_next_request(places: Places) -> None:
+    with starter(places, "die") as client:
+        client.request("initialize", INITIALIZE)
+        first = client.message()
+        if "result" in first:
+            second = client.request("session/new")
+            error = client.message()
+            assert (error["id"], error["error"]["code"]) == (second, -32001)
+        assert client.process.wait(WAIT) == 1
+
+
+def test_a_locked_data_directory_is_tried_again(places: Places) -> None:
+    with starter(places, "failed 75 Another server (pid 7) has it.") as client:
+        client.request("session/new")
+        assert client.message()["result"]
+    assert len(starts(places)) == 2
+
+
+def test_a_call_starts_a_daemon_only_if_it_may(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DaemonAbsent, match="No daemon runs"):
+        call(places, "m", {})
+    assert not Path(places.state).exists()
+    command = [sys.executable, str(FAKE_START), "daemon", "serve"]
+    monkeypatch.setattr(spawn, "_command", lambda places, *, scope: command)
+    for name in ("data", "state", "socket"):
+        monkeypatch.setenv(f"PYKOCLAW_{name.upper()}", getattr(places, name))
+    pid = call(places, "m", {}, start=True)
+    assert call(places, "m", {}) == pid
+    assert starts(places) == [f"{pid} / [0, 1, 2]"]
+    Path(places.lock).unlink()
+    os.waitpid(pid, 0)
+
+
+def test_a_call_says_why_there_is_no_daemon(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, str(FAKE_START), "daemon", "failed 78 No."]
+    monkeypatch.setattr(spawn, "_command", lambda places, *, scope: command)
+    with pytest.raises(StartupError, match=r"^No\. The daemon's log is ") as failed:
+        call(places, "m", {}, start=True)
+    assert failed.value.exit_code == 78
+    os.waitpid(int(starts(places)[0].split()[0]), 0)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from dotenv import dotenv_values
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pykoclaw_acp import config
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front import dotenv
+from pykoclaw_acp.front.places import Places, connect, lock_holder, secure_directory, try_lock
+from pykoclaw_acp.store.lock import DataLock
+
+FILES = [
+    "PYKOCLAW_DATA=/plain\nPYKOCLAW_STATE=relative/../state\nPYKOCLAW_SOCKET=~/s.sock\n",
+    "export PYKOCLAW_DATA='/single # quoted'\nexport  PYKOCLAW_STATE = \"/double\\tquoted\" # comment\n",
+    "# PYKOCLAW_DATA=/no\nPYKOCLAW_DATA=/with # comment\nPYKOCLAW_STATE=/with#sign\nPYKOCLAW_SOCKET= # nothing\n",
+    "PYKOCLAW_DATA=\nPYKOCLAW_STATE=''\nPYKOCLAW_SOCKET\n",
+    "BASE=/base\nPYKOCLAW_DATA=${BASE}/data\nPYKOCLAW_STATE=${NOTHING:-/default}/state\nPYKOCLAW_SOCKET=${HOME}/s\n",
+    "pykoclaw_data=/lower\nPykoclaw_State=/mixed\ndata=/no\n",
+    "PYKOCLAW_DATA=/first\nPYKOCLAW_DATA=/second\nPYKOCLAW_STATE=/first\nPYKOCLAW_STATE=\n",
+    "'PYKOCLAW_DATA'=/quoted\nno line = = at \"all\nPYKOCLAW_STATE='/over\ntwo lines'\r\n",
+    'PYKOCLAW_SOCKET="/a\\"b"\r\nPYKOCLAW_DATA = /spaces around \r\n',
+    "\ufeffPYKOCLAW_DATA=/after/a/mark\n",
+    'PYKOCLAW_DATA="unclosed\nPYKOCLAW_STATE=/next\n',
+]
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, where `./.env` would be."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def same_as_the_settings() -> Places:
+    """What the front finds, once it is checked against what the daemon reads."""
+    found, settings = Places.find(), config.load()
+    told = Places(settings.data, settings.state, settings.socket)
+    assert (found.data, found.state, found.socket) == (told.data, told.state, told.socket)
+    assert (found.instance, found.directory, found.log, found.lock) == (
+        told.instance,
+        told.directory,
+        told.log,
+        told.lock,
+    )
+    return found
+
+
+@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize("place", [".env", "~/.local/share/pykoclaw/.env"])
+def test_files_mean_what_they_mean_to_the_settings(text: str, place: str) -> None:
+    path = Path(place).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    same_as_the_settings()
+
+
+def test_the_environment_beats_the_directorys_file_and_that_the_homes(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_file = empty_home / ".local/share/pykoclaw/.env"
+    home_file.parent.mkdir(parents=True)
+    home_file.write_text("PYKOCLAW_DATA=/home/data\nPYKOCLAW_STATE=/home/state\nPYKOCLAW_SOCKET=/home/socket\n")
+    Path(".env").write_text("PYKOCLAW_DATA=/here/data\nPYKOCLAW_STATE=/here/state\n")
+    monkeypatch.setenv("pykoclaw_data", "/environment/data")
+    monkeypatch.setenv("PYKOCLAW_STATE", "")
+    found = same_as_the_settings()
+    assert (found.data, found.state, found.socket) == ("/environment/data", "/here/state", "/home/socket")
+
+
+def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
+    tmp_path: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = same_as_the_settings()
+    assert found.data == str(empty_home / ".local/share/pykoclaw")
+    assert found.directory == str(empty_home / ".local/state/pykoclaw" / found.instance)
+    assert found.socket == f"{found.directory}/acp.sock"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp.sock"
+    monkeypatch.setenv("PYKOCLAW_DATA", "/elsewhere")
+    assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp-{Places.find().instance}.sock"
+    for other in ("relative", "/nowhere", "/proc/1/fdinfo/../x"):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", other)
+        assert same_as_the_settings().socket.endswith(f"/{Places.find().instance}/acp.sock")
+    monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
+    assert same_as_the_settings().state == "/xdg/pykoclaw"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert same_as_the_settings().state == str(empty_home / ".local/state/pykoclaw")
+
+
+@pytest.mark.parametrize("name", ["DATA", "STATE", "SOCKET"])
+def test_a_home_that_does_not_exist_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"PYKOCLAW_{name}", "~nobody-here/x")
+    with pytest.raises(ConfigurationError, match=f"PYKOCLAW_{name} is '~nobody-here/x'"):
+        Places.find()
+
+
+line = some.text(some.sampled_from(" \t\n\r='\"#\\${}:-aB_1"), max_size=12)
+
+
+@given(text=some.lists(some.one_of(line, some.sampled_from(["A=", "export ", "${A}", "\n"]))).map("".join))
+def test_any_file_is_read_as_by_python_dotenv(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.env"
+    path.write_text(text, newline="")
+    expected = {name: value for name, value in dotenv_values(path).items() if value is not None}
+    assert dotenv.read(str(path)) == expected
+
+
+def test_a_directory_is_made_private_and_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a" / "b"
+    secure_directory(path)
+    assert path.stat().st_mode & 0o777 == 0o700
+    secure_directory(path)
+    path.chmod(0o750)
+    with pytest.raises(ConfigurationError, match=f"chmod 700 {path}"):
+        secure_directory(path)
+    assert path.stat().st_mode & 0o777 == 0o750
+    path.chmod(0o700)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(ConfigurationError, match=f"belongs to user {owner}"):
+        secure_directory(path)
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        secure_directory(tmp_path / "file")
+
+
+def test_a_socket_with_a_long_path_can_be_reached(tmp_path: Path) -> None:
+    directory = tmp_path / ("d" * 200)
+    secure_directory(directory)
+    path = str(directory / "acp.sock")
+    with pytest.raises(FileNotFoundError):
+        connect(path)
+    descriptor = os.open(directory, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"/proc/self/fd/{descriptor}/acp.sock")
+        os.close(descriptor)
+        with pytest.raises(ConnectionRefusedError):
+            connect(path)
+        listener.listen(1)
+        connect(path).close()
+        directory.chmod(0o755)
+        with pytest.raises(ConfigurationError, match="chmod 700"):
+            connect(path)
+
+
+def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "d"
+    secure_directory(directory)
+    monkeypatch.setattr("pykoclaw_acp.front.places.peer_uid", lambda connection: 4711)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "s"))
+        listener.listen(1)
+        with pytest.raises(ConfigurationError, match="is served by user 4711"):
+            connect(str(directory / "s"))
+
+
+def test_the_holder_of_the_lock_is_named_and_not_disturbed(tmp_path: Path) -> None:
+    assert lock_holder(str(tmp_path)) is None
+    lock = DataLock.acquire(tmp_path)
+    try:
+        holder = lock_holder(str(tmp_path))
+        assert holder is not None
+        assert holder[0] == os.getpid()
+    finally:
+        lock.release()
+    assert lock_holder(str(tmp_path)) is None
+    path = tmp_path / "pykoclaw-acp.lock"
+    path.write_text(f"{os.getpid()}\n/some/socket\n")
+    assert lock_holder(str(tmp_path)) is None
+    descriptor = try_lock(str(path))
+    assert descriptor is not None
+    assert lock_holder(str(tmp_path)) == (os.getpid(), "/some/socket")
+    assert try_lock(str(path)) is None
+    os.close(descriptor)
