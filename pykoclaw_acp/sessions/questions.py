@@ -1,130 +1,352 @@
-"""Permission questions of a session: asked of every attached client, settled by the first answer."""
+"""Questions of a session: asked of every attached client that can be, settled by the first answer, or by a policy."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest
+from pykoclaw_acp.sessions import answers
+from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.ports import Journal, Settled, Workers
-from pykoclaw_acp.worker.frames import Answer, Ask
+from pykoclaw_acp.sessions.away import AwayClock
+from pykoclaw_acp.sessions.model import Turn, TurnTimes
+from pykoclaw_acp.sessions.ports import Client, Journal, Question, Settled, Workers
+from pykoclaw_acp.worker.frames import Ask
 
 if TYPE_CHECKING:
+    from pykoclaw_acp.config import AwayPolicy
     from pykoclaw_acp.sessions.session import Session
 
-ALLOW_ONCE: Final = "allow_once"
-ALLOW_ALWAYS: Final = "allow_always"
-_REFUSALS: Final = {
-    "selected": "The user refused this tool call.",
-    "cancelled": "The user did not answer the permission question.",
-    "timeout": "Nobody answered the permission question in time.",
-}
+ATTENDED: Final = "attended"  # a question's policy while a client is there
+PARKED: Final = "parked"
+NOT_WAITING: Final = "This question is not waiting any more: it was answered, or its turn has ended."
 
 log: Final = structlog.get_logger()
 
 
 @dataclass(eq=False, slots=True)
-class _Open:
-    """A question that waits; `seq` is what a client must have been shown before it is asked."""
+class _Waiting:
+    """A question that waits; `seq` is what a client must have been shown before it is asked.
+
+    `parking` is there from the moment on when the question gives up its worker, and done when that is in the database.
+    """
 
     epoch: int
-    question: Ask
+    ask: Ask
     seq: int
-    outcome: asyncio.Future[dict[str, Any]]
+    asked_at: float  # s since 1970
+    clock: AwayClock
+    verdict: asyncio.Future[Verdict]
     asked: set[asyncio.Task[None]] = field(default_factory=set)
-    settling: asyncio.Task[None] | None = None
+    settling: asyncio.Task[bool] | None = None
+    limit: asyncio.TimerHandle | None = None
+    parking: asyncio.Future[None] | None = None
+    withdrawn: bool = False
+
+    @property
+    def held(self) -> bool:
+        """A worker waits for the answer, and there is none yet."""
+        return self.parking is None and not self.verdict.done()
+
+    @property
+    def parkable(self) -> bool:
+        """Its worker waits, and nobody is there."""
+        return self.held and self.clock.away and self.ask.form is None
+
+    def stop(self) -> None:
+        self.clock.stop()
+        if self.limit is not None:
+            self.limit.cancel()
 
 
 class Questions:
-    """The open ones. Only an option that was offered counts as a yes; everything else refuses the tool call."""
+    """Those that wait, the oldest first. A client is asked one at a time: Mitto refuses the first when a second comes.
 
-    def __init__(self, session: Session, journal: Journal, workers: Workers, timeout: float | None) -> None:
+    A parked question is settled by a choice alone: a client that cannot ask anybody leaves it open. Forms are never
+    parked, since the MCP server that asks waits inside of a tool call: under the policy `park` they wait.
+    """
+
+    def __init__(self, session: Session, journal: Journal, workers: Workers, times: TurnTimes) -> None:
         self._session = session
         self._journal = journal
         self._workers = workers
-        self._timeout = timeout
-        self._open: dict[str, _Open] = {}
+        self._times = times
+        self._waiting: dict[str, _Waiting] = {}
+        self._granted: dict[str, tuple[Ask, Verdict]] = {}  # by the turn that goes on with the answer
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def open(self, epoch: int, question: Ask, seq: int) -> None:
-        """Ask the clients, once each was shown the log up to `seq`."""
-        loop = asyncio.get_running_loop()
-        one = self._open[question.ask_id] = _Open(epoch, question, seq, loop.create_future())
-        one.settling = loop.create_task(self._settle(one))
-        for attachment in self._session.attachments:
-            self._ask(one, attachment)
+    # --- from the session -------------------------------------------------------------------------------------------
+
+    def open(self, epoch: int, ask: Ask, seq: int) -> None:
+        """Ask the clients, once each was shown the log up to `seq`; a form that none of them can show is cancelled."""
+        one = self._add(epoch, ask, seq, time.time())
+        parked, verdict = self._granted.get(ask.turn_id, (None, None))
+        if parked is not None and verdict is not None and answers.same_call(parked, ask):
+            del self._granted[ask.turn_id]  # once is once
+            self._give(one, verdict)
+            return
+        if self._session.attended and not self._attended(one):
+            self._give(one, answers.UNSUPPORTED)
+            return
+        self._limit(one, at_least=0)
+        self._offer(one)
+
+    def restore(self, epoch: int, rows: Sequence[Question]) -> None:
+        """Take over what another daemon left, from `Journal.questions`; `epoch` is that of the session's live worker.
+
+        Deadlines go on.
+        """
+        for row in rows:
+            if row.outcome is not None:
+                if row.turn_id is not None:
+                    self._granted[row.turn_id] = (row.ask, Verdict(row.outcome, row.option, row.answered_by))
+                continue
+            one = self._add(epoch, row.ask, self._session.last_seq, row.asked_at / 1000)
+            if row.policy == PARKED:
+                one.parking = asyncio.get_running_loop().create_future()
+                one.parking.set_result(None)
+            else:
+                self._limit(one, at_least=self._times.away_grace)
+            self._offer(one, row)
+
+    def adopted(self, turn_id: str) -> None:
+        """This turn of another daemon goes on, unless its question was parked in that daemon's last moment."""
+        if any(one.parking is not None and one.ask.turn_id == turn_id for one in self._waiting.values()):
+            self._session.stop_for_parked(turn_id)
 
     def attached(self, attachment: Attachment) -> None:
-        """A client came: it is asked what is still open."""
-        for one in self._open.values():
+        """A client came: it is asked what is still open, and the clocks stop."""
+        for one in self._waiting.values():
+            if not _can_ask(attachment.client, one.ask):
+                continue
+            if one.clock.runs:
+                one.clock.stop()
+                self._note(one, ATTENDED, None)
             self._ask(one, attachment)
 
+    def detached(self) -> None:
+        """A client left; if it was the last one that can be asked, the clocks begin anew."""
+        for one in self._waiting.values():
+            if not one.clock.runs and not self._attended(one):
+                self._start_clock(one)
+
+    def policy_changed(self) -> None:
+        """The session has another away policy: clocks that run begin anew under it."""
+        for one in self._waiting.values():
+            if one.clock.runs:
+                self._start_clock(one)
+
     def withdraw(self, ask_id: str) -> None:
-        """The question is moot."""
-        one = self._open.get(ask_id)
-        if one is not None:
+        """The question is moot, which its row says already; a parked one never is."""
+        one = self._waiting.get(ask_id)
+        if one is None:
+            return
+        one.withdrawn = True
+        if one.parking is None:
             self._close(one)
             if one.settling is not None:
                 one.settling.cancel()
 
     async def withdraw_all(self) -> None:
-        """Nobody waits for any answer any more."""
-        for ask_id in list(self._open):
-            self.withdraw(ask_id)
-            await self._journal.settle(Settled(ask_id, "interrupted"))
+        """No worker waits for any answer any more."""
+        for ask_id, one in list(self._waiting.items()):
+            if one.parking is None:
+                await self._journal.settle(Settled(ask_id, "interrupted"))
+                self.withdraw(ask_id)
 
-    def _ask(self, one: _Open, attachment: Attachment) -> None:
+    async def answer(self, ask_id: str, verdict: Verdict) -> None:
+        """Settle a question by a choice; when this returns the answer is in the database.
+
+        Raises InvalidParams for an option that was not offered, InvalidRequest when the question waits no more, and
+        InternalError when the answer could not be recorded.
+        """
+        one = self._waiting.get(ask_id)
+        if one is None or one.verdict.done() or one.settling is None:
+            raise InvalidRequest(NOT_WAITING)
+        if not answers.is_choice(one.ask, verdict):
+            raise InvalidParams(f"This question can be answered with: {', '.join(answers.offered(one.ask))}.")
+        self._give(one, verdict)
+        await asyncio.wait([one.settling])
+        if one.settling.cancelled():
+            raise InvalidRequest(NOT_WAITING)
+        if not one.settling.result():
+            raise InternalError("The answer could not be recorded; the log of pykoclaw-acp says why.")
+
+    # --- parking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def away_longest(self) -> float | None:
+        """When the oldest question was asked (s since 1970) that keeps a worker and that nobody is there to answer."""
+        return min((one.asked_at for one in self._waiting.values() if one.parkable), default=None)
+
+    def park_oldest(self) -> None:
+        """Give up the worker for the sake of others; the question waits on."""
+        away = [one for one in self._waiting.values() if one.parkable]
+        if away:
+            self._begin_parking(min(away, key=lambda one: one.asked_at))
+
+    def _begin_parking(self, one: _Waiting) -> None:
+        one.parking = asyncio.get_running_loop().create_future()
+        one.stop()
+        self._spawn(self._park(one, one.parking))
+
+    async def _park(self, one: _Waiting, done: asyncio.Future[None]) -> None:
+        try:
+            await self._session.park(one.ask, answers.parked(one.ask))
+            log.info("Question parked", action="question_parked", session=self._session.id, question=one.ask.ask_id)
+        except Exception:
+            one.parking = None
+            if one.withdrawn:  # its turn ended at the same moment
+                self.withdraw(one.ask.ask_id)
+                return
+            log.exception("A question could not be parked", action="question_not_parked", session=self._session.id)
+            if not self._attended(one):
+                self._start_clock(one)
+        finally:
+            done.set_result(None)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _add(self, epoch: int, ask: Ask, seq: int, asked_at: float) -> _Waiting:
+        loop = asyncio.get_running_loop()
+        clock = AwayClock(self._times, lambda policy: self._act(one, policy))
+        one = self._waiting[ask.ask_id] = _Waiting(epoch, ask, seq, asked_at, clock, loop.create_future())
+        one.settling = loop.create_task(self._settle(one))
+        return one
+
+    def _offer(self, one: _Waiting, row: Question | None = None) -> None:
+        """Ask who is there; with nobody there, the away policy's clock runs."""
+        for attachment in self._session.attachments:
+            if _can_ask(attachment.client, one.ask):
+                self._ask(one, attachment)
+        if not self._attended(one):
+            self._start_clock(one, row)
+
+    def _attended(self, one: _Waiting) -> bool:
+        """A client is there that can be asked this."""
+        return any(place.alive and _can_ask(place.client, one.ask) for place in self._session.attachments)
+
+    def _ask(self, one: _Waiting, attachment: Attachment) -> None:
         task = asyncio.get_running_loop().create_task(self._ask_client(one, attachment))
         one.asked.add(task)
         task.add_done_callback(one.asked.discard)
 
-    async def _ask_client(self, one: _Open, attachment: Attachment) -> None:
+    async def _ask_client(self, one: _Waiting, attachment: Attachment) -> None:
         """A client's answer counts, also its refusal to answer; a client that went away leaves the question open."""
+        client = attachment.client
         try:
-            await attachment.reached(one.seq)
-            outcome = await attachment.client.ask(self._session.id, one.question)
+            async with attachment.asking:
+                await attachment.reached(one.seq)
+                outcome = await client.ask(self._session.id, one.ask)
+            verdict = answers.of_client(one.ask, outcome, client.name)
         except ConnectionError:
             return
         except Exception as error:  # noqa: BLE001  whatever a client does, the question is settled
             log.info("A client could not answer", action="permission_unanswered", error=repr(error))
-            outcome = {"outcome": "unanswered"}
-        if not one.outcome.done():
-            one.outcome.set_result(outcome)
+            verdict = answers.UNANSWERED
+        if one.parking is None or answers.is_choice(one.ask, verdict):
+            self._give(one, verdict)
+        else:
+            client.settled(one.ask.ask_id)  # for this client: it will be asked again when it comes the next time
 
-    def _close(self, one: _Open) -> None:
+    # --- settling ---------------------------------------------------------------------------------------------------
+
+    def _give(self, one: _Waiting, verdict: Verdict) -> None:
+        """The first one counts."""
+        if not one.verdict.done():
+            one.verdict.set_result(verdict)
+
+    def _close(self, one: _Waiting) -> None:
         """Nobody is asked any more; those who were are told that it is settled."""
-        self._open.pop(one.question.ask_id, None)
+        self._waiting.pop(one.ask.ask_id, None)
+        one.stop()
         for asked in list(one.asked):
             asked.cancel()
+        for attachment in self._session.attachments:
+            attachment.client.settled(one.ask.ask_id)
 
-    async def _settle(self, one: _Open) -> None:
-        ask_id = one.question.ask_id
+    async def _settle(self, one: _Waiting) -> bool:
+        """Wait for the verdict, write it down, tell everybody; whether it is in the database."""
+        verdict = await asyncio.shield(one.verdict)
+        one.stop()
+        if one.parking is not None:
+            await asyncio.wait([one.parking])
+        recorded = await (self._settle_held(one, verdict) if one.parking is None else self._settle_parked(one, verdict))
+        log.info("Permission settled", action="permission_settled", session=self._session.id, outcome=verdict.outcome)
+        return recorded
+
+    async def _settle_held(self, one: _Waiting, verdict: Verdict) -> bool:
+        recorded = True
         try:
-            outcome = await asyncio.wait_for(asyncio.shield(one.outcome), self._timeout)
-        except TimeoutError:
-            outcome = {"outcome": "timeout"}
-        self._close(one)
-        answer, settled = _decide(one.epoch, one.question, outcome)
-        try:
-            await self._journal.settle(settled)
+            await self._journal.settle(answers.settled(one.ask.ask_id, verdict))
         except Exception:
             log.exception("The answer could not be recorded", action="permission_not_recorded")
-            answer = Answer(epoch=one.epoch, ask_id=ask_id, decision="reject", message="The answer was not recorded.")
-        log.info("Permission settled", action="permission_settled", session=self._session.id, outcome=settled.outcome)
+            verdict, recorded = Verdict("unrecorded"), False
+        self._close(one)
         with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session.id, answer)
+            await self._workers.send(self._session.id, answers.answer(one.epoch, one.ask, verdict))
+        return recorded
+
+    async def _settle_parked(self, one: _Waiting, verdict: Verdict) -> bool:
+        """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
+        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict))
+        try:
+            await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
+        except Exception:
+            log.exception("The answer could not be recorded", action="permission_not_recorded")
+            return False
+        finally:
+            self._close(one)
+        self._granted[turn.turn_id] = (one.ask, verdict)
+        turn.ended.add_done_callback(lambda _: self._granted.pop(turn.turn_id, None))
+        self._session.enqueue(turn)
+        return True
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _limit(self, one: _Waiting, at_least: float) -> None:
+        """How long (s) a question waits at all, whoever is there."""
+        if self._times.permission_timeout is not None:
+            left = max(one.asked_at + self._times.permission_timeout - time.time(), at_least)
+            one.limit = asyncio.get_running_loop().call_later(left, self._give, one, answers.OVERDUE)
+
+    def _start_clock(self, one: _Waiting, row: Question | None = None) -> None:
+        if one.held:
+            policy = self._session.record.away_policy or self._times.away_policy
+            if policy == "park" and one.ask.form is not None:
+                policy = "wait"
+            self._note(one, policy, one.clock.start(policy, row))
+
+    def _act(self, one: _Waiting, policy: AwayPolicy) -> None:
+        """Nobody came in time."""
+        if policy == "park":
+            if one.held:
+                self._begin_parking(one)
+        else:
+            self._give(one, answers.of_policy(one.ask, policy))
+
+    def _note(self, one: _Waiting, policy: str, deadline: int | None) -> None:
+        self._spawn(self._write_clock(one.ask.ask_id, policy, deadline))
+
+    async def _write_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
+        try:
+            await self._journal.set_clock(ask_id, policy, deadline)
+        except Exception:
+            log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-def _decide(epoch: int, question: Ask, outcome: dict[str, Any]) -> tuple[Answer, Settled]:
-    ask_id, kind, option = question.ask_id, str(outcome.get("outcome")), outcome.get("optionId")
-    who = "client" if kind in ("selected", "cancelled") else None
-    if kind == "selected" and option == ALLOW_ONCE:
-        return Answer(epoch=epoch, ask_id=ask_id, decision="allow_once"), Settled(ask_id, kind, option, who)
-    if kind == "selected" and option == ALLOW_ALWAYS and question.always is not None:
-        return Answer(epoch=epoch, ask_id=ask_id, decision="allow_always"), Settled(ask_id, kind, option, who)
-    words = _REFUSALS.get(kind, "The permission question could not be answered.")
-    chosen = option if kind == "selected" and isinstance(option, str) else None
-    return Answer(epoch=epoch, ask_id=ask_id, decision="reject", message=words), Settled(ask_id, kind, chosen, who)
+def _can_ask(client: Client, ask: Ask) -> bool:
+    return client.present and (ask.form is None or client.forms)

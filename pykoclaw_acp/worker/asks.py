@@ -1,8 +1,10 @@
-"""Permission questions: from the SDK's callback to a frame, and from the answer back to the SDK."""
+"""Questions, of Claude for permission and of MCP servers: from the SDK to a frame, and from the answer back."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -12,13 +14,17 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, Permis
 from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.worker import tools
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, Form
+from pykoclaw_acp.worker.sdk_private import CANCEL
 
 REFUSED = "The user refused this tool call."
 
 
 class Asks:
-    """The open questions of one worker. `reported` waits until the tool call was reported to the daemon."""
+    """The open questions of one worker.
+
+    `reported` waits until the tool call was reported to the daemon, `turn` gives the turn that runs, if one does.
+    """
 
     def __init__(
         self,
@@ -26,12 +32,19 @@ class Asks:
         cwd: str,
         put: Callable[[Ask | AskWithdrawn], None],
         reported: Callable[[str, str, dict[str, Any]], Awaitable[str]],
+        turn: Callable[[], Awaitable[str | None]],
     ) -> None:
         self._epoch = epoch
         self._cwd = cwd
         self._put = put
         self._reported = reported
+        self._turn = turn
         self._open: dict[str, asyncio.Future[Answer]] = {}
+
+    @property
+    def waiting(self) -> list[str]:
+        """Ids of the questions that wait for an answer."""
+        return list(self._open)
 
     async def ask(
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
@@ -39,14 +52,11 @@ class Asks:
         """The SDK's `can_use_tool` callback; waits for the answer as long as it takes."""
         tool_id = context.tool_use_id or str(uuid4())
         turn_id = await self._reported(tool_id, name, arguments)
-        ask_id = str(uuid4())
         updates = session_updates(context.suggestions)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[ask_id] = future
-        self._put(
+        answer = await self._answer(
             Ask(
                 epoch=self._epoch,
-                ask_id=ask_id,
+                ask_id=str(uuid4()),
                 turn_id=turn_id,
                 tool_call_id=tool_id,
                 title=tools.title(name, arguments, self._cwd),
@@ -54,24 +64,56 @@ class Asks:
                 always=describe(updates) if updates else None,
                 content=tools.content(name, arguments, self._cwd),
                 input=tools.shown_input(arguments),
+                call=fingerprint(name, arguments),
             )
         )
-        try:
-            answer = await future
-        except asyncio.CancelledError:
-            self._put(AskWithdrawn(epoch=self._epoch, ask_id=ask_id))
-            raise
-        finally:
-            self._open.pop(ask_id, None)
         if answer.decision == "reject":
             return PermissionResultDeny(message=answer.message or REFUSED)
         return PermissionResultAllow(updated_permissions=updates if answer.decision == "allow_always" else None)
+
+    async def elicit(self, form: Form) -> dict[str, Any]:
+        """MCP's elicitation result: what the user filled in, or that he did not. Outside of turns nobody is asked."""
+        turn_id = await self._turn()
+        if turn_id is None:
+            return CANCEL
+        answer = await self._answer(
+            Ask(
+                epoch=self._epoch,
+                ask_id=str(uuid4()),
+                turn_id=turn_id,
+                tool_call_id="",
+                title=tools.shorten(f"{form.server} asks: {form.message}", 160),
+                tool_kind="other",
+                form=form,
+            )
+        )
+        if answer.decision == "accept":
+            return {"action": "accept", "content": answer.content or {}}
+        return {"action": "decline"} if answer.decision == "decline" else CANCEL
+
+    async def _answer(self, ask: Ask) -> Answer:
+        """Ask, and wait; when cancelled, the question is withdrawn."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[ask.ask_id] = future
+        self._put(ask)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._put(AskWithdrawn(epoch=self._epoch, ask_id=ask.ask_id))
+            raise
+        finally:
+            self._open.pop(ask.ask_id, None)
 
     def answer(self, answer: Answer) -> None:
         """An answer came; one to a question that is settled is ignored."""
         future = self._open.get(answer.ask_id)
         if future is not None and not future.done():
             future.set_result(answer)
+
+
+def fingerprint(name: str, arguments: dict[str, Any]) -> str:
+    """SHA-256 of a tool call: what the question shows may be cut, this is not."""
+    return hashlib.sha256(json.dumps([name, arguments], sort_keys=True).encode()).hexdigest()
 
 
 def session_updates(suggestions: list[PermissionUpdate]) -> list[PermissionUpdate]:

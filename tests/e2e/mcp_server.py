@@ -1,8 +1,13 @@
-"""A stdio MCP server by hand, with one tool: it says what its secret is made of. Run as a script by test_limits."""
+"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user. Tests run it as a script.
+
+`survey` passes its arguments on as an elicitation, and says what came back.
+"""
 
 import json
 import os
 import sys
+
+TOOLS = {"whisper": "Whispers.", "survey": "Asks the user."}
 
 
 def answer(method: str, params: dict[str, object]) -> dict[str, object]:
@@ -10,12 +15,23 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
         info = {"name": "secretary", "version": "1"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
-        tool = {"name": "whisper", "description": "Whispers.", "inputSchema": {"type": "object", "properties": {}}}
-        return {"tools": [tool]}
+        schema = {"type": "object", "properties": {}}
+        return {"tools": [{"name": name, "description": said, "inputSchema": schema} for name, said in TOOLS.items()]}
     if method == "tools/call":
-        words = f"backwards: {os.environ['SECRET'][::-1]}"
+        asks = params["name"] == "survey"
+        words = elicit(params["arguments"]) if asks else f"backwards: {os.environ['SECRET'][::-1]}"
         return {"content": [{"type": "text", "text": words}]}
     return {}
+
+
+def elicit(params: object) -> str:
+    """Ask; gives the result as JSON."""
+    print(json.dumps({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}), flush=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("id") == "form":
+            return json.dumps(message.get("result"))
+    return "the client is gone"
 
 
 for line in sys.stdin:

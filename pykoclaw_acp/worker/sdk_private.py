@@ -1,0 +1,58 @@
+"""What leans on private parts of the Claude Agent SDK; without them the worker does without.
+
+MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK (0.2) answers with
+"unsupported", and the server is told `cancel`. Here the request is taken before the SDK sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+from claude_agent_sdk import ClaudeSDKClient
+
+from pykoclaw_acp.worker.frames import Form
+
+CANCEL: Final[dict[str, Any]] = {"action": "cancel"}
+
+log: Final = structlog.get_logger()
+
+
+def take_elicitations(client: ClaudeSDKClient, ask: Callable[[Form], Awaitable[dict[str, Any]]]) -> bool:
+    """Let `ask` answer the forms of MCP servers with MCP's elicitation result; `client` must be connected.
+
+    False, and every form is cancelled, if this SDK is another inside.
+    """
+    query = getattr(client, "_query", None)
+    others = getattr(query, "_handle_control_request", None)
+    write = getattr(getattr(query, "transport", None), "write", None)
+    if query is None or not callable(others) or not callable(write):
+        log.warning("This Claude Agent SDK leaves no way to show forms", action="elicitation_unavailable")
+        return False
+
+    async def handle(request: dict[str, Any]) -> None:
+        body = request["request"]
+        if body["subtype"] != "elicitation":
+            await others(request)
+            return
+        form = _form(body)
+        try:
+            result = CANCEL if form is None else await ask(form)
+        except Exception:
+            log.exception("A form could not be shown", action="elicitation_failed")
+            result = CANCEL  # the CLI waits for an answer, whatever it is
+        response = {"subtype": "success", "request_id": request["request_id"], "response": result}
+        await write(json.dumps({"type": "control_response", "response": response}) + "\n")
+
+    query._handle_control_request = handle
+    return True
+
+
+def _form(body: dict[str, Any]) -> Form | None:
+    """None for what is no form: a URL that the user should open, or what this version does not know."""
+    server, message, schema = body.get("mcp_server_name"), body.get("message"), body.get("requested_schema")
+    if body.get("mode", "form") != "form" or not isinstance(message, str) or not isinstance(schema, dict):
+        return None
+    return Form(server=str(server), message=message, schema=schema)

@@ -1,0 +1,116 @@
+"""Permission questions while clients, front and daemon come and go; with the real CLI."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.client import selected
+from tests.waiting import eventually
+
+MAKE = script("bash mkdir made", "text And then?")
+
+
+async def asked(stack: Stack) -> tuple[Client, str, Any]:
+    """A client behind a front that was asked and does not answer; the session, and the prompt's answer to come."""
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    answer = client.prompting(session, MAKE)
+    await client.until(lambda: client.questions)
+    return client, session, answer
+
+
+def row(stack: Stack) -> dict[str, Any]:
+    (found,) = stack.rows("SELECT policy, outcome, option_id, answered_by FROM acp_permissions")
+    return found
+
+
+def state(stack: Stack) -> str:
+    return str(stack.rows("SELECT state FROM acp_turns ORDER BY created_at")[-1]["state"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome", "made"),
+    [("deny", "denied", False), ("allow", "selected", True)],
+)
+async def test_the_policy_answers_when_the_client_is_gone(stack: Stack, policy: str, outcome: str, made: bool) -> None:
+    await stack.daemon(PYKOCLAW_AWAY_POLICY=policy)
+    client, session, _ = await asked(stack)
+    await client.kill()
+    await eventually(lambda: state(stack) == "done")
+    assert (row(stack)["outcome"], row(stack)["answered_by"]) == (outcome, "policy")
+    assert (stack.work / "made").is_dir() == made
+    later = await stack.front()
+    await later.load(session, stack.work)
+    assert later.text(session) == "And then?"
+    assert later.questions == []
+
+
+async def test_a_parked_question_outlives_worker_and_daemon_and_its_answer_goes_on(stack: Stack) -> None:
+    await stack.daemon(PYKOCLAW_AWAY_POLICY="park")
+    client, session, _ = await asked(stack)
+    await client.kill()
+    await eventually(lambda: state(stack) == "cancelled")
+    await stack.no_worker()
+    assert (row(stack)["policy"], row(stack)["outcome"]) == ("parked", None)
+    await stack.end_daemon(signal.SIGKILL)
+
+    later = await stack.front()
+    later.permit = lambda _: None
+    await later.load(session, stack.work)
+    assert "still waits" in later.text(session)
+    (question,) = await later.until(lambda: later.questions)
+    assert question["params"]["toolCall"]["title"] == "Bash: mkdir made"
+    later.reply(question, selected("reject_once"))
+    await eventually(lambda: state(stack) == "done")
+    assert row(stack)["outcome"] == "selected"
+    told = str(stack.asked()[-1])
+    assert "answer: refused." in told
+    assert not (stack.work / "made").exists()
+    await later.until(lambda: "a question waited for an answer" in later.text(session, "user_message_chunk"))
+
+
+async def test_an_answer_given_while_no_daemon_runs_is_not_lost(stack: Stack) -> None:
+    client, _, answer = await asked(stack)
+    await stack.end_daemon(signal.SIGKILL)
+    client.reply(client.questions[0], selected("allow_once"))
+    assert (await client.answer(answer))["stopReason"] == "end_turn"
+    assert (stack.work / "made").is_dir()
+    assert len(client.questions) == 1, "asked twice"
+    assert len(stack.asked()) == 2
+    assert row(stack)["option_id"] == "allow_once"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+async def test_a_question_outlives_the_daemon_and_its_client(stack: Stack, number: signal.Signals) -> None:
+    client, session, _ = await asked(stack)
+    await client.kill()
+    await stack.end_daemon(number)
+    later = await stack.front()
+    later.permit = lambda _: selected("allow_once")
+    await later.load(session, stack.work)
+    await eventually(lambda: state(stack) == "done")
+    assert [one["id"] for one in later.questions] == [client.questions[0]["id"]]
+    assert (stack.work / "made").is_dir()
+    await later.until(lambda: later.text(session) == "And then?")
+
+
+async def test_of_two_clients_the_first_answer_counts_and_a_late_one_is_refused(stack: Stack) -> None:
+    await stack.daemon()
+    first, session, answer = await asked(stack)
+    second = await stack.front()
+    second.permit = lambda _: None
+    await second.load(session, stack.work)
+    (question,) = await second.until(lambda: second.questions)
+    second.reply(question, selected("reject_once"))
+    assert (await first.answer(answer))["stopReason"] == "end_turn"
+    await first.until(lambda: first.withdrawn == [question["id"]])
+    first.reply(first.questions[0], selected("allow_once"))
+    log = stack.root / "daemon.log"
+    await eventually(lambda: "answer_late" in log.read_text())
+    assert row(stack)["option_id"] == "reject_once"
+    assert not (stack.work / "made").exists()

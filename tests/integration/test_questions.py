@@ -1,0 +1,590 @@
+"""Permission questions that wait: policies, clocks, parking, races and restarts, on workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
+from pykoclaw_acp.pool import pool
+from pykoclaw_acp.sessions.events import OpenTools, Text, UserMessage
+from pykoclaw_acp.sessions.model import Turn, TurnTimes
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import permissions
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, Form, Interrupt, Prompt, ToWorker
+from tests.integration import test_connection, test_pool
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_pool import Rig
+from tests.waiting import eventually
+
+LONG = 3600.0  # s
+SOON = 0.2  # s
+
+
+def choice(option: str) -> dict[str, Any]:
+    return {"outcome": "selected", "optionId": option}
+
+
+async def write(r: Rig, statement: Statement) -> None:
+    await r.database.commit(Unit(statements=(statement,)))
+
+
+class Person(test_pool.Client):
+    """A client that keeps what it is asked, and answers when the test says so."""
+
+    def __init__(self, name: str = "editor", *, present: bool = True, forms: bool = False) -> None:
+        super().__init__()
+        self.name = name
+        self.present = present
+        self.forms = forms
+        self.asked: list[Ask] = []
+        self.withdrawn: list[str] = []
+        self.told: list[str] = []
+        self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+        self.asked.append(question)
+        future = self._open[question.ask_id] = asyncio.get_running_loop().create_future()
+        try:
+            return dict(await future)
+        except asyncio.CancelledError:
+            self.withdrawn.append(question.ask_id)
+            raise
+
+    def settled(self, ask_id: str) -> None:
+        self.told.append(ask_id)
+
+    async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:
+        await eventually(lambda: ask_id in self._open)
+        if isinstance(outcome, Exception):
+            self._open.pop(ask_id).set_exception(outcome)
+        else:
+            self._open.pop(ask_id).set_result(outcome)
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.ask_id for one in self.asked]
+
+
+class Asking:
+    """A session in whose turn Claude asks; its worker withdraws what is open when it is interrupted."""
+
+    def __init__(self, r: Rig, session: Session, turn: Turn, channel: MemoryChannel) -> None:
+        self.r, self.session, self.turn, self.channel = r, session, turn, channel
+        self.answers: list[Answer] = []
+        self.prompts: list[Prompt] = []
+        self._open: list[str] = []
+        self._send = channel.send
+        channel.send = self._listen  # type: ignore[method-assign]
+
+    async def _listen(self, frame: ToWorker) -> None:
+        if isinstance(frame, Answer):
+            self.answers.append(frame)
+            self._open.remove(frame.ask_id)
+        elif isinstance(frame, Interrupt):
+            for ask_id in self._open:
+                self.channel._n += 1
+                self.channel.say(AskWithdrawn(epoch=frame.epoch, n=self.channel._n, ask_id=ask_id))
+            self._open.clear()
+        elif isinstance(frame, Prompt):
+            self.prompts.append(frame)
+        await self._send(frame)
+
+    def ask(
+        self,
+        ask_id: str,
+        call: str = "the call",
+        always: str | None = None,
+        turn_id: str | None = None,
+        form: Form | None = None,
+    ) -> Ask:
+        self.channel._n += 1
+        self._open.append(ask_id)
+        question = Ask(
+            epoch=self.channel.spec.epoch,
+            n=self.channel._n,
+            ask_id=ask_id,
+            turn_id=turn_id or self.turn.turn_id,
+            tool_call_id=f"tool-{ask_id}",
+            title="Bash: make",
+            tool_kind="execute",
+            always=always,
+            input={"command": "make"},
+            call=call,
+            form=form,
+        )
+        self.channel.say(question)
+        return question
+
+    async def row(self, ask_id: str) -> tuple[Any, ...]:
+        """Policy, outcome, option, who."""
+        return next(iter(await self._rows("policy, outcome, option_id, answered_by", ask_id)), ())
+
+    async def asked(self, ask_id: str) -> None:
+        """Wait until the question is in the database."""
+
+        await self._until("policy", ask_id)
+
+    async def away(self, ask_id: str) -> int:
+        """Wait until a policy's clock runs; its deadline."""
+
+        return int(await self._until("deadline", ask_id))
+
+    async def deadline(self, ask_id: str) -> int | None:
+        rows = await self._rows("deadline", ask_id)
+        return rows[0][0] if rows else None
+
+    async def _until(self, column: str, ask_id: str) -> Any:
+        """Wait until the column has a value; its value."""
+
+        async def look() -> Any:
+            rows = await self._rows(column, ask_id)
+            return rows[0][0] if rows else None
+
+        return await eventually(look)
+
+    async def _rows(self, columns: str, ask_id: str) -> list[tuple[Any, ...]]:
+        return await self.r.database.read(
+            f"SELECT {columns} FROM acp_permissions WHERE permission_id = ?",
+            (ask_id,),
+        )
+
+    async def settled(self, ask_id: str) -> tuple[Any, ...]:
+        """Outcome, option, who, once there is one."""
+
+        await self._until("outcome", ask_id)
+        return (await self.row(ask_id))[1:]
+
+
+@asynccontextmanager
+async def rig(
+    path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
+) -> AsyncIterator[Rig]:
+    async with test_pool.rig(path, **more) as r:
+        times = TurnTimes(0.5, None, away_policy=policy, away_timeout=timeout, away_grace=grace)
+        r.sessions._defaults = replace(r.sessions._defaults, times=times)
+        yield r
+
+
+async def begin(r: Rig, *clients: Person) -> Asking:
+    """A turn that runs until the test ends it; with no client, nobody is there."""
+    session = await r.session()
+    for client in clients:
+        session.attach(client, 0)
+    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "hang"}])
+    await session.submit(turn)
+    await eventually(lambda: any(one.spec.session_id == session.id and one.acked for one in r.launcher.launched))
+    return Asking(r, session, turn, next(one for one in r.launcher.launched if one.spec.session_id == session.id))
+
+
+# --- nobody is there -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "timeout", "decision", "row", "words"),
+    [
+        ("wait", SOON, "reject", ("timeout", None, "timeout"), "in time"),
+        ("deny", LONG, "reject", ("denied", None, "policy"), "Nobody was there"),
+        ("allow", LONG, "allow_once", ("selected", "allow_once", "policy"), ""),
+    ],
+)
+async def test_the_policy_answers_when_nobody_is_there(
+    tmp_path: Path, policy: str, timeout: float, decision: str, row: tuple[Any, ...], words: str
+) -> None:
+    async with rig(tmp_path, policy, timeout) as r:
+        asking = await begin(r)
+        asking.ask("q1", always="everything")
+        assert await asking.settled("q1") == row
+        (answer,) = await eventually(lambda: asking.answers)
+        assert answer.decision == decision
+        assert words in answer.message
+
+
+async def test_the_policy_of_the_session_comes_before_that_of_the_settings(tmp_path: Path) -> None:
+    async with rig(tmp_path, "wait") as r:
+        asking = await begin(r)
+        asking.ask("q1")
+        await asking.away("q1")
+        await r.sessions.set_away_policy(asking.session.id, "deny")
+        assert await asking.settled("q1") == ("denied", None, "policy")
+        assert (await SessionJournal(r.database).find(asking.session.id)).away_policy == "deny"  # type: ignore[union-attr]
+
+
+async def test_a_client_that_is_there_stops_the_clock_and_its_leaving_begins_it_anew(tmp_path: Path) -> None:
+    async with rig(tmp_path, "deny") as r:
+        asking = await begin(r)
+        asking.ask("q1")
+        await asking.away("q1")
+        person = Person()
+        place = asking.session.attach(person, 0)
+        assert await eventually(lambda: person.ids) == ["q1"]
+        other = await begin(r)  # its question, asked later, is denied; the one that somebody looks at is not
+        other.ask("q2")
+        await other.settled("q2")
+        assert await asking.row("q1") == ("attended", None, None, None)
+        assert await asking.deadline("q1") is None
+        place.close()
+        assert await asking.settled("q1") == ("denied", None, "policy")
+
+
+async def test_one_who_only_follows_is_nobody(tmp_path: Path) -> None:
+    async with rig(tmp_path, "deny") as r:
+        viewer = Person(present=False)
+        asking = await begin(r, viewer)
+        asking.ask("q1")
+        await asking.away("q1")
+        asking.session.attach(viewer, 0)
+        assert await asking.settled("q1") == ("denied", None, "policy")
+        assert viewer.asked == []
+
+
+async def test_a_client_that_comes_back_within_the_grace_was_never_away(tmp_path: Path) -> None:
+    async with rig(tmp_path, "deny") as r:
+        asking = await begin(r, Person())
+        asking.ask("q1")
+        await asking.asked("q1")
+        for place in list(asking.session.attachments):
+            place.close()
+        await asking.away("q1")
+        back = Person()
+        asking.session.attach(back, 0)
+        other = await begin(r)
+        other.ask("q2")
+        await other.settled("q2")
+        await back.answer("q1", choice("allow_once"))
+        assert await asking.settled("q1") == ("selected", "allow_once", "editor")
+
+
+# --- parked --------------------------------------------------------------------------------------------------------
+
+
+async def parked(r: Rig, always: str | None = None) -> Asking:
+    asking = await begin(r)
+    asking.ask("q1", always=always)
+    outcome, _ = await asyncio.wait_for(asking.turn.ended, 30)
+    assert outcome.state == "cancelled"
+    await eventually(lambda: not r.launcher.live)
+    assert await asking.row("q1") == ("parked", None, None, None)
+    return asking
+
+
+def going_on(r: Rig) -> str:
+    """The prompt that the newest worker got."""
+    return r.launcher.launched[-1].prompts[-1]
+
+
+async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        person = Person()
+        asking.session.attach(person, 0)
+        await person.answer("q1", choice("allow_once"))
+        assert await asking.settled("q1") == ("selected", "allow_once", "editor")
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
+        assert "Bash: make" in going_on(r)
+        assert "The user's answer: allowed, this once." in going_on(r)
+        assert r.launcher.launched[1].spec.resume_session_id is not None
+        texts = [one.event.text for one in person.shown if isinstance(one.event, Text)]
+        assert any("still waits" in text for text in texts)
+        await eventually(lambda: any(isinstance(one.event, UserMessage) and one.seq > 2 for one in person.shown))
+        assert person.told == ["q1"]
+
+
+async def test_claude_is_not_asked_again_about_the_very_call_that_was_answered(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r, always="make")
+        await r.sessions.approve("q1", "allow_always", "cli")
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
+        (turn,) = asking.session.turns
+        person = Person()
+        asking.session.attach(person, 0)
+        again = Asking(r, asking.session, turn, r.launcher.launched[1])
+        again.ask("other", call="another call")
+        again.ask("same", always="make")
+        assert await again.settled("same") == ("selected", "allow_always", "cli")
+        assert await eventually(lambda: [one.decision for one in again.answers]) == ["allow_always"]
+        again.ask("same again")
+        await person.answer("other", choice("reject_once"))
+        await eventually(lambda: person.ids == ["other", "same again"])
+
+
+async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        for outcome in ({"outcome": "cancelled"}, choice("no_such_option"), RuntimeError("no dialogue")):
+            person = Person()
+            place = asking.session.attach(person, 0)
+            await person.answer("q1", outcome)
+            await eventually(lambda: person.told == ["q1"])  # noqa: B023  the front need not keep the answer
+            place.close()
+            assert await asking.row("q1") == ("parked", None, None, None)
+        await r.sessions.approve("q1", "deny", "cli")
+        assert await asking.settled("q1") == ("selected", "reject_once", "cli")
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
+        assert "refused" in going_on(r)
+
+
+async def test_a_parked_question_outlives_the_daemon(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        first = await parked(r)
+        await write(r, permissions.interrupt_all())
+        later = Sessions(SessionJournal(r.database), r.sessions._defaults)
+        later.workers = r.pool
+        vars(r.sessions).update(vars(later))  # whom the pool tells
+        person = Person()
+        session = await later.find(first.session.id)
+        assert session is not None
+        session.attach(person, 0)
+        assert await eventually(lambda: person.ids) == ["q1"]
+        (waiting,) = await later.open_questions()
+        assert (waiting.ask.title, waiting.policy) == ("Bash: make", "parked")
+        await later.approve("q1", "allow_once", "cli")
+        await eventually(lambda: person.withdrawn == ["q1"])
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
+        # The daemon dies once more while that turn runs: the answer still holds for the call.
+        (row,) = await SessionJournal(r.database).questions(session.id)
+        (turn,) = session.turns
+        assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
+        session.questions._granted.clear()
+        session.restore_questions(2, [row])
+        again = Asking(r, session, turn, r.launcher.launched[1])
+        again.ask("same")
+        assert await again.settled("same") == ("selected", "allow_once", "cli")
+
+
+async def test_the_oldest_question_that_nobody_looks_at_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LOOK_AGAIN", 0.05)
+    async with rig(tmp_path, "wait", max_workers=2) as r:
+        person = Person()
+        looked_at = await begin(r, person)
+        looked_at.ask("seen")
+        await eventually(lambda: person.asked)
+        alone = await begin(r)
+        alone.ask("alone")
+        await alone.away("alone")
+        third = await r.session()
+        assert (await r.run(third, "say 1")).state == "done"
+        assert (await alone.turn.ended)[0].state == "cancelled"
+        assert (await alone.row("alone"))[0] == "parked"
+        assert (await looked_at.row("seen"))[:2] == ("attended", None)
+        assert not looked_at.turn.ended.done()
+
+
+# --- several who answer --------------------------------------------------------------------------------------------
+
+
+async def test_of_two_clients_the_first_answer_wins_and_both_are_told(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one, other = Person("one"), Person("other")
+        asking = await begin(r, one, other)
+        asking.ask("q1")
+        await eventually(lambda: one.asked)
+        await eventually(lambda: other.asked)
+        one._open["q1"].set_result(choice("reject_once"))
+        other._open["q1"].set_result(choice("allow_once"))
+        assert await asking.settled("q1") == ("selected", "reject_once", "one")
+        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == ["reject"]
+        assert one.told == other.told == ["q1"]
+
+
+async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        asking.ask("q1", always="make")
+        await eventually(lambda: person.asked)
+        await r.sessions.approve("q", "allow_always", "cli")
+        assert await asking.row("q1") == ("attended", "selected", "allow_always", "cli")
+        await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
+        with pytest.raises(InvalidRequest, match="not waiting any more"):
+            await r.sessions.approve("q1", "deny", "cli")
+
+
+async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        for ask_id in ("q1", "q2", "q3"):
+            asking.ask(ask_id)
+        await asking.asked("q3")
+        await r.sessions.approve("q2", "deny", "cli")
+        assert person.ids == ["q1"]
+        await person.answer("q1", choice("allow_once"))
+        await person.answer("q3", choice("reject_once"))
+        await eventually(lambda: len(asking.answers) == 3)
+        assert person.ids == ["q1", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("question", "decision", "error", "words"),
+    [
+        ("nothing", "deny", InvalidParams, "no question"),
+        ("", "deny", InvalidParams, "no question"),
+        ("q", "deny", InvalidParams, "2 open questions"),
+        ("q1", "allow_always", InvalidParams, "allow_once, reject_once"),
+        ("old", "deny", InvalidRequest, "not waiting"),
+    ],
+)
+async def test_an_approval_that_cannot_be_says_why(
+    tmp_path: Path, question: str, decision: Any, error: type[AcpError], words: str
+) -> None:
+    async with rig(tmp_path) as r:
+        asking = await begin(r)
+        asking.ask("old")
+        await asking.asked("old")
+        await r.sessions.approve("old", "deny", "cli")
+        asking.ask("q1")
+        asking.ask("q10")
+        await asking.asked("q10")
+        with pytest.raises(error, match=words):
+            await r.sessions.approve(question, decision, "cli")
+        assert [one.ask.ask_id for one in await r.sessions.open_questions()] == ["q1", "q10"]
+
+
+# --- a new daemon --------------------------------------------------------------------------------------------------
+
+
+async def restarted(r: Rig, asking: Asking) -> Session:
+    """What the next daemon has, its worker adopted; the session of the one that died says and does nothing more."""
+    old = asking.session
+    for one in old.questions._waiting.values():
+        one.stop()
+        assert one.settling is not None
+        one.settling.cancel()
+    rows = await SessionJournal(r.database).questions(old.id)
+    r.sessions._live.pop(old.id)
+    session = await r.sessions.find(old.id)
+    assert session is not None
+    session.restore_questions(asking.channel.spec.epoch, [row for row in rows if row.policy != permissions.PARKED])
+    session.adopt(asking.channel.spec.epoch, asking.turn, (), OpenTools())
+    return session
+
+
+async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        asking = await begin(r, Person())
+        question = asking.ask("q1", always="make")
+        await asking.asked("q1")
+        session = await restarted(r, asking)
+        person = Person("later")
+        session.attach(person, 0)
+        await person.answer("q1", choice("allow_always"))
+        assert person.asked == [question]
+        assert await asking.settled("q1") == ("selected", "allow_always", "later")
+        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == ["allow_always"]
+
+
+async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
+    async with rig(tmp_path, "wait", timeout=LONG) as r:
+        asking = await begin(r)
+        asking.ask("q1")
+        before = await asking.away("q1")
+        assert abs(before / 1000 - time.time() - LONG) < 60
+        await write(r, permissions.set_clock("q1", "wait", before - 1_000_000))
+        session = await restarted(r, asking)
+        timer = session.questions._waiting["q1"].clock._timer
+        assert timer is not None
+        assert abs(timer.when() - asyncio.get_running_loop().time() - (LONG - 1000)) < 60
+
+
+async def test_a_deadline_that_passed_while_no_daemon_ran_leaves_clients_the_time_to_come_back(tmp_path: Path) -> None:
+    async with rig(tmp_path, "wait", timeout=LONG) as r:
+        asking = await begin(r)
+        asking.ask("q1")
+        await asking.away("q1")
+        await write(r, permissions.set_clock("q1", "wait", 1))
+        begun = time.time()
+        await restarted(r, asking)
+        assert await asking.settled("q1") == ("timeout", None, "timeout")
+        assert time.time() - begun >= SOON
+
+
+async def test_a_daemon_that_died_while_it_parked_stops_the_turn_after_its_restart(tmp_path: Path) -> None:
+    async with rig(tmp_path, "wait") as r:
+        asking = await begin(r)
+        asking.ask("q1")
+        await asking.away("q1")
+        await write(r, permissions.park("q1"))
+        await restarted(r, asking)
+        assert (await asyncio.wait_for(asking.turn.ended, 30))[0].state == "cancelled"
+        assert (await asking.row("q1"))[:2] == ("parked", None)
+
+
+async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        asking = await begin(r)
+        asking.ask("yes")
+        asking.ask("no")
+        asking.ask("open")
+        await asking.asked("open")
+        await r.sessions.approve("yes", "allow_once", "cli")
+        await r.sessions.approve("no", "deny", "cli")
+        given = await permissions.answers_of(r.database, 7, ["yes", "no", "open", "never asked"])
+        assert {(one.ask_id, one.decision, one.epoch) for one in given} == {
+            ("yes", "allow_once", 7),
+            ("no", "reject", 7),
+        }
+
+
+async def test_only_questions_of_dead_workers_are_interrupted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        adopted, dead, waits = [await begin(r) for _ in range(3)]
+        for asking, ask_id in ((adopted, "adopted"), (dead, "dead"), (waits, "parked")):
+            asking.ask(ask_id)
+            await asking.away(ask_id)
+        await write(r, permissions.park("parked"))
+        await write(r, permissions.interrupt_all([adopted.session.id]))
+        rows = dict(await r.database.read("SELECT permission_id, outcome FROM acp_permissions"))
+        assert rows == {"adopted": None, "dead": "interrupted", "parked": None}
+
+
+async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        asking.ask("q1")
+        await eventually(lambda: person.asked)
+        asking.channel.kill()
+        assert (await asking.settled("q1"))[0] == "interrupted"
+        await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
+
+
+# --- over ACP ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_chooses_the_policy_of_its_session(tmp_path: Path) -> None:
+    async with test_pool.rig(tmp_path) as r, test_connection.client(r) as wire:
+
+        async def policies() -> list[Any]:
+            return [policy for (policy,) in await r.database.read("SELECT away_policy FROM acp_sessions")]
+
+        def wanting(policy: Any) -> dict[str, Any]:
+            return {"_meta": {"pykoclaw.dev/awayPolicy": policy}}
+
+        for bad in ("later", 1, ["deny"]):
+            refused = await wire.call("session/new", cwd="/", mcpServers=[], **wanting(bad))
+            assert refused["error"]["code"] == -32602
+            assert "pykoclaw.dev/awayPolicy" in refused["error"]["message"]
+        assert await policies() == []
+        made = await wire.call("session/new", cwd="/", mcpServers=[], **wanting("deny"))
+        assert await policies() == ["deny"]
+        session = made["result"]["sessionId"]
+        await wire.call("session/resume", sessionId=session, cwd="/", **wanting("park"))
+        assert await policies() == ["park"]
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert await policies() == ["park"]
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[], **wanting("allow"))
+        assert await policies() == ["allow"]
