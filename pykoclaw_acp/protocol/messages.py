@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 import msgspec
 
-PROTOCOL_VERSION = 1
-
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """Base of everything on the wire."""
@@ -77,10 +75,23 @@ class Implementation(Wire, frozen=True, kw_only=True):
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
-    """`clientCapabilities` is not read: nothing that this agent does depends on it."""
+    """`clientInfo` and `clientCapabilities` are decoded leniently."""
 
     protocol_version: int
     client_info: msgspec.Raw = msgspec.Raw(b"{}")
+    client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
+    """A mode that is there is supported, whatever its object holds."""
+
+    form: dict[str, Any] | None = None
+
+
+class ClientCapabilities(Wire, frozen=True, kw_only=True):
+    """Those that this agent makes use of."""
+
+    elicitation: ElicitationCapabilities = ElicitationCapabilities()
 
 
 class EnvVariable(Wire, frozen=True, kw_only=True):
@@ -126,6 +137,21 @@ class PromptParams(Params, frozen=True, kw_only=True):
     prompt: list[ContentBlock]
 
 
+class SetModeParams(SessionParams, frozen=True, kw_only=True):
+    mode_id: str
+
+
+class SetModelParams(SessionParams, frozen=True, kw_only=True):
+    """`session/set_model` was never stable in ACP, and is gone from it; Mitto calls it."""
+
+    model_id: str
+
+
+class SetConfigOptionParams(SessionParams, frozen=True, kw_only=True):
+    config_id: str
+    value: str | bool
+
+
 class CancelRequestParams(Params, frozen=True, kw_only=True):
     request_id: str | int | None
 
@@ -133,43 +159,64 @@ class CancelRequestParams(Params, frozen=True, kw_only=True):
 # --- answers -------------------------------------------------------------------------------------------------------
 
 
-class PromptCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    image: bool = False
-    audio: bool = False
-    embedded_context: bool = False
+class SessionMode(Wire, frozen=True, kw_only=True):
+    id: str
+    name: str
+    description: str | None = None
 
 
-class McpCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    http: bool = False
-    sse: bool = False
+class ModeState(Wire, frozen=True, kw_only=True):
+    current_mode_id: str
+    available_modes: list[SessionMode]
 
 
-class SessionCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    resume: dict[str, Any] = {}
-    close: dict[str, Any] = {}
-    additional_directories: dict[str, Any] = {}
+class ModelInfo(Wire, frozen=True, kw_only=True):
+    model_id: str
+    name: str
+    description: str | None = None
 
 
-class AgentCapabilities(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    load_session: bool = True
-    prompt_capabilities: PromptCapabilities = PromptCapabilities()
-    mcp_capabilities: McpCapabilities = McpCapabilities()
-    session_capabilities: SessionCapabilities = SessionCapabilities()
+class ModelState(Wire, frozen=True, kw_only=True):
+    """What ACP had before models became config options, and what Mitto reads."""
+
+    current_model_id: str
+    available_models: list[ModelInfo]
 
 
-class InitializeResult(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    protocol_version: int
-    agent_capabilities: AgentCapabilities
-    agent_info: Implementation
-    auth_methods: list[dict[str, Any]] = []
+class ConfigValue(Wire, frozen=True, kw_only=True):
+    value: str
+    name: str
+    description: str | None = None
 
 
-class NewSessionResult(Wire, frozen=True, kw_only=True):
+class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="select"):
+    """Only `select`: Mitto fails at a type that it does not know, and not every client takes `boolean`."""
+
+    id: str
+    name: str
+    category: str
+    current_value: str
+    options: list[ConfigValue]
+
+
+class SessionState(Wire, frozen=True, kw_only=True):
+    """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what the options say."""
+
+    modes: ModeState
+    models: ModelState
+    config_options: list[ConfigOption]
+
+
+class NewSessionResult(SessionState, frozen=True, kw_only=True):
     session_id: str
 
 
+class SetConfigOptionResult(Wire, frozen=True, kw_only=True):
+    config_options: list[ConfigOption]
+
+
 class Empty(Wire, frozen=True, kw_only=True):
-    """`{}`: the answer of load, resume and close."""
+    """`{}`."""
 
 
 class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
@@ -257,6 +304,42 @@ class UsageUpdate(Update, frozen=True, kw_only=True, tag="usage_update"):
     cost: Cost | None = None
 
 
+class PlanEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    content: str
+    status: str
+    priority: str = "medium"  # Claude has none
+
+
+class PlanUpdate(Update, frozen=True, kw_only=True, tag="plan"):
+    entries: list[PlanEntry]
+
+
+class CurrentModeUpdate(Update, frozen=True, kw_only=True, tag="current_mode_update"):
+    current_mode_id: str
+
+
+class ConfigOptionUpdate(Update, frozen=True, kw_only=True, tag="config_option_update"):
+    config_options: list[ConfigOption]
+
+
+class SessionInfoUpdate(Update, frozen=True, kw_only=True, tag="session_info_update"):
+    title: str
+
+
+class CommandInput(Wire, frozen=True, kw_only=True):
+    hint: str
+
+
+class AvailableCommand(Wire, frozen=True, kw_only=True):
+    name: str
+    description: str
+    input: CommandInput | None = None
+
+
+class AvailableCommandsUpdate(Update, frozen=True, kw_only=True, tag="available_commands_update"):
+    available_commands: list[AvailableCommand]
+
+
 class SessionNotification(Wire, frozen=True, kw_only=True):
     session_id: str
     update: Update
@@ -295,3 +378,20 @@ class PermissionOutcome(Wire, frozen=True, kw_only=True):
 
 class PermissionResult(Params, frozen=True, kw_only=True):
     outcome: PermissionOutcome
+
+
+# --- elicitation/create --------------------------------------------------------------------------------------------
+
+
+class CreateElicitation(Wire, frozen=True, kw_only=True):
+    """A form, of an MCP server's making, that belongs to a session."""
+
+    session_id: str
+    message: str
+    requested_schema: dict[str, Any]
+    mode: Literal["form", "url"]
+
+
+class ElicitationResult(Params, frozen=True, kw_only=True):
+    action: str
+    content: dict[str, Any] | None = None

@@ -8,11 +8,27 @@ from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,
     AgentThoughtChunk,
     AskedToolCall,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CommandInput,
+    ConfigOption,
+    ConfigOptionUpdate,
+    ConfigValue,
     Cost,
+    CreateElicitation,
+    CurrentModeUpdate,
     Diff,
     ImageContent,
+    ModelInfo,
+    ModelState,
+    ModeState,
     PermissionOption,
+    PlanEntry,
+    PlanUpdate,
     RequestPermission,
+    SessionInfoUpdate,
+    SessionMode,
+    SessionState,
     ShownContent,
     TextContent,
     ToolCall,
@@ -23,11 +39,15 @@ from pykoclaw_acp.protocol.messages import (
     UserMessageChunk,
 )
 from pykoclaw_acp.sessions.events import (
+    ConfigChanged,
     Event,
     Failure,
     ImagePart,
+    ModeChanged,
+    Plan,
     TextPart,
     Thinking,
+    TitleChanged,
     ToolEnded,
     ToolPart,
     ToolProgressed,
@@ -35,10 +55,13 @@ from pykoclaw_acp.sessions.events import (
     Usage,
     UserMessage,
 )
-from pykoclaw_acp.worker.frames import Ask
+from pykoclaw_acp.sessions.offers import Choice, Command, Selection
+from pykoclaw_acp.worker.frames import Ask, Form
 
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
+MODE: Final = "mode"  # ids of the config options
+MODEL: Final = "model"
 UNREADABLE: Final = "(A part of the history cannot be read any more.)"
 FAILED: Final = "\n\n**This turn ended without an answer.** {}\n\n"
 
@@ -67,8 +90,22 @@ def update(seq: int, event: Event | None) -> Update:
         case Usage():
             cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
             return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
+        case Plan():
+            entries = [PlanEntry(content=one.content, status=one.status) for one in event.entries]
+            return PlanUpdate(entries=entries, meta=meta)
+        case ModeChanged():
+            return CurrentModeUpdate(current_mode_id=event.mode, meta=meta)
+        case ConfigChanged():
+            return ConfigOptionUpdate(config_options=config_options(event.selection), meta=meta)
+        case TitleChanged():
+            return SessionInfoUpdate(title=event.title, meta=meta)
         case _:
             return AgentMessageChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
+
+
+def empty_line(seq: int) -> Update:
+    """Ends the agent's text up to `seq`, for clients that show it line by line."""
+    return AgentMessageChunk(message_id=f"line-{seq}", content=TextContent(text="\n\n"))
 
 
 def permission(session_id: str, question: Ask) -> RequestPermission:
@@ -87,6 +124,64 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
         raw_input=question.input,
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def elicitation(session_id: str, form: Form) -> CreateElicitation:
+    """The parameters of `elicitation/create`; ACP has no field for who asks, and the user must know."""
+    return CreateElicitation(
+        session_id=session_id,
+        message=f"{form.server} asks: {form.message}",
+        requested_schema=form.schema,
+        mode="form",
+    )
+
+
+def state(selection: Selection) -> SessionState:
+    """What is chosen in a session, and what can be, in ACP's three ways to say it."""
+    return SessionState(
+        modes=ModeState(
+            current_mode_id=selection.mode,
+            available_modes=[
+                SessionMode(id=one.id, name=one.name, description=one.description or None) for one in selection.modes
+            ],
+        ),
+        models=ModelState(
+            current_model_id=selection.model,
+            available_models=[
+                ModelInfo(model_id=one.id, name=one.name, description=one.description or None)
+                for one in selection.models
+            ],
+        ),
+        config_options=config_options(selection),
+    )
+
+
+def config_options(selection: Selection) -> list[ConfigOption]:
+    """Mode and model as config options."""
+    return [
+        ConfigOption(
+            id=MODE, name="Mode", category="mode", current_value=selection.mode, options=_values(selection.modes)
+        ),
+        ConfigOption(
+            id=MODEL, name="Model", category="model", current_value=selection.model, options=_values(selection.models)
+        ),
+    ]
+
+
+def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:
+    """The slash commands; no event of the log, since they are no history."""
+    return AvailableCommandsUpdate(
+        available_commands=[
+            AvailableCommand(
+                name=one.name, description=one.description, input=CommandInput(hint=one.hint) if one.hint else None
+            )
+            for one in offered
+        ]
+    )
+
+
+def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:
+    return [ConfigValue(value=one.id, name=one.name, description=one.description or None) for one in choices]
 
 
 def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages
 from pykoclaw_acp.protocol.dispatch import Method
-from pykoclaw_acp.server import initialize, lifecycle, prompts
+from pykoclaw_acp.server import initialize, lifecycle, prompts, selection
 from pykoclaw_acp.server.connection import Call
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
@@ -15,6 +15,9 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "session/load": Method(messages.LoadSessionParams, lifecycle.load),
     "session/resume": Method(messages.ResumeSessionParams, lifecycle.resume),
     "session/close": Method(messages.SessionParams, lifecycle.close),
+    "session/set_mode": Method(messages.SetModeParams, selection.set_mode),
+    "session/set_model": Method(messages.SetModelParams, selection.set_model),
+    "session/set_config_option": Method(messages.SetConfigOptionParams, selection.set_config_option),
     "session/prompt": Method(messages.PromptParams, prompts.prompt, answers_cancel=True),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

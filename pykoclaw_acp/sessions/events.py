@@ -10,8 +10,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.sessions.offers import Selection
+
 MAX_TEXT: Final = 1024 * 1024  # characters in one event; six bytes each at worst keeps a line below 8 MiB
 
+PlanStatus = Literal["pending", "in_progress", "completed"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
@@ -108,6 +111,37 @@ class Usage(_Event, frozen=True, tag="usage"):
     cost: float | None = None
 
 
+class PlanEntry(msgspec.Struct, frozen=True):
+    """Something that the agent means to do."""
+
+    content: str
+    status: PlanStatus = "pending"
+
+
+class Plan(_Event, frozen=True, tag="plan"):
+    """All that the agent means to do, in the place of what was said of it before."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+class ModeChanged(_Event, frozen=True, tag="mode_changed"):
+    """The session's permission mode is another one now, whoever changed it."""
+
+    mode: str
+
+
+class ConfigChanged(_Event, frozen=True, tag="config_changed"):
+    """The session's mode or model is another one now, with everything that could be chosen."""
+
+    selection: Selection
+
+
+class TitleChanged(_Event, frozen=True, tag="title_changed"):
+    """The session has a title, or another one."""
+
+    title: str
+
+
 class Failure(_Event, frozen=True, tag="failure"):
     """A turn ended without its answer, said to the user in words."""
 
@@ -116,7 +150,20 @@ class Failure(_Event, frozen=True, tag="failure"):
     error_kind: str
 
 
-Event = UserMessage | Text | Thinking | ToolStarted | ToolProgressed | ToolEnded | Usage | Failure
+Event = (
+    UserMessage
+    | Text
+    | Thinking
+    | ToolStarted
+    | ToolProgressed
+    | ToolEnded
+    | Usage
+    | Plan
+    | ModeChanged
+    | ConfigChanged
+    | TitleChanged
+    | Failure
+)
 
 _decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 

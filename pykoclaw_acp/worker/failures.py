@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.sessions.events import Event, Text
 from pykoclaw_acp.worker.frames import TurnError
 
 _BY_STATUS: Final = {
@@ -30,6 +32,16 @@ _ADVICE: Final = {
 }
 
 
+_EARLY: Final = {
+    "refusal": "Claude refused to go on. Say it differently, or begin a new conversation.",
+    "max_tokens": "The answer has reached the longest that the model may give. Ask Claude to go on.",
+    "max_turn_requests": "The turn has reached the most steps that it may take. Ask Claude to go on.",
+}
+# Mitto takes any error with these digits, be it a port or an id, for a context that is too large.
+_MISREAD: Final = re.compile(r"\S*413\S*")
+_LONGEST: Final = 300  # characters of other programs' words
+
+
 class StartFailure(Exception):
     """The CLI could not be started; `kind` and the message as in TurnError."""
 
@@ -37,6 +49,17 @@ class StartFailure(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
+
+
+def plain(words: str) -> str:
+    """Another program's words, in one line, without what a client would take for something else."""
+    return " ".join(_MISREAD.sub("…", words).split())[:_LONGEST]
+
+
+def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
+    """What the log says of a turn that ended before its answer was complete: many clients show no stop reason."""
+    why = _EARLY.get(stop_reason or "")
+    return [] if why is None else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
 
 
 def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnError:
@@ -50,5 +73,5 @@ def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> Turn
     if result.terminal_reason == "prompt_too_long" or "prompt is too long" in words.lower():
         kind = "context_too_large"
     sentence = _ADVICE.get(kind)
-    detail = " ".join(words.split())[:300]
+    detail = " ".join(words.split())[:_LONGEST] if kind == "context_too_large" else plain(words)
     return TurnError(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)

@@ -17,6 +17,7 @@ from claude_agent_sdk.types import PermissionMode, SettingSource
 from pykoclaw_acp.worker.spec import LaunchSpec
 
 MAX_BUFFER: Final = 256 * 1024 * 1024  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
+CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/
 WRAPPER: Final = Path(__file__).with_name("claude-exec")
 # Tools whose promise this agent cannot keep: questions need elicitation, timers die with an idle worker.
 DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
@@ -31,9 +32,22 @@ def find_cli(configured: str | None) -> str:
     return str(path)
 
 
+def credential() -> dict[str, str]:
+    """The API key that systemd holds for the service (`LoadCredential=`, systemd.exec(5)); it goes before a variable.
+
+    Raises OSError if it is there and cannot be read.
+    """
+    directory = os.environ.get("CREDENTIALS_DIRECTORY")
+    if directory is None or not (path := Path(directory) / CREDENTIAL).exists():
+        return {}
+    key = path.read_text().strip()
+    return {"ANTHROPIC_API_KEY": key} if key else {}
+
+
 def environment(spec: LaunchSpec) -> dict[str, str]:
-    """What the CLI and its tools get on top of the worker's own environment."""
+    """What the CLI and its tools get on top of the worker's own environment; raises OSError as `credential` does."""
     return {
+        **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
         "PYKOCLAW_WORKER": spec.cookie,
@@ -62,6 +76,7 @@ def options(
         system_prompt={"type": "preset", "preset": "claude_code"},
         settings=json.dumps({"cleanupPeriodDays": 36500}),  # Claude deletes transcripts after 30 days by default
         disallowed_tools=DISALLOWED,
+        extra_args={"allow-dangerously-skip-permissions": None} if spec.bypass else {},
         include_partial_messages=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,

@@ -34,6 +34,7 @@ from pykoclaw_acp.sessions.events import (
     split_text,
 )
 from pykoclaw_acp.worker import tools
+from pykoclaw_acp.worker.plan import TaskList
 
 _TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
 
@@ -60,6 +61,7 @@ class Translator:
     _running: dict[str, str | None] = field(default_factory=dict)  # call to the subagent's call that it is part of
     _background: dict[str, None] = field(default_factory=dict)
     _used: int = 0
+    _tasks: TaskList = field(default_factory=TaskList)
     spoke: bool = False
 
     def events(self, message: Message) -> list[Event]:
@@ -104,6 +106,7 @@ class Translator:
         if tool_id in self._names:
             return []
         self._names[tool_id] = name
+        self._tasks.called(tool_id, name, arguments)
         self._running[tool_id] = parent_id
         return [
             ToolStarted(
@@ -205,6 +208,7 @@ class Translator:
                 events.append(ToolProgressed(block.tool_use_id, content=parts))
             else:
                 events.append(self._ended(block.tool_use_id, bool(block.is_error), block.content))
+                events.extend(self._tasks.ended(block.tool_use_id, details))
         return events
 
     def _task_ended(self, message: TaskNotificationMessage) -> list[Event]:

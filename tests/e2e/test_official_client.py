@@ -35,6 +35,11 @@ class Editor:
         outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
 
+    @property
+    def events(self) -> list[Any]:
+        """The updates that are history; slash commands are an offer, made when it suits."""
+        return [one for one in self.updates if not isinstance(one, schema.AvailableCommandsUpdate)]
+
     def said(self, kind: type[Any]) -> str:
         return "".join(update.content.text for update in self.updates if isinstance(update, kind))
 
@@ -66,13 +71,13 @@ async def test_story(stack: Stack) -> None:
         assert editor.said(schema.AgentMessageChunk) == "I make it.The first answer."
         assert editor.said(schema.AgentThoughtChunk) == "Let me think."
         assert [call.title for call in editor.asked] == ["Bash: mkdir made"]
-        live = list(editor.updates)
+        live = editor.events
         os.kill(server, signal.SIGKILL)
         await stack.kill_everything()
 
     async with connected(stack) as (connection, editor, _):
         await connection.load_session(cwd=str(stack.work), session_id=session, mcp_servers=[])
-        assert [one for one in editor.updates if not isinstance(one, schema.UserMessageChunk)] == live
+        assert [one for one in editor.events if not isinstance(one, schema.UserMessageChunk)] == live
         assert editor.said(schema.UserMessageChunk) == first
         answer = await connection.prompt(session_id=session, prompt=[acp.text_block(text("The second answer."))])
         assert answer.stop_reason == "end_turn"
@@ -80,7 +85,7 @@ async def test_story(stack: Stack) -> None:
         await connection.close_session(session_id=session)
         editor.updates.clear()
         await connection.resume_session(session_id=session, cwd=str(stack.work), mcp_servers=[])
-        assert editor.updates == []
+        assert editor.events == []
         await connection.prompt(session_id=session, prompt=[acp.text_block(text("The third answer."))])
         assert editor.said(schema.AgentMessageChunk) == "The third answer."
         with pytest.raises(acp.RequestError) as unknown:

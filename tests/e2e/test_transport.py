@@ -103,7 +103,7 @@ async def test_calls_that_came_before_the_end_of_the_input_are_answered(stack: S
     load = request(2, "session/load", sessionId=session, cwd=str(stack.work), mcpServers=[])
     block = {"type": "text", "text": text("Never said.")}
     answered = await piped(stack, initialize, load, request(3, "session/prompt", sessionId=session, prompt=[block]))
-    assert answered[2]["result"] == {}
+    assert "result" in answered[2]
     assert answered[3]["result"]["stopReason"] == "cancelled"
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
 

@@ -1,0 +1,231 @@
+"""Our own methods, `_pykoclaw.dev/…`: how the command line asks the daemon. Times are milliseconds since 1970.
+
+Whoever may connect to the socket may call them, before `initialize` too; they are no part of ACP. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pykoclaw_acp.protocol.messages import Params, Update, Wire
+
+EVENT: Final = "_pykoclaw.dev/event"
+QUESTION: Final = "_pykoclaw.dev/question"
+SETTLED: Final = "_pykoclaw.dev/settled"
+MAX_SESSIONS: Final = 10_000  # in one answer, which must fit into a line
+
+WorkerState = Literal["working", "asking", "idle"]
+Decision = Literal["allow_once", "allow_always", "deny"]
+
+
+class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """An answer for programs: every field is there."""
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------
+
+
+class SessionParams(Params, frozen=True, kw_only=True):
+    """`session`: an id, the beginning of one that no other id has, or a conversation's name."""
+
+    session: str
+
+
+class ListParams(Params, frozen=True, kw_only=True):
+    """`all`: also sessions that nobody used, and clients' own helpers. At most `limit`, the newest."""
+
+    all: bool = False
+    limit: int = 1000
+
+
+class RenameParams(SessionParams, frozen=True, kw_only=True):
+    title: str
+
+
+class AnswerParams(Params, frozen=True, kw_only=True):
+    """`question`: an id, or the beginning of one that no other open question has."""
+
+    question: str
+    decision: Decision
+
+
+class StopParams(Params, frozen=True, kw_only=True):
+    """Without a session all workers; `now`: without time for their turns to end in order."""
+
+    session: str | None = None
+    now: bool = False
+
+
+class FollowParams(SessionParams, frozen=True, kw_only=True):
+    """The events after `after`, or those of the newest `turns` turns; `live`: and what comes later, without an end.
+
+    `present`: somebody is there who may answer questions.
+    """
+
+    after: int = 0
+    turns: int | None = None
+    live: bool = False
+    present: bool = False
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+class Daemon(_Full, frozen=True, kw_only=True):
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say."""
+
+    pid: int
+    version: str
+    started_at: int
+    socket: str
+    data: str
+    state: str
+    memory: int | None
+
+
+class WorkerInfo(_Full, frozen=True, kw_only=True):
+    """`memory`: PSS of the worker and everything below it; `protocol`: of the channel that it speaks."""
+
+    session: str
+    title: str | None
+    epoch: int
+    pid: int
+    state: WorkerState
+    protocol: int
+    started_at: int
+    memory: int | None
+
+
+class SessionCounts(_Full, frozen=True, kw_only=True):
+    """`conversations` were prompted by a person; `helpers` only by a client for itself; `unused` never."""
+
+    conversations: int
+    helpers: int
+    unused: int
+
+
+class DatabaseInfo(_Full, frozen=True, kw_only=True):
+    """The engine is the SQLite library of the daemon; `at_risk`: see `store.engine.wal_reset_affected`."""
+
+    path: str
+    size: int
+    journal_mode: str
+    engine: str
+    engine_version: str
+    at_risk: bool
+
+
+class QuestionInfo(_Full, frozen=True, kw_only=True):
+    """A permission question that waits. `always`: it may be allowed for the rest of the session."""
+
+    id: str
+    session: str
+    title: str
+    always: bool
+    asked_at: int
+    deadline: int | None
+    parked: bool
+
+
+class Status(_Full, frozen=True, kw_only=True):
+    """`clients` are those that have a session open; `running` and `waiting` count turns."""
+
+    daemon: Daemon
+    workers: list[WorkerInfo]
+    sessions: SessionCounts
+    clients: int
+    running: int
+    waiting: int
+    questions: list[QuestionInfo]
+    database: DatabaseInfo
+
+
+class SessionSummary(_Full, frozen=True, kw_only=True):
+    """A session in a list; `busy`: a turn of it runs or waits."""
+
+    id: str
+    conversation: str
+    title: str | None
+    cwd: str | None
+    client: str | None
+    created_at: int
+    updated_at: int
+    prompted_at: int | None
+    closed_at: int | None
+    pruned_at: int | None
+    auxiliary: bool
+    busy: bool
+
+
+class SessionList(_Full, frozen=True, kw_only=True):
+    """Newest first; `more`: there are others."""
+
+    sessions: list[SessionSummary]
+    more: bool
+
+
+class TurnInfo(_Full, frozen=True, kw_only=True):
+    """`error` has `kind` and `message`."""
+
+    id: str
+    origin: str
+    state: str
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+class SessionDetails(_Full, frozen=True, kw_only=True):
+    """A session with its newest turns, newest first; `turn_count` counts all."""
+
+    summary: SessionSummary
+    additional_directories: list[str]
+    mode: str | None
+    model: str | None
+    away_policy: str | None
+    claude_session: str | None
+    events: int
+    turn_count: int
+    turns: list[TurnInfo]
+    worker: WorkerInfo | None
+
+
+class Stopped(_Full, frozen=True, kw_only=True):
+    """`workers`: how many were ended."""
+
+    workers: int
+
+
+class Followed(_Full, frozen=True, kw_only=True):
+    """The end of `follow`: where it ended."""
+
+    seq: int
+
+
+# --- notifications of `follow` ---------------------------------------------------------------------------------------
+
+
+class EventNotification(_Full, frozen=True, kw_only=True):
+    """An event of the log, as ACP's update."""
+
+    session: str
+    seq: int
+    turn_id: str | None
+    update: Update
+
+
+class QuestionNotification(_Full, frozen=True, kw_only=True):
+    """Somebody must decide."""
+
+    id: str
+    session: str
+    title: str
+    always: bool
+
+
+class SettledNotification(_Full, frozen=True, kw_only=True):
+    """Nobody needs to decide any more."""
+
+    id: str

@@ -1,0 +1,72 @@
+"""`session/set_mode`, `set_model`, `set_config_option`; and what an opened session says that it offers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol.messages import (
+    Empty,
+    SessionState,
+    SetConfigOptionParams,
+    SetConfigOptionResult,
+    SetModelParams,
+    SetModeParams,
+)
+from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.sessions.session import Session
+
+COMMANDS_PAUSE: Final = 0.2  # s; clients lose what comes before they have dealt with the answer
+
+
+async def set_mode(call: Call, params: SetModeParams) -> Empty:
+    """The permission mode, from now on, also in the middle of a turn."""
+    session = await _open(call, params.session_id)
+    await session.choosing.choose("modeId", mode=params.mode_id)
+    return Empty()
+
+
+async def set_model(call: Call, params: SetModelParams) -> Empty:
+    """The model."""
+    session = await _open(call, params.session_id)
+    await session.choosing.choose("modelId", model=params.model_id)
+    return Empty()
+
+
+async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetConfigOptionResult:
+    """Either of the two; the answer has all options with their values."""
+    session = await _open(call, params.session_id)
+    if not isinstance(params.value, str):
+        raise InvalidParams("`value`: must be the id of one of the option's values.")
+    if params.config_id == projection.MODE:
+        chosen = await session.choosing.choose("value", mode=params.value)
+    elif params.config_id == projection.MODEL:
+        chosen = await session.choosing.choose("value", model=params.value)
+    else:
+        allowed = [projection.MODE, projection.MODEL]
+        raise InvalidParams(f"`configId`: must be one of {', '.join(allowed)}.", {"allowed": allowed})
+    return SetConfigOptionResult(config_options=projection.config_options(chosen))
+
+
+async def opened(call: Call, session: Session) -> SessionState:
+    """What new, load and resume answer; the slash commands follow the answer."""
+    call.follow_ups.append(lambda: _show_commands(call, session))
+    return projection.state(await session.choosing.selection())
+
+
+async def _show_commands(call: Call, session: Session) -> None:
+    await asyncio.sleep(COMMANDS_PAUSE)
+    commands = await session.choosing.commands()
+    if commands and call.connection.follows(session):
+        await call.connection.offer(session.id, commands)
+
+
+async def _open(call: Call, session_id: str) -> Session:
+    session = await call.sessions.find(session_id)
+    if session is None:
+        raise SessionNotFound(session_id)
+    if session.record.closed or session.record.cwd is None:
+        raise InvalidRequest("The session is not open. Open it with session/load or session/resume.")
+    return session

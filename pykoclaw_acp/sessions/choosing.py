@@ -1,0 +1,103 @@
+"""A session's permission mode and model: what is chosen, how a choice is kept, and how it reaches Claude."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.sessions import offers
+from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.sessions.offers import Choice, Command, Offer, Selection
+from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
+from pykoclaw_acp.worker.frames import SetMode, SetModel
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+log: Final = structlog.get_logger()
+
+
+class Choosing:
+    """One session's. A choice is logged before it is answered; the live worker is told, the next one launched so."""
+
+    def __init__(self, session: Session, journal: Journal, workers: Workers) -> None:
+        self._session = session
+        self._journal = journal
+        self._workers = workers
+        self._choice = asyncio.Lock()
+
+    async def selection(self) -> Selection:
+        """What is chosen, and what can be, as far as it is known without asking Claude."""
+        wish = self._session.wish
+        offer = await self._journal.offer(wish.cwd)
+        return offers.selection(wish.permission_mode, wish.model, offer, bypass=wish.bypass)
+
+    async def commands(self) -> tuple[Command, ...]:
+        """The slash commands, as the last worker in this directory knew them."""
+        offer = await self._journal.offer(self._session.wish.cwd)
+        return () if offer is None else offer.commands
+
+    async def choose(self, parameter: str, *, mode: str | None = None, model: str | None = None) -> Selection:
+        """Change the mode or the model; raises InvalidParams, which names `parameter`, for one that is not offered."""
+        async with self._choice:
+            now = await self.selection()
+            if mode is not None:
+                _require(parameter, mode, now.modes)
+            if model is not None:
+                _require(parameter, model, now.models)
+            then = Selection(mode or now.mode, now.modes, model or now.model, now.models)
+            if then == now:
+                return now
+            changed: list[Event] = [ConfigChanged(then)]
+            if then.mode != now.mode:
+                changed.insert(0, ModeChanged(then.mode))
+            before = self._session.wish
+            await self._session.tell(changed)
+            log.info("Chosen", action="chosen", session=self._session.id, mode=then.mode, model=then.model)
+            await self.apply(before)
+            return then
+
+    async def apply(self, before: WorkerWish) -> None:
+        """Tell the worker, which knows `before`, what was chosen since; without one the next is launched so."""
+        wish, epoch = self._session.wish, self._session.epoch
+        with contextlib.suppress(ConnectionError):
+            if wish.permission_mode != before.permission_mode:
+                await self._workers.send(self._session.id, SetMode(epoch=epoch, mode=wish.permission_mode))
+            if wish.model != before.model:
+                await self._workers.send(
+                    self._session.id, SetModel(epoch=epoch, model=wish.model or offers.DEFAULT_MODEL)
+                )
+
+    def follow(self, event: Event | None) -> None:
+        """An event is in the log: from now on it is so."""
+        if isinstance(event, ModeChanged):
+            self._session.record.mode = event.mode
+            self._session.wish = replace(self._session.wish, permission_mode=event.mode)
+        elif isinstance(event, ConfigChanged):
+            model = event.selection.model
+            if self._session.wish.model is not None or model != offers.DEFAULT_MODEL:
+                self._session.record.model = model
+                self._session.wish = replace(self._session.wish, model=model)
+
+    async def offered(self, offer: Offer) -> None:
+        """A worker is ready, and says what there is; clients are told if its commands are news."""
+        cwd = self._session.wish.cwd
+        known = await self._journal.offer(cwd)
+        if offer in (known, Offer()):
+            return
+        await self._journal.keep_offer(cwd, offer)
+        if known is None or offer.commands != known.commands:
+            for attachment in list(self._session.attachments):
+                with contextlib.suppress(ConnectionError):
+                    await attachment.client.offer(self._session.id, offer.commands)
+
+
+def _require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
+    if all(one.id != wanted for one in choices):
+        allowed = ", ".join(one.id for one in choices)
+        raise InvalidParams(f"`{parameter}`: must be one of {allowed}.", {"allowed": [one.id for one in choices]})

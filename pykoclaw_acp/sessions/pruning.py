@@ -1,0 +1,50 @@
+"""Sessions that nobody uses: after a while their events are deleted and they are hidden; their ids stay good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.registry import Sessions
+
+ROUNDS: Final = 4  # looks in the time after which a session is pruned
+LONGEST_PAUSE: Final = 600.0  # s
+
+log: Final = structlog.get_logger()
+
+
+class Pruner:
+    """Prunes sessions never prompted by a person, `after` (s) their last use; one with a client is in use.
+
+    A conversation is never pruned. A pruned session can be loaded and resumed, empty, and is no longer pruned then.
+    """
+
+    def __init__(self, sessions: Sessions, journal: Journal, after: float) -> None:
+        self._sessions = sessions
+        self._journal = journal
+        self._after = after
+
+    async def run(self) -> None:
+        """Prune again and again, until cancelled."""
+        while True:
+            try:
+                await self.prune()
+            except Exception:
+                log.exception("Unused sessions could not be pruned", action="prune_failed")
+            await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
+
+    async def prune(self) -> int:
+        """Prune what is unused now; returns how many sessions that were."""
+        before = int((time.time() - self._after) * 1000)
+        pruned = 0
+        for session_id in await self._journal.unused(before):
+            if not self._sessions.in_use(session_id) and await self._journal.prune(session_id, before):
+                self._sessions.pruned(session_id)
+                pruned += 1
+        if pruned:
+            log.info("Unused sessions pruned", action="sessions_pruned", count=pruned)
+        return pruned

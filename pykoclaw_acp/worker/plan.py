@@ -1,0 +1,55 @@
+"""The task list that Claude keeps with its tools TaskCreate, TaskUpdate and TodoWrite, as a plan for the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from pykoclaw_acp.sessions.events import Plan, PlanEntry, PlanStatus
+
+_TOOLS: Final = ("TaskCreate", "TaskUpdate", "TaskList", "TodoWrite")
+_STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
+
+
+@dataclass(slots=True)
+class TaskList:
+    """What is known of the list: a worker that has just begun knows nothing of an older one until Claude lists it."""
+
+    _tasks: dict[str, PlanEntry] = field(default_factory=dict)
+    _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def called(self, tool_id: str, name: str, arguments: dict[str, Any]) -> None:
+        """A tool is called."""
+        if name in _TOOLS:
+            self._calls[tool_id] = arguments
+
+    def ended(self, tool_id: str, details: object) -> list[Plan]:
+        """A tool call has ended, with the result's structured form: the whole plan, if it is another one now."""
+        arguments = self._calls.pop(tool_id, None)
+        if arguments is None or not isinstance(details, dict):
+            return []
+        before = dict(self._tasks)
+        if isinstance(listed := details.get("newTodos", details.get("tasks")), list):
+            self._tasks = {
+                str(one.get("id", at)): _entry(one, one.get("content") or one.get("subject"))
+                for at, one in enumerate(listed)
+                if isinstance(one, dict)
+            }
+        elif isinstance(made := details.get("task"), dict):
+            self._tasks[str(made.get("id"))] = _entry(made, made.get("subject"))
+        elif (task := str(details.get("taskId"))) in self._tasks:
+            self._update(task, arguments)
+        return [] if self._tasks == before else [Plan(tuple(self._tasks.values()))]
+
+    def _update(self, task: str, arguments: dict[str, Any]) -> None:
+        if arguments.get("status") == "deleted":
+            del self._tasks[task]
+            return
+        known = self._tasks[task]
+        self._tasks[task] = _entry(
+            {"status": arguments.get("status", known.status)}, arguments.get("subject", known.content)
+        )
+
+
+def _entry(task: dict[str, Any], content: object) -> PlanEntry:
+    return PlanEntry(str(content), next((one for one in _STATUSES if one == task.get("status")), "pending"))

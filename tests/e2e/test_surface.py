@@ -1,0 +1,153 @@
+"""Modes, models, slash commands and titles, with the real CLI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import RpcError
+
+WRAPPED = (
+    "[Session Context]\nSession: 20261120-1 (x)\nAgent: pykoclaw\n---\n<user_request>\n{}\n</user_request>---\n"
+    "[Mitto MCP Tools Check]\nSome tools.\n"
+)
+
+
+def current(client: Client, session: str) -> list[str]:
+    """The modes that were told, in order."""
+    return [one["currentModeId"] for one in client.of(session, "current_mode_update")]
+
+
+def config(client: Client, session: str) -> dict[str, str]:
+    """The options' values as they were told last."""
+    last = client.of(session, "config_option_update")[-1]
+    return {one["id"]: one["currentValue"] for one in last["configOptions"]}
+
+
+async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
+    """A new session and what its answer says."""
+    answer = await client.call("session/new", cwd=str(stack.work), mcpServers=[])
+    return answer["sessionId"], answer
+
+
+async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restart(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("One."))
+    assert await client.call("session/set_model", sessionId=session, modelId="haiku") == {}
+    await client.prompt(session, text("Two."))
+    assert client.text(session) == "One.Two.", "what the CLI writes about the change is no answer"
+    assert config(client, session)["model"] == "haiku"
+    await client.close()
+
+    client = await stack.start()
+    assert (await client.load(session, stack.work))["models"]["currentModelId"] == "haiku"
+    assert client.text(session) == "One.Two."
+    await client.prompt(session, text("Three."))
+    await client.call("session/set_config_option", sessionId=session, configId="model", value="default")
+    await client.prompt(session, text("Four."))
+    first, second, third, fourth = [asked["model"] for asked in stack.asked()]
+    assert "haiku" in second
+    assert second == third
+    assert first == fourth != second
+
+
+async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    running = client.prompting(session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done."))
+    await client.until(lambda: "w3" in client.text(session))
+    assert await client.call("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert client.questions == []
+    assert (stack.work / "made.txt").read_text() == "x"
+    assert current(client, session) == ["acceptEdits"]
+
+    await client.call("session/set_mode", sessionId=session, modeId="dontAsk")
+    await client.prompt(session, script("bash mkdir other", "text Denied."))
+    assert client.questions == []
+    assert not (stack.work / "other").exists()
+    assert current(client, session) == ["acceptEdits", "dontAsk"]
+
+
+async def test_plan_mode_that_claude_leaves_is_told_and_kept(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.call("session/set_mode", sessionId=session, modeId="plan")
+    await client.prompt(session, script('tool ExitPlanMode {"plan": "Do it."}', "text Now I work."))
+    await client.until(lambda: current(client, session) == ["plan", "default"])
+    assert config(client, session)["mode"] == "default"
+    assert (await client.load(session, stack.work))["modes"]["currentModeId"] == "default"
+
+
+@pytest.mark.parametrize("sandbox", [True, False])
+async def test_everything_may_be_allowed_only_where_claude_allows_that(stack: Stack, *, sandbox: bool) -> None:
+    client = await stack.start(**({"IS_SANDBOX": "1"} if sandbox else {}))
+    session, answer = await opened(client, stack)
+    offered = [one["id"] for one in answer["modes"]["availableModes"]]
+    assert ("bypassPermissions" in offered) == sandbox
+    if not sandbox:
+        with pytest.raises(RpcError, match="acceptEdits"):
+            await client.call("session/set_mode", sessionId=session, modeId="bypassPermissions")
+        return
+    await client.prompt(session, text("Ready."))
+    await client.call("session/set_mode", sessionId=session, modeId="bypassPermissions")
+    await client.prompt(session, script("bash mkdir made", "text Done."))
+    assert client.questions == []
+    assert (stack.work / "made").is_dir()
+
+
+async def test_commands_and_models_are_those_of_claude_and_known_before_the_next_worker(stack: Stack) -> None:
+    commands = stack.work / ".claude/commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("---\ndescription: Say hello\nargument-hint: <name>\n---\nHello $ARGUMENTS")
+    client = await stack.start()
+    session, answer = await opened(client, stack)
+    assert [one["modelId"] for one in answer["models"]["availableModels"]] == ["default", "opus", "sonnet", "haiku"]
+    await client.prompt(session, text("One."))
+    await client.until(lambda: client.commands.get(session))
+    by_name = {one["name"]: one for one in client.commands[session]}
+    assert by_name["greet"]["input"]["hint"] == "<name>"
+    assert {"compact", "init"} <= set(by_name)
+    assert not {"clear", "login", "logout"} & set(by_name)
+    await client.close()
+
+    client = await stack.start()
+    session, answer = await opened(client, stack)
+    assert {"default", "opus", "haiku"} < {one["modelId"] for one in answer["models"]["availableModels"]}
+    await client.until(lambda: client.commands.get(session))
+    assert {one["name"] for one in client.commands[session]} == set(by_name)
+    assert stack.claude(session) is None
+
+
+async def test_a_slash_command_works_inside_of_mittos_wrapping(stack: Stack) -> None:
+    commands = stack.work / ".claude/commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("Please greet $ARGUMENTS.")
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, WRAPPED.format("/greet [[script text Hello. ]]"))
+    assert client.text(session) == "Hello."
+    assert "Please greet" in stack.asked()[-1]["user_texts"][-1]
+    assert client.of(session, "session_info_update") == []
+
+
+async def test_titles_and_history_are_the_users_own_words(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    wanted = "Say something nice.\n" + text("One.")
+    await client.prompt(session, WRAPPED.format(wanted))
+    history = "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n--- Turn 1 ---\nUSER: x\n\n"
+    history += "[END OF HISTORY - Continue the conversation:]\n\n"
+    await client.prompt(session, history + text("Two."))
+    (title,) = client.of(session, "session_info_update")
+    assert title["title"].startswith("Say something nice. [[script")
+    assert "\n" not in title["title"]
+    first, second = [asked["user_texts"][-1] for asked in stack.asked()]
+    assert "[Mitto MCP Tools Check]" in first
+    assert "CONVERSATION HISTORY" not in second
+    await client.load(session, stack.work)
+    assert [one["content"]["text"] for one in client.of(session, "user_message_chunk")] == [wanted, text("Two.")]
+    assert len(client.of(session, "session_info_update")) == 1

@@ -1,0 +1,367 @@
+"""What a client sees around the conversation: modes, models, commands, titles; and sessions that nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pykoclaw_acp.sessions import offers
+from pykoclaw_acp.sessions.events import ConfigChanged, ModeChanged
+from pykoclaw_acp.sessions.offers import Choice, Command, Offer
+from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.worker.frames import PROTOCOL, EventFrame, Prompt, Ready, SetMode, SetModel, ToWorker
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_connection import Wire, client, hanging, new, prompt
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+OFFER = Offer(
+    (Command("review", "Review the diff", "[path]"),), (Choice("default", "Default"), Choice("fable", "Fable"))
+)
+TITLE = '\nConsider this initial message in a conversation with an LLM: "hi"\n'
+
+
+def kinds(wire: Wire, *wanted: str) -> list[dict[str, Any]]:
+    return [update for update in wire.updates() if update["sessionUpdate"] in wanted]
+
+
+def received(channel: MemoryChannel) -> list[ToWorker]:
+    """Every frame that this worker gets from now on."""
+    frames: list[ToWorker] = []
+    send = channel.send
+
+    async def listening(frame: ToWorker) -> None:
+        frames.append(frame)
+        await send(frame)
+
+    channel.send = listening  # type: ignore[method-assign]
+    return frames
+
+
+def current(answer: dict[str, Any]) -> tuple[str, str]:
+    """Mode and model, which every field of the answer must agree on."""
+    result = answer["result"]
+    mode, model = result["modes"]["currentModeId"], result["models"]["currentModelId"]
+    options = {one["id"]: one for one in result["configOptions"]}
+    assert [options["mode"]["currentValue"], options["model"]["currentValue"]] == [mode, model]
+    assert [one["id"] for one in result["modes"]["availableModes"]] == [o["value"] for o in options["mode"]["options"]]
+    models = [one["modelId"] for one in result["models"]["availableModels"]]
+    assert models == [one["value"] for one in options["model"]["options"]]
+    assert mode in [one["value"] for one in options["mode"]["options"]]
+    assert model in models
+    return mode, model
+
+
+async def load(wire: Wire, session: str) -> dict[str, Any]:
+    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+
+
+async def slow_worker(r: Rig, wire: Wire, session: str) -> tuple[int, MemoryChannel]:
+    """A prompt whose worker was launched and is not ready yet."""
+    r.launcher.slow = True
+    running = wire.begin("session/prompt", **prompt(session, "say 1"))
+    before = len(r.launcher.launched)
+    await eventually(lambda: len(r.launcher.launched) > before)
+    return running, r.launcher.launched[-1]
+
+
+def say_ready(channel: MemoryChannel, offer: Offer) -> None:
+    session = channel.spec.session_id
+    channel.say(
+        Ready(epoch=channel.spec.epoch, pid=1, protocol=PROTOCOL, claude_session_id=session, fresh=True, offer=offer)
+    )
+
+
+# --- modes and models ------------------------------------------------------------------------------------------------
+
+
+async def test_a_choice_is_shown_to_all_and_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        created = await wire.call("session/new", cwd="/", mcpServers=[])
+        assert current(created) == ("default", "default")
+        session = created["result"]["sessionId"]
+        await load(other, session)
+        assert (await wire.call("session/set_mode", sessionId=session, modeId="plan"))["result"] == {}
+        assert (await wire.call("session/set_model", sessionId=session, modelId="haiku"))["result"] == {}
+        await eventually(lambda: all(len(kinds(one, "config_option_update")) == 2 for one in (wire, other)))
+        for one in (wire, other):
+            assert [update["currentModeId"] for update in kinds(one, "current_mode_update")] == ["plan"]
+            last = {
+                option["id"]: option["currentValue"]
+                for option in kinds(one, "config_option_update")[-1]["configOptions"]
+            }
+            assert last == {"mode": "plan", "model": "haiku"}
+        assert current(await load(other, session)) == ("plan", "haiku")
+    async with rig(tmp_path) as r, client(r) as wire:
+        assert current(await load(wire, session)) == ("plan", "haiku")
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert (r.launcher.launched[0].spec.permission_mode, r.launcher.launched[0].spec.model) == ("plan", "haiku")
+
+
+async def test_what_is_not_offered_is_refused_with_what_is(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        calls: list[tuple[str, dict[str, Any], str]] = [
+            ("set_mode", {"modeId": "bypassPermissions"}, "acceptEdits"),
+            ("set_model", {"modelId": "gpt"}, "sonnet"),
+            ("set_config_option", {"configId": "mode", "value": "x"}, "plan"),
+            ("set_config_option", {"configId": "colour", "value": "x"}, "model"),
+            ("set_config_option", {"configId": "mode", "type": "boolean", "value": True}, "value"),
+        ]
+        for method, params, hint in calls:
+            refused = await wire.call(f"session/{method}", sessionId=session, **params)
+            assert refused["error"]["code"] == -32602
+            assert hint in refused["error"]["message"]
+        assert wire.updates() == []
+        unknown = await wire.call("session/set_mode", sessionId="x", modeId="plan")
+        assert unknown["error"]["code"] == -32002
+
+
+async def test_a_config_option_is_answered_with_all_of_them(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        for option, value in (("mode", "acceptEdits"), ("model", "opus")):
+            answer = await wire.call("session/set_config_option", sessionId=session, configId=option, value=value)
+        values = {one["id"]: one["currentValue"] for one in answer["result"]["configOptions"]}
+        assert values == {"mode": "acceptEdits", "model": "opus"}
+        assert current(await load(wire, session)) == ("acceptEdits", "opus")
+
+
+async def test_the_mode_of_a_running_turn_changes_at_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, channel, turn = await hanging(r, wire)
+        frames = received(channel)
+        await wire.call("session/set_mode", sessionId=session, modeId="acceptEdits")
+        await wire.call("session/set_model", sessionId=session, modelId="sonnet")
+        await wire.call("session/set_model", sessionId=session, modelId="sonnet")
+        assert frames == [SetMode(epoch=1, mode="acceptEdits"), SetModel(epoch=1, model="sonnet")]
+        channel.say(channel.ended(turn))
+        await wire.answer(running)
+        assert await r.states() == {turn: "done"}
+
+
+async def test_a_choice_made_while_the_worker_starts_reaches_it_before_the_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        frames = received(channel)
+        await wire.call("session/set_mode", sessionId=session, modeId="plan")
+        channel.ready()
+        await wire.answer(running)
+        kinds_sent = [type(frame) for frame in frames if isinstance(frame, SetMode | Prompt)]
+        assert kinds_sent in ([SetMode, Prompt], [SetMode, SetMode, Prompt])
+
+
+async def test_a_mode_that_claude_changes_itself_is_told_and_kept(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, channel, _ = await hanging(r, wire)
+        chosen = offers.selection("plan", "fable", OFFER, bypass=False)
+        for event in (ModeChanged("plan"), ConfigChanged(chosen)):
+            channel._n += 1
+            channel.say(EventFrame(epoch=1, n=channel._n, turn_id=None, event=event))
+        channel.kill()
+        failed = await wire.answer(running)
+        assert failed["error"]["data"]["turnState"] == "unknown", "a change of mode is no part of an answer"
+        assert [update["currentModeId"] for update in kinds(wire, "current_mode_update")] == ["plan"]
+    async with rig(tmp_path) as r, client(r) as wire:
+        assert current(await load(wire, session)) == ("plan", "fable")
+
+
+# --- commands and models from Claude ---------------------------------------------------------------------------------
+
+
+def commands(wire: Wire) -> list[list[str]]:
+    return [[one["name"] for one in u["availableCommands"]] for u in kinds(wire, "available_commands_update")]
+
+
+async def offered(wire: Wire, count: int) -> None:
+    await eventually(lambda: len(commands(wire)) == count)
+
+
+async def test_commands_follow_the_answer_and_come_when_the_first_worker_knows_them(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        assert commands(wire) == []
+        say_ready(channel, OFFER)
+        await eventually(lambda: commands(wire) == [["review"]])
+        await wire.answer(running)
+        shown = kinds(wire, "available_commands_update")[0]
+        assert shown["availableCommands"][0]["input"] == {"hint": "[path]"}
+        assert "_meta" not in shown
+    async with rig(tmp_path) as r, client(r) as wire:
+        there = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        calls = {"new": {"cwd": "/", "mcpServers": []}, "resume": there, "load": there}
+        for count, (method, params) in enumerate(calls.items(), 1):
+            answer = await wire.call(f"session/{method}", **params)
+            assert "fable" in [one["modelId"] for one in answer["result"]["models"]["availableModels"]]
+            await offered(wire, count)
+            last = max(at for at, line in enumerate(wire.lines) if "available_commands_update" in str(line))
+            assert last > wire.lines.index(answer)
+        elsewhere = await wire.call("session/new", cwd="/usr", mcpServers=[])
+        assert "fable" in [one["modelId"] for one in elsewhere["result"]["models"]["availableModels"]]
+        running, channel = await slow_worker(r, wire, session)
+        say_ready(channel, OFFER)
+        await wire.answer(running)
+        assert len(commands(wire)) == 3, "they were told again, and had not changed"
+
+
+# --- titles ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_prompt_is_the_title_told_once_and_kept(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        for text in ("/init", "say  2\n", "say 1"):
+            running = wire.begin("session/prompt", **prompt(session, text))
+            if text == "/init":
+                await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+                wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+            await wire.answer(running)
+        assert [update["title"] for update in kinds(wire, "session_info_update")] == ["say 2"]
+        assert await r.database.read("SELECT title FROM acp_sessions") == [("say 2",)]
+        await r.sessions.rename(session, "  Another\ntitle ")
+        await eventually(lambda: kinds(wire, "session_info_update")[-1]["title"] == "Another title")
+    async with rig(tmp_path) as r, client(r) as wire:
+        await load(wire, session)
+        assert [update["title"] for update in kinds(wire, "session_info_update")] == ["say 2", "Another title"]
+        await wire.call("session/prompt", **prompt(session, "say 3"))
+        assert await r.database.read("SELECT title FROM acp_sessions") == [("Another title",)]
+
+
+async def test_the_log_has_the_users_words_and_claude_the_rest_that_is_news(tmp_path: Path) -> None:
+    history = "[CONVERSATION HISTORY - x]\n\n--- Turn 1 ---\nUSER: a\n\n[END OF HISTORY - Continue:]\n\n"
+    wrapped = "[Session Context]\nAgent: x\n---\n<user_request>\nsay 1\n</user_request>---\n"
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        again = wire.begin("session/prompt", **prompt(session, history + wrapped))
+        channel = r.launcher.launched[0]
+        await eventually(lambda: len(channel.prompts) == 2)
+        assert channel.prompts[1] == wrapped
+        await end_turn(r)
+        await wire.answer(again)
+        wire.lines.clear()
+        await load(wire, session)
+        assert [update["content"]["text"] for update in kinds(wire, "user_message_chunk")] == ["say 1", "say 1"]
+
+
+# --- sessions that nobody uses ---------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def used_and_unused(path: Path) -> AsyncIterator[tuple[Rig, dict[str, str], Pruner]]:
+    """Sessions of each kind, all older than what the pruner looks at, without clients."""
+    async with rig(path) as r:
+        made: dict[str, str] = {}
+        async with client(r) as wire:
+            for kind, texts in {"never": [], "helper": [TITLE], "real": ["say 1"], "both": [TITLE, "say 1"]}.items():
+                made[kind] = await new(wire)
+                for text in texts:
+                    running = wire.begin("session/prompt", **prompt(made[kind], text))
+                    if text == TITLE:
+                        await end_turn(r)
+                    await wire.answer(running)
+            await wire.call("session/set_mode", sessionId=made["never"], modeId="plan")
+
+        def age(connection: Any) -> None:
+            connection.execute("UPDATE acp_sessions SET updated_at = updated_at - 10000000")
+
+        await r.database._writer.run(age)
+        yield r, made, Pruner(r.sessions, SessionJournal(r.database), after=3600)
+
+
+async def end_turn(r: Rig) -> None:
+    """End the turn that hangs."""
+
+    async def running() -> list[str]:
+        return [turn for turn, state in (await r.states()).items() if state == "running"]
+
+    turns: list[str] = await eventually(running)
+    channel = r.launcher.live[-1]
+    channel.say(channel.ended(turns[0]))
+
+
+async def hidden(r: Rig) -> set[str]:
+    return {
+        session for (session,) in await r.database.read("SELECT acp_session_id FROM acp_sessions WHERE pruned_at > 0")
+    }
+
+
+async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path: Path) -> None:
+    async with used_and_unused(tmp_path) as (r, made, pruner):
+        assert await pruner.prune() == 2
+        assert await hidden(r) == {made["never"], made["helper"]}
+        rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_events")
+        assert {session for (session,) in rows} == {made["real"], made["both"]}
+        async with client(r) as wire:
+            assert current(await load(wire, made["never"])) == ("plan", "default")
+            resumed = await wire.call("session/resume", sessionId=made["helper"], cwd="/")
+            assert "result" in resumed
+            assert wire.updates() == []
+            assert await hidden(r) == set()
+            before = (
+                await r.database.read("SELECT last_seq FROM acp_sessions WHERE acp_session_id = ?", (made["helper"],))
+            )[0][0]
+            await wire.call("session/prompt", **prompt(made["helper"], "say 2"))
+            assert min(wire.seqs()) > before > 0
+            wire.lines.clear()
+            await load(wire, made["helper"])
+            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 ", "1 "]
+            assert wire.seqs() == list(range(before + 1, before + 1 + len(wire.seqs())))
+        assert await pruner.prune() == 0
+    async with rig(tmp_path) as r, client(r) as wire:
+        await load(wire, made["helper"])
+        assert wire.seqs() == list(range(before + 1, before + 1 + len(wire.seqs())))
+
+
+async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: Path) -> None:
+    async with used_and_unused(tmp_path) as (r, made, pruner):
+        session = await r.sessions.find(made["never"])
+        assert session is not None
+        async with client(r) as wire:
+            wire.connection.attach(session, 0)
+            assert await pruner.prune() == 1
+            assert await hidden(r) == {made["helper"]}
+            await load(wire, made["never"])
+        assert await pruner.prune() == 0
+
+
+async def test_the_pruner_looks_again_and_again_and_survives_a_failure(tmp_path: Path) -> None:
+    async with used_and_unused(tmp_path) as (r, made, _):
+        journal = SessionJournal(r.database)
+        pruner = Pruner(r.sessions, journal, after=0.05)
+        unused = journal.unused
+        failures = iter([OSError("disk"), OSError("disk")])
+
+        async def failing(before: int) -> list[str]:
+            if (error := next(failures, None)) is not None:
+                raise error
+            return await unused(before)
+
+        journal.unused = failing  # type: ignore[method-assign]
+        running = asyncio.ensure_future(pruner.run())
+        found: set[str] = await eventually(lambda: hidden(r))
+        running.cancel()
+        assert made["real"] not in found
+
+
+async def test_a_clients_own_helper_keeps_no_worker(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        helper, real = await new(wire), await new(wire)
+        await wire.call("session/prompt", **prompt(real, "say 1"))
+        running = wire.begin("session/prompt", **prompt(helper, TITLE))
+        await end_turn(r)
+        await wire.answer(running)
+        await eventually(lambda: [channel.spec.session_id for channel in r.launcher.live] == [real])
+        rows = dict(await r.database.read("SELECT acp_session_id, auxiliary FROM acp_sessions"))
+        assert rows == {helper: 1, real: 0}
+        assert kinds(wire, "session_info_update")[0]["title"] == "say 1"
+        await wire.call("session/prompt", **prompt(helper, "say 1"))
+        rows = dict(await r.database.read("SELECT acp_session_id, auxiliary FROM acp_sessions"))
+        assert rows == {helper: 0, real: 0}
+        assert len(r.launcher.live) == 2

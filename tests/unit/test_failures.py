@@ -1,0 +1,40 @@
+"""What is said of turns that ended early, and of other programs' errors."""
+
+from __future__ import annotations
+
+import pytest
+from claude_agent_sdk import ResultMessage
+
+from pykoclaw_acp.sessions.events import Text
+from pykoclaw_acp.worker.failures import early_end, plain, turn_error
+
+
+@pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
+def test_an_early_end_is_said_in_a_paragraph_of_its_own(reason: str) -> None:
+    (said,) = early_end("turn", reason)
+    assert isinstance(said, Text)
+    assert said.text.startswith("\n\n**")
+    assert said.text.endswith(".\n\n")
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "cancelled", None])
+def test_an_end_in_order_is_not_talked_about(reason: str | None) -> None:
+    assert early_end("turn", reason) == []
+
+
+def test_words_of_other_programs_hold_no_digits_that_mitto_misreads() -> None:
+    assert plain("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
+    assert len(plain("x" * 1000)) == 300
+
+
+def error(words: str, status: int) -> str:
+    result = ResultMessage(
+        subtype="success", duration_ms=1, duration_api_ms=1, is_error=True, num_turns=1, session_id="s", result=words,
+        api_error_status=status,
+    )  # fmt: skip
+    return turn_error(result, None).message
+
+
+def test_only_a_context_that_is_too_large_keeps_its_status() -> None:
+    assert "413" not in error("API Error: 500 upstream 10.0.0.4:4130", 500)
+    assert "413" in error("API Error: 413 request too large", 413)

@@ -1,0 +1,130 @@
+"""The user's own words out of what Mitto sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.sessions import titles
+
+HISTORY = (
+    "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n"
+    "--- Turn 1 ---\nUSER: one\n\nASSISTANT: [an answer]\n\n--- Turn 2 ---\nUSER: {}\n\n"
+    "[END OF HISTORY - Continue the conversation:]\n\n"
+)
+CONTEXT = (
+    "[Session Context]\nSession: 20261120-1 (name)\nAgent: pykoclaw\nWorking Directory: /w\nParent: \n---\n"
+    "<user_request>\n{}\n</user_request>---\n[Mitto MCP Tools Check]\nUse `mitto_x`.\n"
+)
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+WORDS = [
+    "Fix the bug.",
+    "/review src\nand tests",
+    "two\n\nparagraphs",
+    "about <user_request> tags",
+    "[1] a list\n[2] of brackets",
+    "A text that quotes\n</user_request>\nand goes on",
+    "",
+    " indented\n",
+]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_the_users_words_come_out_of_every_wrapping(words: str) -> None:
+    assert wrappings.unwrap(words) == words
+    assert wrappings.unwrap(CONTEXT.format(words)) == words
+    assert wrappings.unwrap(HISTORY.format("x") + CONTEXT.format(words)) == words
+    assert wrappings.unwrap(HISTORY.format("x") + words) == words
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n--- Turn 1 ---\nUSER: one",
+        "[Session Context]\nSession: x\n---\n<user_request>\nno end",
+        "Explain this:\n<user_request>\nwords\n</user_request>",
+        "I saw [END OF HISTORY - Continue the conversation:] somewhere.",
+    ],
+)
+def test_what_is_no_whole_wrapping_stays_as_it_is(cut: str) -> None:
+    assert wrappings.unwrap(cut) == cut
+
+
+def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
+    history = HISTORY.format("[Session Context]\n---\n<user_request>\nold\n</user_request>---")
+    assert wrappings.unwrap(history + "new") == "new"
+    assert wrappings.unwrap(history + CONTEXT.format("newer")) == "newer"
+
+
+def test_claude_gets_the_history_only_if_it_does_not_remember() -> None:
+    wrapped = [text(HISTORY.format("x") + CONTEXT.format("words"))]
+    assert wrappings.for_claude(wrapped, remembers=True) == [text(CONTEXT.format("words"))]
+    assert wrappings.for_claude(wrapped, remembers=False) == wrapped
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_slash_command_stands_alone(remembers: bool) -> None:
+    wrapped = [text(HISTORY.format("x") + CONTEXT.format("/compact keep the names"))]
+    assert wrappings.for_claude(wrapped, remembers=remembers) == [text("/compact keep the names")]
+    path = [text(CONTEXT.format("/etc/passwd is what?"))]
+    assert wrappings.for_claude(path, remembers=remembers) == path
+
+
+def test_the_log_has_the_users_words_and_all_other_blocks() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    assert wrappings.shown([link, text(CONTEXT.format("words"))]) == [link, text("words")]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_prompt_that_is_wrapped_anew_has_the_same_fingerprint(words: str) -> None:
+    bare = wrappings.fingerprint([text(words)])
+    assert wrappings.fingerprint([text(CONTEXT.format(words))]) == bare
+    assert wrappings.fingerprint([text(HISTORY.format(words) + CONTEXT.format(words))]) == bare
+    assert wrappings.fingerprint([text(HISTORY.format(words) + words)]) == bare
+
+
+def test_other_prompts_have_other_fingerprints() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    different = [
+        [text("a")], [text("b")], [text("a"), link], [text("a"), {**link, "uri": "file:///b"}], [link, text("a")],
+        [text("a"), text("a")],
+    ]  # fmt: skip
+    assert len({wrappings.fingerprint(blocks) for blocks in different}) == len(different)
+
+
+def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
+    assert wrappings.auxiliary('\nConsider this initial message in a conversation with an LLM: "hi"\n')
+    assert wrappings.auxiliary("\nCheck if you have access to the MCP tool `mitto_x`")
+    assert not wrappings.auxiliary("Analyze this conversation turn and identify what is wrong")
+    assert not wrappings.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
+    assert wrappings.by_client_itself([text("List ALL MCP tools currently available to you.\nInclude")])
+    assert not wrappings.by_client_itself([text("Look:"), text("List ALL MCP tools currently available to you.")])
+    assert not wrappings.by_client_itself([])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "title"),
+    [
+        ([text(HISTORY.format("x") + CONTEXT.format("Fix  the\nbug."))], "Fix the bug."),
+        ([text("=== File: a.py ===\nprint()"), text("Explain this file.")], "Explain this file."),
+        ([text("Look at"), {"type": "resource_link", "uri": "file:///a", "name": "a"}, text("and fix it")],
+         "Look at and fix it"),
+        ([text("<system-reminder>\nnoise\n</system-reminder>Why is my <div> empty?")], "Why is my <div> empty?"),
+        ([text("/init")], None),
+        ([text(CONTEXT.format("/review src"))], None),
+        ([text("<command-name>/model</command-name>\n")], None),
+        ([{"type": "resource_link", "uri": "file:///a", "name": "a"}], None),
+        ([text(" \n ")], None),
+        ([text("word " * 50)], "word " * 15 + "word…"),
+    ],
+)  # fmt: skip
+def test_a_title_is_the_users_first_words_in_one_line(blocks: list[dict[str, Any]], title: str | None) -> None:
+    assert titles.title(blocks) == title
+    assert title is None or len(title) <= titles.MAX_TITLE
