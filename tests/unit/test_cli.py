@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.cli import cli, main
+from pykoclaw_acp.cli import cli
 from pykoclaw_acp.errors import DataDirectoryLocked
+from pykoclaw_acp.front import main
 from pykoclaw_acp.plugin import AcpPlugin
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -39,10 +40,9 @@ def put_module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) ->
     monkeypatch.setattr(importlib.import_module(package), last, module, raising=False)
 
 
-def test_without_a_command_it_helps() -> None:
-    result = run()
-    assert result.exit_code == 0
-    assert all(command in result.stdout for command in ("serve", "config", "demo", "scripted-model"))
+def test_without_a_command_it_is_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykoclaw_acp.front.process.run", lambda: 7)
+    assert CliRunner().invoke(cli).exit_code == 7
 
 
 def test_version() -> None:
@@ -56,22 +56,20 @@ def test_each_command_has_help(command: str) -> None:
     assert len(result.stdout.splitlines()) > 5
 
 
-def test_serve_needs_stdio() -> None:
-    result = run("serve")
-    assert result.exit_code == 2
-    assert "serve needs --stdio" in result.stderr
-
-
-def test_serve_runs_the_server_with_the_settings_and_exits_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("arguments", "module"), [((), "daemon"), (("--stdio",), "stdio")])
+def test_serve_runs_the_server_with_the_settings_and_exits_with_its_code(
+    arguments: tuple[str, ...], module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
 
     def server(settings: Any) -> int:
-        seen.append(settings.idle_timeout)
+        # The daemon reads them itself, so that it can tell the client that has started it what is wrong.
+        seen.append((settings() if module == "daemon" else settings).idle_timeout)
         return 7
 
-    put_module(monkeypatch, "pykoclaw_acp.server.stdio", main=server)
+    put_module(monkeypatch, f"pykoclaw_acp.server.{module}", main=server)
     monkeypatch.setenv("PYKOCLAW_IDLE_TIMEOUT", "42")
-    assert run("serve", "--stdio").exit_code == 7
+    assert run("serve", *arguments).exit_code == 7
     assert seen == [42.0]
 
 

@@ -1,0 +1,70 @@
+"""How commands ask the daemon, and what its refusals mean for whoever typed the command."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator
+from typing import Any, Final
+
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front.places import Places
+
+PREFIX: Final = "_pykoclaw.dev/"
+ANSWER_WAIT: Final = 10.0  # s; for a question that is answered from the database
+RETRY: Final = 0.5  # s; until a daemon that went away is looked for again
+GIVE_UP: Final = 60.0  # s
+_NOT_FOUND: Final = -32002
+
+
+def ask(method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any) -> Any:
+    """The daemon's answer; `start`: it is started if none runs; `timeout` (s): how long it may take.
+
+    Raises DaemonNotRunning, and CommandFailed with what the daemon said.
+    """
+    with _said_plainly():
+        return front.call(Places.find(), PREFIX + method, params, start=start, timeout=timeout)
+
+
+def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
+    """The notifications of a session's log (`method` without our prefix, `params`); returns the daemon's answer.
+
+    Raises as `ask`, and DaemonNotRunning when the daemon goes away.
+    """
+    with _said_plainly():
+        return (yield from front.follow(Places.find(), f"{PREFIX}follow", {"session": session, **params}, start=True))
+
+
+def follow_live(session: str, turns: int | None, *, present: bool = False) -> Iterator[dict[str, Any]]:
+    """The same without an end, until the session is closed, also across restarts of the daemon: each event once."""
+    place: dict[str, Any] = {"turns": turns}
+    lost: float | None = None
+    while True:
+        try:
+            for message in follow(session, live=True, present=present, **place):
+                lost = None
+                if "seq" in message["params"]:
+                    place = {"after": message["params"]["seq"]}
+                yield message
+            return
+        except DaemonNotRunning:
+            lost = time.monotonic() if lost is None else lost
+            if time.monotonic() - lost > GIVE_UP:
+                raise
+            time.sleep(RETRY)
+
+
+@contextlib.contextmanager
+def _said_plainly() -> Iterator[None]:
+    try:
+        yield
+    except front.DaemonAbsent as error:
+        raise DaemonNotRunning(f"{error} A client starts it, or `pykoclaw-acp serve`.") from error
+    except front.CallFailed as error:
+        if error.code == _NOT_FOUND:
+            word = (error.data or {}).get("sessionId", "")
+            raise CommandFailed(
+                f"No session has the id or the name {word}. `pykoclaw-acp sessions list --all` shows all of them."
+            ) from error
+        raise CommandFailed(error.message) from error

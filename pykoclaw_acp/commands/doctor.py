@@ -1,0 +1,61 @@
+"""`pykoclaw-acp doctor`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from pykoclaw_acp import config
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
+from pykoclaw_acp.front.places import Places, lock_holder
+from pykoclaw_acp.ops import doctor
+
+MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
+
+
+def main(as_json: bool) -> int:
+    """Show what every check found; the exit status is 1 if there is a problem."""
+    findings = doctor.examine(_context(), doctor.checks())
+    if as_json:
+        show.as_json([asdict(finding) for finding in findings])
+    else:
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
+            mark, colour = MARKS[finding.level]
+            click.echo(f"{click.style(mark, fg=colour)} {finding.check.ljust(width)}  {show.plain(finding.found)}")
+            if finding.advice:
+                click.echo(f"  {' ' * width}  → {show.plain(finding.advice)}")
+    return int(any(finding.level == "problem" for finding in findings))
+
+
+def _context() -> doctor.Context:
+    places = Places.find()
+    status, unreachable, cli_path, bad_settings = None, None, None, None
+    try:
+        found = config.load().cli_path
+        cli_path = None if found is None else str(found)
+    except ConfigurationError as error:
+        bad_settings = str(error)
+    try:
+        status = ask("status", start=False)
+    except DaemonNotRunning as error:
+        holder = lock_holder(places.data)
+        if holder is not None and holder[1] is not None:
+            unreachable = str(error)
+    except (CommandFailed, ConfigurationError) as error:
+        unreachable = str(error)
+    return doctor.Context(
+        places=places,
+        environment=dict(os.environ),
+        home=Path.home(),
+        status=status,
+        unreachable=unreachable,
+        cli_path=cli_path,
+        bad_settings=bad_settings,
+    )

@@ -1,0 +1,142 @@
+"""`pykoclaw-acp sessions`: the conversations that are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import click
+
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask, follow, follow_live
+from pykoclaw_acp.commands.transcript import Terminal, markdown
+
+DELETE_WAIT: Final = 300.0  # s; a long history is deleted in steps, and running turns get time to end
+
+
+def list_all(every: bool, limit: int, as_json: bool) -> None:
+    """Show the sessions, newest first."""
+    found = ask("sessions/list", all=every, limit=limit)
+    if as_json:
+        show.as_json(found["sessions"])
+        return
+    if not found["sessions"]:
+        click.echo("No session yet." if every else "No session yet; those that nobody used are shown by --all.")
+        return
+    columns = ["id", "used", "state", "title", "directory"]
+    rows = [
+        [
+            one["id"][:8],
+            show.since(one["updatedAt"]),
+            _state(one),
+            one["title"] or one["conversation"],
+            one["cwd"] or "",
+        ]
+        for one in found["sessions"]
+    ]
+    show.table(columns, rows, right=("used",))
+    if found["more"]:
+        click.echo(f"There are more; --limit shows more than {limit}.")
+
+
+def show_one(session: str, as_json: bool) -> None:
+    """Show what is known about a session."""
+    details = ask("sessions/show", session=session)
+    if as_json:
+        show.as_json(details)
+        return
+    summary = details["summary"]
+    show.facts(
+        [
+            ("id", summary["id"]),
+            ("title", show.one_line(summary["title"], "none")),
+            ("conversation", summary["conversation"]),
+            ("state", _state(summary)),
+            ("directory", " ".join(filter(None, [summary["cwd"] or "unknown", *details["additionalDirectories"]]))),
+            (
+                "created",
+                f"{show.when(summary['createdAt'])}, by {show.one_line(summary['client'], 'an unknown client')}",
+            ),
+            ("last used", show.when(summary["updatedAt"])),
+            ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
+            ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
+            ("Claude's id", details["claudeSession"] or "none yet"),
+            ("history", f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}"),
+        ]
+    )
+    if details["turns"]:
+        click.echo()
+        show.table(
+            ("turn", "begun", "state", "ended", "why"),
+            [
+                (
+                    turn["id"][:8],
+                    show.when(turn["createdAt"]),
+                    turn["state"],
+                    show.when(turn["endedAt"]) if turn["endedAt"] else "",
+                    (turn["error"] or {}).get("kind") or turn["stopReason"] or "",
+                )
+                for turn in details["turns"]
+            ],
+        )
+
+
+def tail(session: str, turns: int | None, live: bool) -> None:
+    """Write the history as text, and with `live` what follows, until interrupted or the session is closed."""
+    terminal = Terminal(lambda text: click.echo(text, nl=False))
+    session = ask("sessions/show", session=session)["summary"]["id"]
+    try:
+        for message in follow_live(session, turns) if live else follow(session, turns=turns):
+            terminal.show(message["params"]["update"])
+    except KeyboardInterrupt:
+        return
+    finally:
+        terminal.end()
+
+
+def rename(session: str, title: str) -> None:
+    """Give the session another title."""
+    ask("sessions/rename", session=session, title=title)
+
+
+def export(session: str, form: Literal["markdown", "json"]) -> None:
+    """Write the whole session to standard output."""
+    details = ask("sessions/show", session=session)
+    events = _history(details["summary"]["id"])
+    if form == "markdown":
+        for piece in markdown(details, (event["update"] for event in events)):
+            click.echo(show.plain(piece), nl=False)
+        return
+    # Event by event, as a history may be larger than the memory that it should take.
+    click.echo('{"session": ' + json.dumps(details, ensure_ascii=False) + ', "events": [', nl=False)
+    for at, event in enumerate(events):
+        click.echo(("," if at else "") + "\n" + json.dumps(event, ensure_ascii=False), nl=False)
+    click.echo("\n]}")
+
+
+def delete(session: str, sure: bool) -> None:
+    """Delete what was said in a session, after asking."""
+    summary = ask("sessions/show", session=session)["summary"]
+    name = show.one_line(summary["title"], summary["conversation"])
+    if not sure:
+        if summary["busy"]:
+            click.echo("A turn of it is running; it will be cancelled.")
+        click.confirm(f"Delete {name} ({summary['id']}) with its whole history?", abort=True)
+    ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
+    click.echo(f"Deleted {name}. Claude's own transcript stays where Claude keeps it.")
+
+
+def _history(session: str) -> Iterator[dict[str, Any]]:
+    for message in follow(session):
+        params = message["params"]
+        yield {"seq": params["seq"], "turnId": params["turnId"], "update": params["update"]}
+
+
+def _state(summary: dict[str, Any]) -> str:
+    if summary["busy"]:
+        return "busy"
+    for name, state in (("prunedAt", "emptied"), ("auxiliary", "helper"), ("closedAt", "closed")):
+        if summary[name]:
+            return state
+    return "open" if summary["promptedAt"] else "unused"

@@ -1,0 +1,61 @@
+"""`pykoclaw-acp status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.workers import table_of
+from pykoclaw_acp.errors import DaemonNotRunning
+from pykoclaw_acp.front import places
+
+
+def main(as_json: bool) -> None:
+    """Show the daemon's status. Raises DaemonNotRunning, and never starts one."""
+    try:
+        status = ask("status", start=False)
+    except DaemonNotRunning:
+        if as_json:
+            show.as_json({"daemon": None})
+        where = places.Places.find()
+        holder = places.lock_holder(where.data)
+        if holder is not None and holder[1] is None:
+            pid = holder[0]
+            raise DaemonNotRunning(
+                f"The daemon does not run: `serve --stdio` (pid {pid}) uses the data directory {where.data}."
+            ) from None
+        raise
+    if as_json:
+        show.as_json(status)
+        return
+    show.facts(_facts(status))
+    if status["workers"]:
+        click.echo()
+        table_of(status["workers"])
+    if status["questions"]:
+        click.echo(f"\n{show.count(len(status['questions']), 'question')} waiting: see `pykoclaw-acp approve`.")
+
+
+def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
+    daemon, sessions, database = status["daemon"], status["sessions"], status["database"]
+    hidden = sessions["helpers"] + sessions["unused"]
+    workers = sum(worker["memory"] or 0 for worker in status["workers"])
+    return [
+        ("daemon", f"running for {show.since(daemon['startedAt'])}, pid {daemon['pid']}, version {daemon['version']}"),
+        ("socket", daemon["socket"] or "none"),
+        ("data", daemon["data"]),
+        ("memory", f"{show.size(daemon['memory'])}, workers {show.size(workers)}"),
+        ("workers", str(len(status["workers"]))),
+        ("turns", f"{status['running']} running, {status['waiting']} waiting"),
+        ("clients", f"{status['clients']} with a session open"),
+        ("sessions", f"{show.count(sessions['conversations'], 'conversation')}; {hidden} that lists do not show"),
+        (
+            "database",
+            f"{show.size(database['size'])}, {database['journalMode']} journal, "
+            f"{database['engine']} with SQLite {database['engineVersion']}"
+            + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
+        ),
+    ]

@@ -1,0 +1,121 @@
+"""A session's history as text: for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import click
+
+from pykoclaw_acp.commands.show import one_line, plain
+
+_SAID: Final = {
+    "user_message_chunk": "You",
+    "agent_message_chunk": "Claude",
+    "agent_thought_chunk": "Claude, thinking",
+}
+_RESULT: Final = {"completed": "✓", "failed": "✗"}
+_FENCE: Final = "```"
+
+
+class Terminal:
+    """Writes updates as they come: pieces of one message go on in their line."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._message: tuple[str, str] | None = None  # kind and id of the message that is being written
+        self._fresh = True  # at the beginning of a line
+        self._tools: dict[str, str] = {}
+
+    def show(self, update: dict[str, Any]) -> None:
+        """Write one update."""
+        kind = update["sessionUpdate"]
+        if kind in _SAID:
+            self._say(kind, str(update.get("messageId")), _text(update["content"]))
+        elif kind == "tool_call":
+            title = self._tools[update["toolCallId"]] = one_line(update["title"])
+            self.note(f"• {title}", fg="cyan")
+        elif kind == "tool_call_update" and (mark := _RESULT.get(update.get("status", ""))):
+            title = self._tools.pop(update["toolCallId"], "a tool")
+            self.note(f"{mark} {title}", fg="green" if mark == "✓" else "red")
+
+    def note(self, text: str, **style: Any) -> None:
+        """Write a line of our own."""
+        self._end_line()
+        self._message = None
+        self._write(click.style(text, **style) + "\n")
+
+    def end(self) -> None:
+        """Nothing more comes: leave the terminal at the beginning of a line."""
+        self._end_line()
+
+    def _say(self, kind: str, message: str, text: str) -> None:
+        if self._message != (kind, message):
+            self._end_line()
+            self._message = (kind, message)
+            self._write(click.style(f"{_SAID[kind]}:", bold=True) + "\n")
+        text = plain(text)
+        if text:
+            self._write(click.style(text, dim=True) if kind == "agent_thought_chunk" else text)
+            self._fresh = text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._fresh:
+            self._write("\n")
+            self._fresh = True
+
+
+def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Pieces of a document: the session's heading, then its messages and tool calls, in order."""
+    summary = details["summary"]
+    yield f"# {one_line(summary['title'], summary['conversation'])}\n\n"
+    yield f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}.\n"
+    message: tuple[str, str] | None = None
+    for update in updates:
+        kind = update["sessionUpdate"]
+        if kind in _SAID:
+            now = (kind, str(update.get("messageId")))
+            if now != message:
+                yield f"\n\n## {_SAID[kind]}\n\n"
+            message = now
+            yield _text(update["content"])
+        elif kind == "tool_call":
+            message = None
+            yield f"\n\n### Tool: {one_line(update['title'])}\n"
+            yield from _shown(update.get("content") or [])
+        elif kind == "tool_call_update" and update.get("status") in _RESULT:
+            message = None
+            yield from _shown(update.get("content") or [])
+            yield f"\n*{update['status']}*\n"
+    yield "\n"
+
+
+def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        if part["type"] == "diff":
+            old = [f"-{line}" for line in (part.get("oldText") or "").splitlines()]
+            new = [f"+{line}" for line in part["newText"].splitlines()]
+            yield _block("\n".join([f"--- {part['path']}", *old, *new]), "diff")
+        else:
+            yield _block(_text(part["content"]), "")
+
+
+def _block(text: str, language: str) -> str:
+    fence = _FENCE
+    while fence in text:
+        fence += "`"
+    return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def _text(content: dict[str, Any]) -> str:
+    """A content block in words."""
+    match content.get("type"):
+        case "text":
+            return str(content["text"])
+        case "resource_link":
+            return f"[{content.get('name', '')}]({content.get('uri', '')})"
+        case "resource":
+            resource = content.get("resource") or {}
+            return str(resource.get("text", f"[{resource.get('uri', 'a resource')}]"))
+        case kind:
+            return f"[{kind}]"

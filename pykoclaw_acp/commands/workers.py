@@ -1,0 +1,80 @@
+"""`pykoclaw-acp workers`: which processes run Claude, and how to end them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front import places
+
+GRACE: Final = 5.0  # s; for workers without a daemon, until they are killed
+STOP_WAIT: Final = 120.0  # s
+
+
+def table_of(workers: Sequence[dict[str, Any]]) -> None:
+    """The workers, for people."""
+    show.table(
+        ("session", "state", "pid", "epoch", "age", "memory", "title"),
+        [
+            (
+                worker["session"][:8],
+                worker["state"],
+                str(worker["pid"]),
+                str(worker["epoch"]),
+                show.since(worker["startedAt"]),
+                show.size(worker["memory"]),
+                show.one_line(worker["title"]),
+            )
+            for worker in workers
+        ],
+        right=("pid", "epoch", "age", "memory"),
+    )
+
+
+def list_all(as_json: bool) -> None:
+    """Show the workers that the daemon knows."""
+    workers = ask("workers/list", start=False)
+    if as_json:
+        show.as_json(workers)
+    elif workers:
+        table_of(workers)
+    else:
+        click.echo("No worker runs.")
+
+
+def stop(session: str | None, now: bool) -> None:
+    """End the workers, or a session's, by the daemon or without it."""
+    where = places.Places.find()
+    try:
+        stopped = ask("workers/stop", start=False, timeout=STOP_WAIT, session=session, now=now)["workers"]
+    except DaemonNotRunning:
+        if places.lock_holder(where.data) is not None:
+            raise CommandFailed(
+                "A server that cannot be asked uses the data directory; its workers end with it. "
+                "`pykoclaw-acp doctor` says which process it is."
+            ) from None
+        if session is not None:
+            raise
+        stopped = _end(where.instance, 0 if now else GRACE)
+    click.echo(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
+
+
+def _end(instance: str, grace: float) -> int:
+    """End everything of this instance's workers, by their cookie; returns how many workers there were."""
+    from pykoclaw_acp.pool import reaper
+
+    cookies: set[str] = set()
+
+    def ours(cookie: str) -> bool:
+        if cookie.startswith(f"{instance}:"):
+            cookies.add(cookie)
+            return True
+        return False
+
+    reaper.end_now(ours, grace)
+    return len(cookies)

@@ -1,0 +1,168 @@
+"""Checks of the daemon and of the machine that it runs on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.front import places
+from pykoclaw_acp.ops.doctor import TOOL_WAIT, Context, Finding
+from pykoclaw_acp.pool import reaper
+
+LONGEST_SOCKET: Final = 107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
+LOW_DISK: Final = 1024**3  # bytes
+FULL_DISK: Final = 100 * 1024**2  # bytes
+UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
+
+
+def settings(context: Context) -> Finding:
+    """Every setting has a value that can be used."""
+    if context.bad_settings is not None:
+        return Finding("settings", "problem", context.bad_settings, "Correct the value where it comes from.")
+    return Finding("settings", "ok", f"data in {context.places.data}")
+
+
+def daemon(context: Context) -> Finding:
+    """It runs and answers, and is of our version; or none runs, which is no fault."""
+    if context.unreachable is not None:
+        advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
+        return Finding("daemon", "problem", context.unreachable, advice)
+    if context.status is not None:
+        running = context.status["daemon"]
+        if running["version"] != __version__:
+            found = f"pid {running['pid']} runs version {running['version']}, this is {__version__}"
+            return Finding("daemon", "warning", found, "Restart it when it suits you: running turns go on meanwhile.")
+        return Finding("daemon", "ok", f"pid {running['pid']} answers on {running['socket']}")
+    holder = places.lock_holder(context.places.data)
+    if holder is None:
+        return Finding("daemon", "ok", "none runs; the first client starts it")
+    pid, socket = holder
+    if socket is None:
+        found = f"pid {pid} (`serve --stdio`) uses the data directory, so no daemon can run"
+        return Finding("daemon", "warning", found, "End its client, or set PYKOCLAW_DATA to another directory.")
+    return Finding("daemon", "problem", f"pid {pid} has the data directory, but does not answer on {socket}",
+                   f"See what it says in `pykoclaw-acp logs`; then end it with `kill {pid}`.")  # fmt: skip
+
+
+def socket(context: Context) -> Finding:
+    """Its path is short enough for every program, and nobody else can put another socket in its place."""
+    path = os.fsencode(context.places.socket)
+    if len(path) > LONGEST_SOCKET:
+        found = f"the path {context.places.socket} has {len(path)} bytes"
+        return Finding("socket", "warning", found,
+                       f"pykoclaw-acp can use it, but systemd and others take {LONGEST_SOCKET} at most: "
+                       "set PYKOCLAW_SOCKET to a shorter path.")  # fmt: skip
+    return _private("socket", [Path(os.path.dirname(context.places.socket))], 0o077, "nobody has used it yet")
+
+
+def directories(context: Context) -> Finding:
+    """Data and state belong to us, and nobody else can write to them."""
+    paths = [Path(context.places.data), Path(context.places.state)]
+    return _private("directories", paths, 0o022, "there are none yet")
+
+
+def instance(context: Context) -> Finding:
+    """Sockets, spools and logs of this data directory are for us alone."""
+    directory = Path(context.places.directory)
+    below = [directory / name for name in ("sockets", "tmp", "spool", "daemon.log", "workers.log")]
+    return _private("state files", [directory, *below], 0o077, "there are none yet")
+
+
+def disk(context: Context) -> Finding:
+    """There is room for what is said and for the spools."""
+    least: tuple[int, str] | None = None
+    for path in (context.places.data, context.places.directory):
+        existing = next(one for one in (Path(path), *Path(path).parents) if one.exists())
+        free = shutil.disk_usage(existing).free
+        least = min(least or (free, str(existing)), (free, str(existing)))
+    assert least is not None
+    free, where = least
+    found = f"{free // 1024**2:,} MiB free at {where}"
+    if free < FULL_DISK:
+        return Finding("disk", "problem", found, "Make room: when it is full, turns fail because nothing can be kept.")
+    if free < LOW_DISK:
+        return Finding("disk", "warning", found, "Make room before it is full.")
+    return Finding("disk", "ok", found)
+
+
+def processes(context: Context) -> Finding:
+    """Every process that workers started belongs to a worker that is known."""
+    known = {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]} if context.status else set()
+    seen: dict[str, int] = {}
+    prefix = f"{context.places.instance}:"
+
+    def ours(cookie: str) -> bool:
+        if cookie.startswith(prefix):
+            seen[cookie.removeprefix(prefix)] = seen.get(cookie.removeprefix(prefix), 0) + 1
+        return False
+
+    reaper.find(ours)
+    strays = {cookie: number for cookie, number in seen.items() if cookie not in known}
+    if not strays:
+        return Finding("processes", "ok", "nothing was left behind")
+    number = sum(strays.values())
+    if context.status is None:
+        found = f"workers that go on without a daemon: {len(strays)} ({number} processes)"
+        return Finding("processes", "warning", found,
+                       "The next daemon adopts them. To end them instead: `pykoclaw-acp workers stop`.")  # fmt: skip
+    found = f"processes of workers that are gone: {number}, of {', '.join(sorted(strays)[:3])}"
+    return Finding("processes", "warning", found,
+                   "They end when the daemon is restarted, or by `pykoclaw-acp workers stop`.")  # fmt: skip
+
+
+def units(context: Context) -> Finding:
+    """systemd's units, the user's and the system's, are well, or not installed at all."""
+    if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
+        return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
+    known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
+    if failed := [f"{unit['scope']} {unit['Id']}" for unit in known if unit["ActiveState"] == "failed"]:
+        advice = f"See why with `systemctl {failed[0].replace(' ', ' status ')}`."
+        return Finding("systemd units", "problem", f"failed: {', '.join(failed)}", advice)
+    if broken := [unit for unit in known if unit["LoadState"] != "loaded"]:
+        advice = f"Check it with `systemd-analyze {broken[0]['scope']} verify {broken[0]['Id']}`."
+        return Finding("systemd units", "problem", f"cannot be loaded: {broken[0]['Id']}", advice)
+    if not known:
+        return Finding("systemd units", "ok", "not installed; clients start the daemon")
+    states = ", ".join(f"{unit['Id']} ({unit['scope'].strip('-')}) is {unit['ActiveState']}" for unit in known)
+    return Finding("systemd units", "ok", states)
+
+
+CHECKS: Final = (settings, daemon, socket, directories, instance, disk, processes, units)
+
+
+def _units(context: Context, scope: str) -> list[dict[str, str]]:
+    """Properties of our units that this instance of systemd knows; none if it does not answer."""
+    properties = "--property=Id,LoadState,ActiveState"
+    shown = subprocess.run(
+        ["systemctl", scope, "show", properties, *UNITS],
+        capture_output=True, text=True, check=False, timeout=TOOL_WAIT, stdin=subprocess.DEVNULL,
+        env=dict(context.environment),
+    )  # fmt: skip
+    blocks = shown.stdout.strip().split("\n\n") if shown.returncode == 0 else []
+    found = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
+    return [{**unit, "scope": scope} for unit in found if unit["LoadState"] != "not-found"]
+
+
+def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:
+    """They are ours, and others have none of the forbidden permissions."""
+    existing = [path for path in paths if os.path.lexists(path)]
+    for path in existing:
+        status = os.lstat(path)
+        if status.st_uid != os.geteuid():
+            return Finding(check, "problem", f"{path} belongs to user {status.st_uid}, not to you",
+                           "Choose another place in the settings, or have it given to you with `chown`.")  # fmt: skip
+        open_to_others = stat.S_IMODE(status.st_mode) & forbidden
+        if open_to_others and not stat.S_ISLNK(status.st_mode):
+            closed = stat.S_IMODE(status.st_mode) & ~forbidden
+            return Finding(check, "problem", f"others may use {path} (mode {stat.S_IMODE(status.st_mode):o})",
+                           f"Close it with `chmod {closed:o} {path}`.")  # fmt: skip
+    if not existing:
+        return Finding(check, "ok", missing)
+    return Finding(
+        check, "ok", f"{existing[0]} is yours alone" if forbidden & 0o044 else f"only you write to {existing[0]}"
+    )

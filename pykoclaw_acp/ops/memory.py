@@ -1,0 +1,28 @@
+"""Memory of processes, from /proc (Linux)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.ops import processes
+
+_PSS: Final = re.compile(rb"^Pss: +(\d+) kB$", re.MULTILINE)
+
+
+def of_process(pid: int) -> int | None:
+    """Proportional set size in bytes, shared pages by their share (proc(5) smaps_rollup); None if it is gone."""
+    try:
+        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+def of_tree(pid: int) -> int | None:
+    """The same of a process and all its descendants; None if it is gone."""
+    own = of_process(pid)
+    if own is None:
+        return None
+    return own + sum(of_tree(child) or 0 for child in processes.children(pid))

@@ -1,0 +1,231 @@
+"""The handlers of our own methods, `_pykoclaw.dev/…`: what the command line asks the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import memory, processes
+from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.dispatch import Method
+from pykoclaw_acp.protocol.messages import Empty, Params
+from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.follower import Follower
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import overview, permissions
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sqlite import ENGINE
+
+
+class Control:
+    """The daemon, for those who look after it."""
+
+    def __init__(self, sessions: Sessions, database: Database, places: Places) -> None:
+        self._sessions = sessions
+        self._database = database
+        self._places = places
+        self._started_at = now_ms()
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of these methods; a client may call them before `initialize`."""
+        return {
+            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True),
+            "_pykoclaw.dev/sessions/list": Method(control.ListParams, self.list_sessions, before_initialize=True),
+            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/sessions/rename": Method(control.RenameParams, self.rename, before_initialize=True),
+            "_pykoclaw.dev/sessions/delete": Method(control.SessionParams, self.delete, before_initialize=True),
+            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True),
+            "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
+            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True),
+            "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
+            "_pykoclaw.dev/follow": Method(control.FollowParams, self.follow, before_initialize=True),
+        }
+
+    # --- the whole ----------------------------------------------------------------------------------------------------
+
+    async def status(self, call: Call, params: Params) -> control.Status:  # noqa: ARG002
+        """Everything at a glance."""
+        running, waiting = await overview.queue(self._database)
+        clients = {
+            attachment.client
+            for session in self._sessions.live
+            for attachment in session.attachments
+            if attachment.client.present
+        }
+        return control.Status(
+            daemon=control.Daemon(
+                pid=os.getpid(),
+                version=__version__,
+                started_at=self._started_at,
+                socket=self._places.socket,
+                data=self._places.data,
+                state=self._places.state,
+                memory=await asyncio.to_thread(
+                    _own_memory, {row.pid for row in await overview.workers(self._database)}
+                ),
+            ),
+            workers=await self._workers(),
+            sessions=await overview.counts(self._database),
+            clients=len(clients),
+            running=running,
+            waiting=waiting,
+            questions=await self._questions(),
+            database=control.DatabaseInfo(
+                path=str(self._database.path),
+                size=await asyncio.to_thread(overview.size, self._database),
+                journal_mode=self._database.journal_mode.mode,
+                engine=ENGINE.name,
+                engine_version=".".join(map(str, ENGINE.version)),
+                at_risk=ENGINE.affected,
+            ),
+        )
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    async def list_sessions(self, call: Call, params: control.ListParams) -> control.SessionList:  # noqa: ARG002
+        """Sessions, newest first."""
+        if not 0 < params.limit <= control.MAX_SESSIONS:
+            raise InvalidParams(f"`limit`: must be from 1 to {control.MAX_SESSIONS}.")
+        found = await overview.listing(self._database, every=params.all, limit=params.limit + 1)
+        return control.SessionList(sessions=found[: params.limit], more=len(found) > params.limit)
+
+    async def show(self, call: Call, params: control.SessionParams) -> control.SessionDetails:  # noqa: ARG002
+        """One session with its newest turns."""
+        session_id = await self._resolve(params.session)
+        summary = await overview.summary(self._database, session_id)
+        if summary is None:
+            raise SessionNotFound(session_id)
+        details = await overview.details(self._database, session_id)
+        return control.SessionDetails(
+            summary=summary,
+            additional_directories=details.additional_directories,
+            mode=details.mode,
+            model=details.model,
+            away_policy=details.away_policy,
+            claude_session=details.claude_session,
+            events=details.events,
+            turn_count=details.turn_count,
+            turns=details.turns,
+            worker=next(iter(await self._workers(session_id)), None),
+        )
+
+    async def rename(self, call: Call, params: control.RenameParams) -> Empty:  # noqa: ARG002
+        """Give the session a title; its clients are told."""
+        await self._sessions.rename(await self._resolve(params.session), params.title)
+        return Empty()
+
+    async def delete(self, call: Call, params: control.SessionParams) -> Empty:  # noqa: ARG002
+        """End its turns, and delete what was said in it."""
+        await self._sessions.delete(await self._session(params.session))
+        return Empty()
+
+    async def follow(self, call: Call, params: control.FollowParams) -> control.Followed:
+        """The session's log as notifications; a live one ends with the connection, or when the session is closed."""
+        session = await self._session(params.session)
+        after = params.after
+        if params.turns is not None:
+            after = max(after, await overview.place_of_turn(self._database, session.id, params.turns))
+        end = session.last_seq
+        attachment = session.attach(Follower(call.connection.peer, present=params.present), min(after, end))
+        try:
+            await attachment.reached(sys.maxsize if params.live else end)
+        finally:
+            attachment.close()
+        return control.Followed(seq=attachment.cursor)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    async def list_questions(self, call: Call, params: Params) -> list[control.QuestionInfo]:  # noqa: ARG002
+        """The questions that wait."""
+        return await self._questions()
+
+    async def answer(self, call: Call, params: control.AnswerParams) -> Empty:  # noqa: ARG002
+        """Answer one of them."""
+        await self._sessions.approve(params.question, params.decision, by="cli")
+        return Empty()
+
+    # --- workers ------------------------------------------------------------------------------------------------------
+
+    async def list_workers(self, call: Call, params: Params) -> list[control.WorkerInfo]:  # noqa: ARG002
+        """The workers that live."""
+        return await self._workers()
+
+    async def stop_workers(self, call: Call, params: control.StopParams) -> control.Stopped:  # noqa: ARG002
+        """End a session's worker, or all: turns end as cancelled, also those that wait."""
+        only = None if params.session is None else await self._session(params.session)
+        stopped = {row.session_id for row in await overview.workers(self._database)}
+        for session in self._sessions.live if only is None else [only]:
+            session.cancel()
+            if params.now:
+                self._sessions.workers.kill(session.id)
+        if only is not None:
+            stopped &= {only.id}
+            await only.idle()
+        else:
+            await self._sessions.cancel_all()
+        await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
+        return control.Stopped(workers=len(stopped))
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    async def _resolve(self, word: str) -> str:
+        found = await overview.matching(self._database, word)
+        if not found:
+            raise SessionNotFound(word)
+        if len(found) > 1:
+            raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+        return found[0]
+
+    async def _session(self, word: str) -> Session:
+        session = await self._sessions.find(await self._resolve(word))
+        if session is None:
+            raise SessionNotFound(word)
+        return session
+
+    async def _questions(self) -> list[control.QuestionInfo]:
+        return [
+            control.QuestionInfo(
+                id=one.ask.ask_id,
+                session=one.session_id,
+                title=one.ask.title,
+                always=one.ask.always is not None,
+                asked_at=one.asked_at,
+                deadline=one.deadline,
+                parked=one.policy == permissions.PARKED,
+            )
+            for one in await self._sessions.open_questions()
+        ]
+
+    async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:
+        rows = [row for row in await overview.workers(self._database) if session_id in (None, row.session_id)]
+        used = await asyncio.to_thread(lambda: [memory.of_tree(row.pid) for row in rows])
+        return [
+            control.WorkerInfo(
+                session=row.session_id,
+                title=row.title,
+                epoch=row.epoch,
+                pid=row.pid,
+                state=row.state,
+                protocol=row.protocol,
+                started_at=row.created_at,
+                memory=size,
+            )
+            for row, size in zip(rows, used, strict=True)
+        ]
+
+
+def _own_memory(workers: set[int]) -> int | None:
+    """The daemon and its fork server, whose children the workers may be."""
+    own = memory.of_process(os.getpid())
+    if own is None:
+        return None
+    helpers = (child for child in processes.children(os.getpid()) if child not in workers)
+    return own + sum(memory.of_process(child) or 0 for child in helpers)

@@ -1,0 +1,66 @@
+"""`_pykoclaw.dev/follow`: a session's log as notifications, for a terminal rather than an ACP client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from pykoclaw_acp.protocol import control, projection
+from pykoclaw_acp.protocol.framing import MAX_LINE_OUT
+from pykoclaw_acp.protocol.jsonrpc import encode_notification
+from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions.events import Event
+from pykoclaw_acp.sessions.offers import Command
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.worker.frames import Ask
+
+
+class Follower:
+    """Implements `sessions.ports.Client`: shows everything; its questions are answered by `questions/answer`."""
+
+    name: Final = "cli"
+    forms: Final = True  # it can decline them
+
+    def __init__(self, peer: Peer, *, present: bool) -> None:
+        self.present = present
+        self._peer = peer
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """Nothing to say."""
+
+    async def deliver(self, session_id: str, logged: Logged) -> None:
+        """Send the event; what would not fit into a line is replaced by a note."""
+        line = _line(session_id, logged, logged.event)
+        if len(line) > MAX_LINE_OUT:
+            line = _line(session_id, logged, None)
+        await self._peer.notify(line)
+
+    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        """Nothing to say: it submits no prompt that could be one of them."""
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """Nothing to say: it never submits a prompt."""
+
+    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+        """Show the question until it is settled; the answer never comes from here."""
+        shown = control.QuestionNotification(
+            id=question.ask_id, session=session_id, title=question.title, always=question.always is not None
+        )
+        await self._peer.notify(encode_notification(control.QUESTION, shown))
+        never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        try:
+            return await never
+        finally:
+            settled = control.SettledNotification(id=question.ask_id)
+            with contextlib.suppress(ConnectionError):
+                await self._peer.notify(encode_notification(control.SETTLED, settled))
+
+    def settled(self, ask_id: str) -> None:
+        """Nothing to do: whoever was asked is told when the asking ends."""
+
+
+def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
+    update = projection.update(logged.seq, event)
+    told = control.EventNotification(session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update)
+    return encode_notification(control.EVENT, told)

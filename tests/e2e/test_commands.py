@@ -1,0 +1,284 @@
+"""The commands on a real daemon, as their users see them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import signal
+from asyncio.subprocess import DEVNULL, PIPE
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import RpcError, selected
+from tests.e2e.harness.stack import PROGRAM
+from tests.waiting import eventually
+
+ASKS = script("bash mkdir made", "text Made.")
+LONG = script("bash touch begun; sleep 341", "text Over.")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left; `out` is its standard output."""
+
+    status: int
+    out: str
+    error: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+async def run(stack: Stack, *arguments: str, **environment: str) -> Result:
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
+        env={**stack.environment, **environment}, cwd=stack.root,
+    )  # fmt: skip
+    out, error = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return Result(process.returncode, out.decode(), error.decode())
+
+
+async def done(stack: Stack, *arguments: str) -> Result:
+    """A command that succeeds and has nothing to complain about."""
+    result = await run(stack, *arguments)
+    assert (result.status, result.error) == (0, "")
+    return result
+
+
+async def working(stack: Stack) -> tuple[Client, str, asyncio.Future[dict[str, Any]]]:
+    """A client behind a front, and a session whose turn takes for ever."""
+    client = await stack.front()
+    client.permit = lambda _: selected("allow_once")
+    session = await client.new(stack.work)
+    prompt = client.prompting(session, LONG)
+    await client.until(lambda: stack.find("sleep 341"))
+    return client, session, prompt
+
+
+async def test_without_a_daemon_the_status_says_so_and_starts_none(stack: Stack) -> None:
+    result = await run(stack, "status")
+    assert (result.status, result.out) == (3, "")
+    assert "No daemon runs" in result.error
+    assert (await run(stack, "status", "--json")).json == {"daemon": None}
+    assert (await run(stack, "workers", "list")).status == 3
+    assert stack.processes() == []
+
+
+async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
+    client, session, prompt = await working(stack)
+    status = (await done(stack, "status", "--json")).json
+    assert status["daemon"]["pid"] == stack.daemon_pid()
+    assert (status["running"], status["waiting"], status["clients"]) == (1, 0, 1)
+    (worker,) = status["workers"]
+    assert (worker["session"], worker["state"], worker["pid"]) == (session, "working", stack.worker(session).pid)
+    assert worker["memory"] > 20 * 1024 * 1024  # the CLI is counted too
+    shown = (await done(stack, "status")).out
+    assert "1 running, 0 waiting" in shown
+    assert session[:8] in (await done(stack, "workers")).out
+    client.cancel(session)
+    await client.answer(prompt)
+
+
+async def test_a_server_without_a_socket_is_named(stack: Stack) -> None:
+    client = await stack.start()
+    result = await run(stack, "status")
+    assert (result.status, f"`serve --stdio` (pid {client.process.pid})" in result.error) == (3, True)
+
+
+async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.new(stack.work)
+    await client.prompt(
+        session, "Please look.\n" + script("thinking Hm.", "bash echo '```'", "text # Found\x1b[31m it.")
+    )
+    (listed,) = (await done(stack, "sessions", "list", "--json")).json
+    assert (listed["id"], listed["cwd"], listed["busy"]) == (session, str(stack.work), False)
+    assert len((await done(stack, "sessions", "list", "--all", "--json")).json) == 2
+    assert session[:8] in (await done(stack, "sessions", "list")).out
+    shown = (await done(stack, "sessions", "show", session[:8])).out
+    assert session in shown
+    assert "end_turn" in shown
+    tail = (await done(stack, "sessions", "tail", f"acp-{session[:8]}")).out
+    assert tail.startswith("You:\nPlease look.\n")
+    assert "✓ Bash: echo" in tail
+    assert tail.endswith("Claude:\n# Found it.\n")
+    exported = (await done(stack, "sessions", "export", session, "--format", "json")).json
+    assert exported["session"]["summary"]["id"] == session
+    loaded = await stack.front()
+    await loaded.load(session, stack.work)
+    assert [event["update"] for event in exported["events"]] == loaded.updates[session]
+    document = (await done(stack, "sessions", "export", session)).out
+    assert document.count("## You") == 1
+    assert "### Tool: Bash: echo" in document
+    assert "\n````\n```\n````\n" in document
+
+
+async def test_a_renamed_session_has_its_title_everywhere(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Yes."))
+    await done(stack, "sessions", "rename", session[:8], "The parser")
+    await client.until(lambda: client.of(session, "session_info_update")[-1]["title"] == "The parser")
+    assert "The parser" in (await done(stack, "sessions", "list")).out
+
+
+async def test_a_deleted_session_is_gone(stack: Stack) -> None:
+    client, session, prompt = await working(stack)
+    refused = await run(stack, "sessions", "delete", session)
+    assert refused.status == 1  # nobody was there to be asked
+    await done(stack, "sessions", "delete", session, "--yes")
+    assert (await client.answer(prompt))["stopReason"] == "cancelled"
+    await stack.no_worker()
+    with pytest.raises(RpcError) as gone:
+        await client.load(session, stack.work)
+    assert gone.value.code == -32002
+    assert stack.rows("SELECT * FROM acp_events") == []
+    unknown = await run(stack, "sessions", "show", session)
+    assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (1, True)
+
+
+async def test_a_session_is_followed_also_across_a_restart_of_the_daemon(stack: Stack) -> None:
+    client = await stack.front()
+    client.permit = lambda _: selected("allow_once")
+    session = await client.new(stack.work)
+    await client.prompt(session, text("One."))
+    follower = await asyncio.create_subprocess_exec(
+        *PROGRAM, "attach", session, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root
+    )
+    assert follower.stdout is not None
+    seen = b""
+
+    async def until(words: bytes) -> None:
+        nonlocal seen
+        assert follower.stdout is not None
+        while words not in seen:
+            data = await asyncio.wait_for(follower.stdout.read(65536), 60)
+            assert data, seen
+            seen += data
+
+    await until(b"One.")
+    await stack.end_daemon(signal.SIGKILL)
+    await client.prompt(session, text("Two."))
+    await until(b"Two.")
+    running = client.prompting(session, LONG)
+    await until(b"Bash: touch begun")
+    follower.send_signal(signal.SIGINT)
+    out, error = await asyncio.wait_for(follower.communicate(), 30)
+    assert (follower.returncode, error) == (0, b"")
+    assert b"Detached" in out
+    assert seen.count(b"One.") == 2  # in the prompt and in the answer
+    assert not running.done()
+    client.cancel(session)
+    await client.answer(running)
+
+
+async def test_a_question_is_answered_in_an_attached_terminal(stack: Stack) -> None:
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    ours, theirs = pty.openpty()
+    attached = await asyncio.create_subprocess_exec(
+        *PROGRAM, "attach", session, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**stack.environment, "TERM": "dumb"}, cwd=stack.root,
+    )  # fmt: skip
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    shown = b""
+
+    def says(words: bytes) -> bool:
+        nonlocal shown
+        with contextlib.suppress(BlockingIOError):
+            shown += os.read(ours, 65536)
+        return words in shown
+
+    try:
+        prompt = client.prompting(session, ASKS)
+        await eventually(lambda: says(b"y: allow"))
+        os.write(ours, b"y\n")
+        assert (await client.answer(prompt))["stopReason"] == "end_turn"
+        await eventually(lambda: says(b"Made."))
+        assert (stack.work / "made").is_dir()
+        (row,) = stack.rows("SELECT outcome, answered_by FROM acp_permissions")
+        assert row == {"outcome": "selected", "answered_by": "cli"}
+    finally:
+        attached.send_signal(signal.SIGINT)
+        await attached.wait()
+        os.close(ours)
+
+
+async def test_a_question_is_answered_by_a_command(stack: Stack) -> None:
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    prompt = client.prompting(session, ASKS)
+    await client.until(lambda: client.questions)
+    (question,) = (await done(stack, "approve", "--json")).json
+    assert (question["session"], question["title"]) == (session, "Bash: mkdir made")
+    assert question["id"][:8] in (await done(stack, "approve")).out
+    assert (await run(stack, "approve", question["id"])).status == 2
+    unknown = await run(stack, "approve", "nothing", "--allow")
+    assert (unknown.status, "no question" in unknown.error) == (1, True)
+    assert (await done(stack, "approve", question["id"][:8], "--deny")).out == "Denied.\n"
+    await client.answer(prompt)
+    assert not (stack.work / "made").exists()
+    assert (await run(stack, "approve", question["id"], "--allow")).status == 1
+    assert (await done(stack, "approve")).out == "No question waits.\n"
+
+
+async def test_stopping_the_workers_cancels_their_turns(stack: Stack) -> None:
+    client, session, prompt = await working(stack)
+    assert (await done(stack, "workers", "stop")).out == "Ended 1 worker.\n"
+    assert (await client.answer(prompt))["stopReason"] == "cancelled"
+    await stack.no_worker()
+    assert (await done(stack, "workers", "stop")).out == "No worker was running.\n"
+    assert (await client.prompt(session, text("Again.")))["stopReason"] == "end_turn"
+    assert (await done(stack, "workers", "stop", session[:8], "--now")).out == "Ended 1 worker.\n"
+
+
+async def test_workers_without_a_daemon_are_stopped_too(stack: Stack) -> None:
+    client, _, _ = await working(stack)
+    await client.kill()
+    await stack.end_daemon(signal.SIGKILL)
+    assert any(one.session for one in stack.processes())
+    assert (await done(stack, "workers", "stop")).out == "Ended 1 worker.\n"
+    assert not any(one.session for one in stack.processes())
+
+
+async def test_the_log_of_a_daemon_that_a_client_started(stack: Stack) -> None:
+    client = await stack.front()
+    await client.prompt(await client.new(stack.work), text("Yes."))
+    shown = (await done(stack, "logs")).out
+    assert "info    Daemon ready" in shown
+    (last,) = (await done(stack, "logs", "--json", "-n", "1")).out.splitlines()
+    assert json.loads(last)["event"]
+
+
+async def test_nothing_is_wrong_with_a_daemon_that_runs(stack: Stack) -> None:
+    await stack.front()
+    result = await run(stack, "doctor", "--json")
+    findings = {one["check"]: one for one in result.json}
+    assert result.status == 0, [one for one in result.json if one["level"] == "problem"]
+    assert findings["daemon"]["found"].startswith(f"pid {stack.daemon_pid()} answers")
+    assert findings["Claude CLI"]["level"] == "ok"
+    assert "ANTHROPIC" in findings["credential"]["found"]
+    assert stack.environment["ANTHROPIC_API_KEY"] not in result.out
+    assert (await run(stack, "doctor", PYKOCLAW_IDLE_TIMEOUT="soon")).status == 1
+
+
+async def test_a_daemon_that_hangs_is_a_problem_and_no_command_hangs_with_it(stack: Stack) -> None:
+    daemon = await stack.daemon()
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        result = await run(stack, "status")
+        assert (result.status, "may hang" in result.error) == (3, True)
+    finally:
+        daemon.send_signal(signal.SIGCONT)

@@ -1,0 +1,319 @@
+"""Our own methods on real sessions and a real database, with workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.control import Control
+from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.worker.frames import Ask
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+
+class Caller:
+    """A command of the command line: calls, and keeps the notifications that come."""
+
+    def __init__(self, r: Rig, path: Path) -> None:
+        self.notifications: list[dict[str, Any]] = []
+        self.answers: dict[int, dict[str, Any]] = {}
+        self._in: asyncio.Queue[bytes] = asyncio.Queue()
+        self._next = 0
+        methods = Control(r.sessions, r.database, Places(path, path, path / "socket")).methods
+        self.connection = Connection(r.sessions, methods, DirectPeer(self))
+        self.serving = asyncio.ensure_future(self.connection.serve())
+
+    async def read(self) -> bytes:
+        return await self._in.get()
+
+    async def write(self, line: bytes) -> None:
+        message = json.loads(line)
+        if "method" in message:
+            self.notifications.append(message)
+        else:
+            self.answers[message["id"]] = message
+
+    def begin(self, method: str, **params: Any) -> int:
+        self._next += 1
+        request = {"jsonrpc": "2.0", "id": self._next, "method": f"_pykoclaw.dev/{method}", "params": params}
+        self._in.put_nowait(json.dumps(request).encode() + b"\n")
+        return self._next
+
+    async def refused(self, method: str, **params: Any) -> dict[str, Any]:
+        at = self.begin(method, **params)
+        await eventually(lambda: at in self.answers)
+        return dict(self.answers[at]["error"])
+
+    async def call(self, method: str, **params: Any) -> Any:
+        at = self.begin(method, **params)
+        await eventually(lambda: at in self.answers)
+        return self.answers[at]["result"]
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        return [one["params"] for one in self.notifications if one["method"] == f"_pykoclaw.dev/{name}"]
+
+    def text(self) -> str:
+        updates = [one["update"] for one in self.told("event")]
+        return "".join(u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk")
+
+    async def leave(self) -> None:
+        self._in.put_nowait(b"")
+        await self.serving
+        self.connection.leave()
+
+
+@asynccontextmanager
+async def caller(r: Rig, path: Path) -> AsyncIterator[Caller]:
+    made = Caller(r, path)
+    try:
+        yield made
+    finally:
+        await r.sessions.cancel_all()
+        await made.leave()
+
+
+async def prompted(r: Rig, text: str = "say 3") -> Session:
+    """A session that somebody has used."""
+    session = await r.session()
+    await r.run(session, text)
+    return session
+
+
+async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
+    """A session in whose turn nothing happens by itself, its worker, the turn's id."""
+    session = await r.session()
+    turn = await r.prompt(session, "hang")
+
+    def working() -> list[MemoryChannel]:
+        return [channel for channel in r.launcher.live if channel.spec.session_id == session.id and channel.acked]
+
+    (channel,) = await eventually(working)
+    return session, channel, turn.turn_id
+
+
+def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> Ask:
+    channel._n += 1
+    return Ask(
+        epoch=1, n=channel._n, ask_id=ask_id, turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
+    )
+
+
+async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        await prompted(r)
+        await r.session()
+        session, channel, turn = await hanging(r)
+        await r.prompt(session, "say 1")
+        status = await cli.call("status")
+        assert (status["running"], status["waiting"], status["clients"]) == (1, 1, 2)
+        assert status["sessions"] == {"conversations": 2, "helpers": 0, "unused": 1}
+        assert [(one["session"], one["state"]) for one in status["workers"]][1:] == [(session.id, "working")]
+        assert status["daemon"]["pid"] == os.getpid()
+        assert status["daemon"]["version"] == __version__
+        assert status["daemon"]["memory"] > 1_000_000
+        assert status["database"]["journalMode"] in ("wal", "delete")
+        assert status["database"]["size"] >= (tmp_path / "pykoclaw.db").stat().st_size
+        for attachment in session.attachments:
+            attachment.close()  # it would answer at once
+        channel.say(question(channel, turn))
+        await eventually(lambda: channel.acked == channel._n)
+        status = await cli.call("status")
+        assert [one["state"] for one in status["workers"]] == ["idle", "asking"]
+        assert [(one["id"], one["title"], one["always"]) for one in status["questions"]] == [
+            ("question-1", "Bash: ls", False)
+        ]
+
+
+async def test_sessions_that_nobody_used_are_listed_only_on_demand(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        unused = await r.session()
+        first = await prompted(r)
+        helper = await prompted(r)
+        second = await prompted(r)
+        for change, session in (("auxiliary = 1", helper), ("updated_at = updated_at + 5000", first)):
+            row = Statement(f"UPDATE acp_sessions SET {change} WHERE acp_session_id = ?", (session.id,), rows=1)
+            await r.database.commit(Unit(statements=(row,)))
+        listed = await cli.call("sessions/list")
+        assert [one["id"] for one in listed["sessions"]] == [first.id, second.id]
+        assert listed["more"] is False
+        every = await cli.call("sessions/list", all=True)
+        assert {one["id"] for one in every["sessions"]} == {unused.id, first.id, helper.id, second.id}
+        some = await cli.call("sessions/list", limit=1)
+        assert ([one["id"] for one in some["sessions"]], some["more"]) == ([first.id], True)
+        assert "`limit`" in (await cli.refused("sessions/list", limit=0))["message"]
+
+
+async def test_a_session_is_found_by_the_beginning_of_its_id_or_by_its_name(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        other = await r.session()
+        for word in (session.id, session.id[:13], session.record.conversation_name):
+            assert (await cli.call("sessions/show", session=word))["summary"]["id"] == session.id
+        assert (await cli.refused("sessions/show", session="nobody"))["code"] == -32002
+        assert (await cli.refused("sessions/show", session=""))["code"] == -32002
+        same = Statement("UPDATE acp_sessions SET acp_session_id = ? WHERE acp_session_id = ?", ("twin-2", other.id))
+        await r.database.commit(Unit(statements=(same,)))
+        insert = (
+            "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, ?, 0, 0)"
+        )
+        await r.database.commit(Unit(statements=(Statement(insert, ("twin-1", "acp-twin")),)))
+        refused = await cli.refused("sessions/show", session="twin")
+        assert "More than one" in refused["message"]
+
+
+async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        await r.run(session, "die half")
+        shown = await cli.call("sessions/show", session=session.id)
+        assert [turn["state"] for turn in shown["turns"]] == ["failed", "done"]
+        assert shown["turns"][0]["error"]["kind"] == "worker_lost"
+        assert (shown["turnCount"], shown["events"]) == (2, session.last_seq)
+        assert shown["claudeSession"] == session.id
+        assert shown["worker"] is None
+
+
+async def test_a_deleted_session_is_gone_with_everything_that_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "PURGE", 4)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        kept = await prompted(r, "say 2")
+        await prompted(r)
+        session, channel, turn = await hanging(r)
+        channel.say(*(channel.event(turn, f"{at} ") for at in range(9)))
+        await eventually(lambda: channel.acked == channel._n)
+        running = session.turns[0]
+        await cli.call("sessions/delete", session=session.id)
+        assert (await running.ended)[0].state == "cancelled"
+        assert await r.sessions.find(session.id) is None
+        assert (await cli.refused("sessions/show", session=session.id))["code"] == -32002
+        for table in ("acp_events", "acp_turns", "acp_permissions"):
+            rows = await r.database.read(f"SELECT COUNT(*) FROM {table} WHERE acp_session_id = ?", (session.id,))
+            assert rows == [(0,)], table
+        assert await r.seqs(kept) == list(range(1, kept.last_seq + 1))
+        assert channel not in r.launcher.live
+
+
+async def test_what_an_interrupted_deletion_left_is_deleted_with_the_next(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        left, other = await prompted(r), await prompted(r)
+        half = Statement("UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (left.id,))
+        await r.database.commit(Unit(statements=(half,)))
+        await cli.call("sessions/delete", session=other.id)
+        assert await r.database.read("SELECT COUNT(*) FROM acp_events") == [(0,)]
+
+
+async def test_a_session_is_renamed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        await cli.call("sessions/rename", session=session.record.conversation_name, title="  The  parser ")
+        assert (await cli.call("sessions/show", session=session.id))["summary"]["title"] == "The parser"
+        assert "`title`" in (await cli.refused("sessions/rename", session=session.id, title=" "))["message"]
+
+
+async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r, "say 4")
+        await r.run(session, "say 2")
+        assert await cli.call("follow", session=session.id) == {"seq": session.last_seq}
+        assert [one["seq"] for one in cli.told("event")] == list(range(1, session.last_seq + 1))
+        assert cli.text() == "0 1 2 3 0 1 "
+        cli.notifications.clear()
+        await cli.call("follow", session=session.id, turns=1)
+        assert cli.told("event")[0]["update"]["sessionUpdate"] == "user_message_chunk"
+        assert cli.text() == "0 1 "
+        cli.notifications.clear()
+        await cli.call("follow", session=session.id, after=session.last_seq - 1)
+        assert len(cli.told("event")) == 1
+        await cli.call("follow", session=session.id, after=10_000)
+        assert len(cli.told("event")) == 1
+        await eventually(lambda: len(session.attachments) == 1)
+
+
+async def test_live_it_is_followed_without_an_end_and_without_counting_as_a_client(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r, "say 1")
+        before = (await cli.call("status"))["clients"]
+        live = cli.begin("follow", session=session.id, live=True)
+        await eventually(lambda: cli.text() == "0 ")
+        await r.run(session, "say 3")
+        await eventually(lambda: cli.text() == "0 0 1 2 ")
+        assert live not in cli.answers
+        assert (await cli.call("status"))["clients"] == before
+        await r.sessions.close(session)
+        await eventually(lambda: live in cli.answers)
+
+
+async def test_who_leaves_while_following_is_detached(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        async with caller(r, tmp_path) as cli:
+            cli.begin("follow", session=session.id, live=True)
+            await eventually(lambda: session.attachments)
+        await eventually(lambda: not session.attachments)
+
+
+async def test_whoever_is_present_is_shown_the_questions_and_answers_them(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli, caller(r, tmp_path) as viewer:
+        session, channel, turn = await hanging(r)
+        for attachment in session.attachments:
+            attachment.close()
+        cli.begin("follow", session=session.id, live=True, present=True)
+        viewer.begin("follow", session=session.id, live=True)
+        await eventually(lambda: len(session.attachments) == 2)
+        channel.say(question(channel, turn))
+        await eventually(lambda: cli.told("question"))
+        assert cli.told("question") == [
+            {"id": "question-1", "session": session.id, "title": "Bash: ls", "always": False}
+        ]
+        assert (
+            "can be answered with"
+            in (await cli.refused("questions/answer", question="q", decision="allow_always"))["message"]
+        )
+        await cli.call("questions/answer", question="question", decision="allow_once")
+        await eventually(lambda: cli.told("settled") == [{"id": "question-1"}])
+        assert await cli.call("questions/list") == []
+        rows = await r.database.read("SELECT outcome, option_id, answered_by FROM acp_permissions")
+        assert rows == [("selected", "allow_once", "cli")]
+        assert not viewer.told("question")
+        late = await cli.refused("questions/answer", question="question-1", decision="deny")
+        assert late["code"] == -32600
+
+
+async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one, _, first = await hanging(r)
+        two, _, second = await hanging(r)
+        waiting = await r.prompt(two, "say 1")
+        assert await cli.call("workers/stop", session=one.id) == {"workers": 1}
+        assert (await r.states())[first] == "cancelled"
+        assert [row["session"] for row in await cli.call("workers/list")] == [two.id]
+        assert await cli.call("workers/stop", now=True) == {"workers": 1}
+        states = await r.states()
+        assert (states[second], states[waiting.turn_id]) == ("cancelled", "cancelled")
+        assert await cli.call("workers/list") == []
+        assert not r.launcher.live
+        assert (await r.run(two, "say 1")).state == "done"
+
+
+async def test_wrong_parameters_are_named(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        assert "session" in (await cli.refused("sessions/show"))["message"]
+        assert "decision" in (await cli.refused("questions/answer", question="q", decision="perhaps"))["message"]
+        assert (await cli.refused("nothing"))["code"] == -32601

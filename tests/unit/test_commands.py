@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pykoclaw_acp.cli import cli
+from pykoclaw_acp.commands import daemon, logs, show
+from pykoclaw_acp.commands.transcript import Terminal, markdown
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front.places import Places
+from tests.waiting import eventually_sync
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """What is asked of the daemon, which answers from `answers`."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+
+    def call(places: Places, method: str, params: dict[str, Any], **_: Any) -> Any:
+        name = method.removeprefix("_pykoclaw.dev/")
+        seen.append((name, params))
+        answer = ANSWERS[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(front, "call", call)
+    yield seen
+    ANSWERS.clear()
+
+
+ANSWERS: dict[str, Any] = {}
+
+
+def run(*arguments: str, given: str = "") -> Result:
+    return CliRunner().invoke(cli, arguments, prog_name="pykoclaw-acp", input=given)
+
+
+def summary(**fields: Any) -> dict[str, Any]:
+    known = {"id": "5e55", "conversation": "acp-5e55", "title": "The parser", "busy": False, "cwd": "/w"}
+    times = {"createdAt": 0, "updatedAt": 0, "promptedAt": 0, "closedAt": None, "prunedAt": None}
+    return {**known, **times, "client": None, "auxiliary": False, **fields}
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[2J\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;a title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("a\rb\x00c\x9b1md", "abc1md"),
+        ("naïve → 日本", "naïve → 日本"),
+    ],
+)
+def test_nothing_reaches_the_terminal_that_it_would_obey(text: str, shown: str) -> None:
+    assert show.plain(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (None, "unknown"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (50 * 1024**2, "50 MiB"),
+        (3 * 1024**4, "3.0 TiB"),
+    ],
+)
+def test_sizes(size: int | None, words: str) -> None:
+    assert show.size(size) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90000, "25 h"), (200000, "2 d")]
+)
+def test_times(seconds: int, words: str) -> None:
+    assert show.since(int((time.time() - seconds) * 1000) - 1) == words
+
+
+def test_a_table_in_a_pipe_is_not_cut_and_what_it_holds_is_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "[bold]x[/bold] " + "long " * 60
+    show.table(("id", "title"), [("1", title), ("22", "two\nlines\x1b[31m")], right=("id",))
+    out = capsys.readouterr().out
+    assert title.strip() in out
+    assert "two lines" in out
+    assert "\x1b" not in out
+
+
+# --- transcripts -----------------------------------------------------------------------------------------------------
+
+
+def said(kind: str, message: str, text: str) -> dict[str, Any]:
+    return {"sessionUpdate": kind, "messageId": message, "content": {"type": "text", "text": text}}
+
+
+CALL = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit a.py", "kind": "edit", "status": "pending"}
+DIFF = {"type": "diff", "path": "a.py", "oldText": "x = 1\n", "newText": "x = 2\n"}
+DONE = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed", "content": [DIFF]}
+HISTORY = [
+    said("user_message_chunk", "u1", "Change "),
+    said("user_message_chunk", "u1", "it."),
+    said("agent_thought_chunk", "a1", "Hm."),
+    said("agent_message_chunk", "a1", "I will"),
+    said("agent_message_chunk", "a1", ".\n"),
+    CALL,
+    {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress"},
+    DONE,
+    {"sessionUpdate": "usage_update", "used": 1, "size": 2},
+    said("agent_message_chunk", "a2", "Done."),
+]
+
+
+def test_a_terminal_shows_messages_in_one_piece_and_tools_by_their_end() -> None:
+    written: list[str] = []
+    terminal = Terminal(written.append)
+    for update in HISTORY:
+        terminal.show(update)
+    terminal.end()
+    assert show.plain("".join(written)) == (
+        "You:\nChange it.\nClaude, thinking:\nHm.\nClaude:\nI will.\n• Edit a.py\n✓ Edit a.py\nClaude:\nDone.\n"
+    )
+
+
+def test_a_document_has_headings_and_what_tools_showed() -> None:
+    document = "".join(markdown({"summary": summary()}, HISTORY))
+    assert document.startswith("# The parser\n\nSession 5e55, in /w.\n")
+    assert [line for line in document.splitlines() if line.startswith("#")][1:] == [
+        "## You",
+        "## Claude, thinking",
+        "## Claude",
+        "### Tool: Edit a.py",
+        "## Claude",
+    ]
+    assert "```diff\n--- a.py\n-x = 1\n+x = 2\n```\n\n*completed*" in document
+    assert document.endswith("Done.\n")
+
+
+def test_a_fence_in_what_a_tool_showed_does_not_end_its_block() -> None:
+    shown = {"type": "content", "content": {"type": "text", "text": "```\ncode\n```"}}
+    assert "\n````\n```\ncode\n```\n````\n" in "".join(
+        markdown({"summary": summary()}, [CALL, {**DONE, "content": [shown]}])
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"type": "image", "data": "…", "mimeType": "image/png"}, "[image]"),
+        ({"type": "resource_link", "name": "a.py", "uri": "file:///a.py"}, "[a.py](file:///a.py)"),
+        ({"type": "resource", "resource": {"uri": "file:///b", "text": "its text"}}, "its text"),
+    ],
+)
+def test_every_kind_of_content_has_words(content: dict[str, Any], words: str) -> None:
+    update = {"sessionUpdate": "user_message_chunk", "messageId": "u", "content": content}
+    assert words in "".join(markdown({"summary": summary()}, [update]))
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "sessions", "sessions delete", "attach", "approve", "workers", "workers stop", "doctor", "logs"],
+)
+def test_each_command_has_help(command: str) -> None:
+    result = run(*command.split(), "--help")
+    assert (result.exit_code, len(result.stdout.splitlines()) > 5) == (0, True)
+
+
+def test_refusals_of_the_daemon_are_told_in_its_words(asked: list[Any]) -> None:
+    ANSWERS["sessions/rename"] = front.CallFailed(-32602, "`title`: must not be empty.", None)
+    result = run("sessions", "rename", "5e55", " ")
+    assert (result.exit_code, result.stderr) == (1, "pykoclaw-acp: `title`: must not be empty.\n")
+    ANSWERS["sessions/show"] = front.CallFailed(-32002, "No session has this id.", {"sessionId": "5e55"})
+    result = run("sessions", "show", "5e55")
+    assert (result.exit_code, "No session has the id or the name 5e55." in result.stderr) == (1, True)
+
+
+def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
+    ANSWERS.update({"sessions/show": {"summary": summary(busy=True)}, "sessions/delete": {}})
+    refused = run("sessions", "delete", "5e", given="n\n")
+    assert (refused.exit_code, [name for name, _ in asked]) == (1, ["sessions/show"])
+    assert "will be cancelled" in refused.stdout
+    assert run("sessions", "delete", "5e", given="y\n").exit_code == 0
+    assert asked[-1] == ("sessions/delete", {"session": "5e55"})
+
+
+def test_an_answer_needs_a_question_and_a_decision(asked: list[Any]) -> None:
+    assert run("approve", "--allow").exit_code == 2
+    assert run("approve", "q1").exit_code == 2
+    ANSWERS["questions/answer"] = {}
+    assert run("approve", "q1", "--always").exit_code == 0
+    assert asked == [("questions/answer", {"question": "q1", "decision": "allow_always"})]
+
+
+def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
+    ANSWERS["sessions/list"] = {"sessions": [summary(closedAt=1)], "more": True}
+    shown = run("sessions", "list", "--limit", "1").stdout
+    assert "The parser" in shown
+    assert "closed" in shown
+    assert "There are more" in shown
+    assert asked == [("sessions/list", {"all": False, "limit": 1})]
+
+
+def test_without_a_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    ANSWERS["workers/stop"] = front.DaemonAbsent("No daemon runs.")
+    found = [f"{Places.find().instance}:s1:1", f"{Places.find().instance}:s1:1", "other:s2:1"]
+    ended: list[bool] = []
+
+    def end_now(belongs: Any, grace: float) -> None:
+        ended.extend(belongs(cookie) for cookie in found)
+
+    monkeypatch.setattr("pykoclaw_acp.pool.reaper.end_now", end_now)
+    assert run("workers", "stop").stdout == "Ended 1 worker.\n"
+    assert ended == [True, True, False]
+    assert run("workers", "stop", "s1").exit_code == 3
+
+
+def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def follow(session: str, **params: Any) -> Iterator[dict[str, Any]]:
+        calls.append(params)
+        yield {"method": "_pykoclaw.dev/event", "params": {"seq": len(calls)}}
+        if len(calls) < 3:
+            raise DaemonNotRunning("gone")
+
+    monkeypatch.setattr(daemon, "follow", follow)
+    monkeypatch.setattr(daemon, "RETRY", 0)
+    assert [one["params"]["seq"] for one in daemon.follow_live("s", 2)] == [1, 2, 3]
+    assert [(one.get("turns"), one.get("after")) for one in calls] == [(2, None), (None, 1), (None, 2)]
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+def log_file() -> Path:
+    path = Path(Places.find().log)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def entry(event: str, **more: Any) -> str:
+    known = {"timestamp": "2026-01-01T00:00:00Z", "level": "info", "event": event, "logger": "x", "action": "y"}
+    return json.dumps({**known, **more})
+
+
+def test_the_log_is_shown_in_words_or_as_it_is() -> None:
+    assert "There is no log yet" in run("logs").stderr
+    log_file().write_text("\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""]))
+    assert run("logs", "-n", "2").stdout == "Traceback\n2026-01-01T00:00:00Z info    One  session=s\n"
+    assert run("logs", "-n", "1", "--json").stdout == entry("One", session="s") + "\n"
+    (log_file().parent / "workers.log").write_text("a worker\n")
+    assert run("logs", "--workers").stdout == "a worker\n"
+
+
+def test_a_log_is_followed_also_when_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "PAUSE", 0.001)
+    path = log_file()
+    path.write_text("one\n")
+    seen: list[str] = []
+
+    def read() -> None:
+        for line in logs._lines(path, 10, follow=True):
+            seen.append(line)
+            if line == "end":
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        eventually_sync(lambda: seen == ["one"])
+        with path.open("a") as file:
+            file.write("two, in tw")
+            file.flush()
+            file.write("o pieces\n")
+        eventually_sync(lambda: seen == ["one", "two, in two pieces"])
+        path.write_text("new\n")
+        eventually_sync(lambda: seen[2:] == ["new"])
+    finally:
+        with path.open("a") as file:
+            file.write("end\n")
+        reader.join(30)
+    assert not reader.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("group", "unit"),
+    [
+        ("0::/user.slice/user@1000.service/app.slice/pykoclaw-acp.service", ("pykoclaw-acp.service", True)),
+        ("0::/system.slice/pykoclaw-acp.service", ("pykoclaw-acp.service", False)),
+        ("0::/user.slice/user@1000.service/app.slice/pykoclaw-acp-0123-4.scope", None),
+        ("0::/user.slice/session-1.scope", None),
+    ],
+)
+def test_under_systemd_the_log_is_the_journals(
+    group: str, unit: tuple[str, bool] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "lock_holder", lambda data: (4, "/s"))
+    monkeypatch.setattr(logs, "PROC", tmp_path)
+    (tmp_path / "4").mkdir()
+    (tmp_path / "4/cgroup").write_text(group + "\n")
+    assert logs._unit(Places.find()) == unit
+
+
+def test_what_the_daemon_says_of_an_absent_session_is_not_taken_for_another_error() -> None:
+    with pytest.raises(CommandFailed, match="is longer than"), daemon._said_plainly():
+        raise front.CallFailed(-32603, "The answer is longer than a line may be.", None)

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine
+from pykoclaw_acp.ops.doctor import Context, Finding
+from pykoclaw_acp.store import engine
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests.waiting import eventually_sync
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    """Of a home in which nothing was ever done."""
+    environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    return Context(Places(tmp_path / "data", tmp_path / "state"), environment, tmp_path)
+
+
+def status(**daemon: Any) -> dict[str, Any]:
+    """What a daemon answers."""
+    return {
+        "daemon": {"pid": os.getpid(), "version": __version__, "socket": "/run/acp.sock", **daemon},
+        "workers": [],
+        "database": {"engine": "pysqlite3", "engineVersion": "3.53.0", "atRisk": False},
+    }
+
+
+def program(path: Path, body: str = "echo 2.1.0 ") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o700)
+    return path
+
+
+def database(context: Context, mode: str = "DELETE") -> Path:
+    path = Path(context.places.data) / "pykoclaw.db"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    path.chmod(0o600)
+    return path
+
+
+def test_a_new_home_has_no_problem_but_the_missing_credential(context: Context) -> None:
+    findings = doctor.examine(context, doctor.checks())
+    assert [(one.check, one.level) for one in findings if one.level != "ok"] == [("credential", "problem")]
+    assert len({one.check for one in findings}) == len(findings)
+
+
+def test_whatever_is_not_well_says_what_to_do(context: Context) -> None:
+    for finding in doctor.examine(replace(context, bad_settings="x"), doctor.checks()):
+        assert bool(finding.advice) == (finding.level != "ok"), finding
+
+
+def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) -> None:
+    def broken_thing(context: Context) -> Finding:
+        raise PermissionError("no entry")
+
+    found = doctor.examine(context, [broken_thing, doctor_machine.settings])
+    assert [(one.check, one.level) for one in found] == [("broken thing", "warning"), ("settings", "ok")]
+    assert "no entry" in found[0].found
+
+
+# --- machine ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_daemon_that_answers_is_well_and_one_of_another_version_is_to_be_restarted(context: Context) -> None:
+    assert doctor_machine.daemon(replace(context, status=status())).level == "ok"
+    other = doctor_machine.daemon(replace(context, status=status(version="0.0.9")))
+    assert (other.level, "0.0.9" in other.found, "Restart" in other.advice) == ("warning", True, True)
+
+
+def test_a_daemon_that_does_not_answer_is_a_problem(context: Context) -> None:
+    found = doctor_machine.daemon(replace(context, unreachable="The daemon has not answered within 10 s."))
+    assert (found.level, found.found) == ("problem", "The daemon has not answered within 10 s.")
+
+
+def test_a_server_without_a_socket_is_named(context: Context) -> None:
+    from pykoclaw_acp.store.lock import DataLock
+
+    lock = DataLock.acquire(Path(context.places.data), None)
+    try:
+        found = doctor_machine.daemon(context)
+    finally:
+        lock.release()
+    assert (found.level, f"pid {os.getpid()}" in found.found) == ("warning", True)
+
+
+def test_a_socket_path_that_others_cannot_use_is_a_warning(context: Context, tmp_path: Path) -> None:
+    long = replace(context, places=Places(tmp_path, tmp_path, tmp_path / ("x" * 100) / "acp.sock"))
+    assert doctor_machine.socket(long).level == "warning"
+    assert doctor_machine.socket(context).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("check", "place", "mode", "closed"),
+    [
+        (doctor_machine.directories, "data", 0o777, "755"),
+        (doctor_machine.instance, "directory", 0o755, "700"),
+        (doctor_machine.socket, "directory", 0o750, "700"),
+    ],
+)
+def test_what_others_may_use_is_to_be_closed(
+    check: doctor.Check, place: str, mode: int, closed: str, context: Context
+) -> None:
+    directory = Path(getattr(context.places, place))
+    directory.mkdir(parents=True)
+    directory.chmod(mode)
+    found = check(context)
+    assert (found.level, found.advice) == ("problem", f"Close it with `chmod {closed} {directory}`.")
+    directory.chmod(int(closed, 8))
+    assert check(context).level == "ok"
+
+
+def test_what_belongs_to_somebody_else_is_a_problem(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(context.places.data).mkdir()
+    monkeypatch.setattr("os.geteuid", lambda: 4242)
+    assert "belongs to user" in doctor_machine.directories(context).found
+
+
+@pytest.mark.parametrize(("free", "level"), [(10**12, "ok"), (500 * 1024**2, "warning"), (10**6, "problem")])
+def test_a_disk_is_looked_at_before_it_is_full(
+    free: int, level: str, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": free}))
+    assert doctor_machine.disk(context).level == level
+
+
+def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> None:
+    cookie = f"{context.places.instance}:s1:3"
+    left = subprocess.Popen(["sleep", "600"], env={"PYKOCLAW_WORKER": cookie, "PATH": os.environ["PATH"]})
+    try:
+        eventually_sync(lambda: doctor_machine.processes(context).level == "warning")
+        found = doctor_machine.processes(context)
+        assert "without a daemon: 1 (" in found.found
+        assert "adopts" in found.advice
+        known = {**status(), "workers": [{"session": "s1", "epoch": 3}]}
+        assert doctor_machine.processes(replace(context, status=known)).level == "ok"
+        stray = doctor_machine.processes(replace(context, status=status()))
+        assert (stray.level, "s1:3" in stray.found) == ("warning", True)
+    finally:
+        left.kill()
+        left.wait()
+
+
+@pytest.mark.parametrize(
+    ("states", "level", "words"),
+    [
+        ("LoadState=not-found\nActiveState=inactive", "ok", "not installed"),
+        ("LoadState=loaded\nActiveState=active", "ok", "pykoclaw-acp.service (user) is active"),
+        ("LoadState=loaded\nActiveState=failed", "problem", "failed: --user pykoclaw-acp.service"),
+        ("LoadState=bad-setting\nActiveState=inactive", "problem", "cannot be loaded"),
+    ],
+)
+def test_the_units_state_is_shown(states: str, level: str, words: str, context: Context, tmp_path: Path) -> None:
+    program(tmp_path / "bin/systemctl", f"printf '%s\\n' 'Id=pykoclaw-acp.service' '{states}'")
+    found = doctor_machine.units(context)
+    assert (found.level, words in found.found) == (level, True)
+
+
+def test_without_a_systemd_that_answers_the_units_are_no_problem(context: Context, tmp_path: Path) -> None:
+    program(tmp_path / "bin/systemctl", "exit 1")
+    assert doctor_machine.units(context).level == "ok"
+
+
+# --- database --------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_can_corrupt_the_file_is_a_warning(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {**status(), "database": {"engine": "sqlite3", "engineVersion": "3.45.1", "atRisk": True}}
+    found = doctor_database.engine(replace(context, status=old))
+    assert (found.level, "3.45.1" in found.found, "pysqlite3" in found.advice) == ("warning", True, True)
+    monkeypatch.setattr("pykoclaw_acp.store.sqlite.ENGINE", engine.Engine("sqlite3", (3, 40, 1), affected=True))
+    assert doctor_database.engine(context).level == "warning"
+
+
+def test_a_database_is_shown_with_its_journal(context: Context) -> None:
+    database(context, "WAL")
+    assert "WAL" in doctor_database.database(context).found
+    shutil.rmtree(context.places.data)
+    database(context)
+    assert "rollback journal" in doctor_database.database(context).found
+
+
+def test_a_damaged_database_is_a_problem(context: Context) -> None:
+    path = database(context)
+    path.write_bytes(path.read_bytes()[:4096] + b"x" * 4096)
+    found = doctor_database.database(context)
+    assert (found.level, "damaged" in found.advice) == ("problem", True)
+
+
+def test_a_database_that_others_may_read_is_to_be_closed(context: Context) -> None:
+    path = database(context)
+    path.chmod(0o644)
+    assert doctor_database.database(context).level == "ok"  # nobody else gets into its directory
+    path.parent.chmod(0o755)
+    found = doctor_database.database(context)
+    assert (found.level, found.advice) == ("warning", f"Close it with `chmod 600 {path}`.")
+
+
+def test_another_program_that_has_the_database_open_is_named_with_its_library(context: Context) -> None:
+    path = database(context, "WAL")
+    assert doctor_database.other_programs(context).found == "no other program has the database open"
+    code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM t'); print('', flush=True)"
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; input()", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        found = doctor_database.other_programs(context)
+        version = subprocess.run(
+            [sys.executable, "-c", "import sqlite3; print(sqlite3.sqlite_version)"],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+    finally:
+        other.communicate("\n")
+    assert f"pid {other.pid}" in found.found
+    if "of an unknown version" not in found.found:
+        assert f"SQLite {version}" in found.found
+        affected = engine.wal_reset_affected(tuple(map(int, version.split("."))))  # type: ignore[arg-type]
+        assert found.level == ("warning" if affected else "ok")
+
+
+# --- Claude and clients ----------------------------------------------------------------------------------------------
+
+
+def test_a_cli_that_runs_is_shown_with_its_version(context: Context, tmp_path: Path) -> None:
+    cli = program(tmp_path / "claude")
+    assert doctor_claude.claude_cli(replace(context, cli_path=str(cli))).found == f"version 2.1.0 at {cli}"
+    program(cli, "exit 3")
+    assert "ends with 3" in doctor_claude.claude_cli(replace(context, cli_path=str(cli))).found
+    gone = doctor_claude.claude_cli(replace(context, cli_path=str(tmp_path / "none")))
+    assert (gone.level, "PYKOCLAW_CLI_PATH" in gone.advice) == ("problem", True)
+
+
+def test_a_credential_is_found_wherever_claude_looks_and_never_shown(context: Context, tmp_path: Path) -> None:
+    def found(**environment: str) -> Finding:
+        return doctor_claude.credential(replace(context, environment={**context.environment, **environment}))
+
+    assert found().level == "problem"
+    for name in (*doctor_claude.CREDENTIALS, *doctor_claude.CLOUDS):
+        assert (found(**{name: "sk-very-secret"}).level, name in found(**{name: "x"}).found) == ("ok", True)
+        assert "sk-very-secret" not in repr(found(**{name: "sk-very-secret"}))
+    (tmp_path / "handed").mkdir()
+    (tmp_path / "handed/anthropic-api-key").write_text("sk-very-secret")
+    assert "anthropic-api-key from systemd" in found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).found
+    (tmp_path / "claude").mkdir()
+    (tmp_path / "claude/settings.json").write_text('{"apiKeyHelper": "/bin/key"}')
+    assert "helper" in found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).found
+    file = tmp_path / "claude/.credentials.json"
+    file.write_text("{}")
+    file.chmod(0o600)
+    assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "ok"
+    file.chmod(0o644)
+    assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "problem"
+
+
+def test_with_a_daemon_its_own_environment_counts(context: Context) -> None:
+    daemon = subprocess.Popen(["sleep", "600"], env={"ANTHROPIC_API_KEY": "sk-1", "PATH": os.environ["PATH"]})
+    try:
+        running = replace(context, status=status(pid=daemon.pid))
+        eventually_sync(lambda: b"sk-1" in Path(f"/proc/{daemon.pid}/environ").read_bytes())
+        assert doctor_claude.credential(running).found == "ANTHROPIC_API_KEY in the environment of the daemon"
+    finally:
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+
+
+ZED = """// Zed's settings may have comments,
+{
+  "theme": "One // Dark", /* of both kinds, */
+  "agent_servers": {
+    "pykoclaw": {"command": %s, "args": %s,},
+  },  // and trailing commas
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "level"),
+    [
+        ("pykoclaw-acp", [], "ok"),
+        ("pykoclaw-acp", ["serve", "--stdio"], "warning"),
+        ("/opt/pykoclaw-acp", [], "problem"),
+    ],
+)
+def test_zeds_configuration_is_looked_at(
+    command: str, args: list[str], level: str, context: Context, tmp_path: Path
+) -> None:
+    assert doctor_claude.zed(context).level == "ok"
+    program(tmp_path / "bin/pykoclaw-acp")
+    path = tmp_path / ".config/zed/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(ZED % (json.dumps(command), json.dumps(args)))
+    found = doctor_claude.zed(context)
+    assert (found.level, str(path) in found.found) == (level, True)
+    path.write_text("{")
+    assert "cannot be read" in doctor_claude.zed(context).found
+
+
+@pytest.mark.parametrize(
+    ("command", "level"),
+    [
+        ("pykoclaw-acp", "ok"),
+        ("sh -c 'PYKOCLAW_DATA=\"$HOME/x\" exec pykoclaw-acp serve --stdio'", "warning"),
+        ("/nowhere/pykoclaw-acp", "problem"),
+        ("claude-agent-acp", "ok"),
+    ],
+)
+def test_mittos_configuration_is_looked_at(command: str, level: str, context: Context, tmp_path: Path) -> None:
+    program(tmp_path / "bin/pykoclaw-acp")
+    (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
+    assert doctor_claude.mitto(context).level == level
