@@ -1,0 +1,223 @@
+"""The systemd units: what systemd says of them, what a service is handed, and what the installer does and undoes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+INSTALL = DEPLOY / "install.sh"
+UNITS = ("pykoclaw-acp.socket", "pykoclaw-acp.service")
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+
+
+def settings(scope: str, unit: str) -> dict[str, list[str]]:
+    """The settings of a unit of deploy/."""
+    found: dict[str, list[str]] = {}
+    for line in (DEPLOY / scope / unit).read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            name, value = line.split("=", 1)
+            found.setdefault(name, []).append(value)
+    return found
+
+
+# --- the units -------------------------------------------------------------------------------------------------------
+
+
+@needs_systemd
+@pytest.mark.parametrize("scope", ["user", "system"])
+def test_systemd_has_no_complaint(scope: str, tmp_path: Path) -> None:
+    """Its exit status does not tell of an unknown setting; only stderr does."""
+    for unit in UNITS:
+        shutil.copy(DEPLOY / scope / unit, tmp_path)
+    result = analyze(tmp_path, "verify", f"--{scope}", "--man=no", *(f"./{unit}" for unit in UNITS))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@needs_systemd
+@pytest.mark.parametrize(("scope", "threshold"), [("user", 55), ("system", 40)])
+def test_the_service_is_closed_as_far_as_a_coding_agent_can_be(scope: str, threshold: int, tmp_path: Path) -> None:
+    """A user's manager cannot do more without user name spaces, in which a restarted daemon finds no workers."""
+    shutil.copy(DEPLOY / scope / UNITS[1], tmp_path)
+    how = ("--offline=true", "--no-pager", f"--threshold={threshold}")
+    result = analyze(tmp_path, "security", f"--{scope}", *how, f"./{UNITS[1]}")
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout[-200:]
+
+
+def analyze(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *arguments],
+        cwd=directory,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("scope", ["user", "system"])
+def test_a_restart_loses_no_turn_and_claude_can_run(scope: str) -> None:
+    service = settings(scope, "pykoclaw-acp.service")
+    assert service["KillMode"] == ["process"]
+    assert service["OOMPolicy"] == ["continue"]
+    assert service["RuntimeDirectoryPreserve"] == ["yes"]
+    assert service["RestartForceExitStatus"] == ["75"]
+    assert not {"PrivateTmp", "PrivateUsers", "MemoryDenyWriteExecute", "RestrictNamespaces"} & set(service)
+    assert settings(scope, "pykoclaw-acp.socket")["SocketMode"] == ["0600"]
+
+
+# --- what systemd hands over -----------------------------------------------------------------------------------------
+
+CHILD = """
+import fcntl, os, sys
+handed = [fcntl.fcntl(int(descriptor), fcntl.F_DUPFD, 20) for descriptor in sys.argv[2:]]
+for target, descriptor in enumerate(handed, 3):
+    os.dup2(descriptor, target)
+os.environ.update(LISTEN_PID=str(os.getpid() + int(sys.argv[1])), LISTEN_FDS="2", LISTEN_FDNAMES="acp:other")
+from pykoclaw_acp.ops.notify import inherited_sockets
+found = inherited_sockets()
+left = [name for name in os.environ if name.startswith("LISTEN_")]
+print([one.getsockname() for one in found], [one.get_inheritable() for one in found], left, os.path.exists("/dev/fd/4"))
+"""
+
+
+@pytest.mark.parametrize(("offset", "ours"), [(0, True), (1, False)])
+def test_the_sockets_of_this_process_are_taken(offset: int, ours: bool, tmp_path: Path) -> None:
+    """Descriptor 3 is a socket, 4 is none; both are handed over, to this process or to another."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener, open(os.devnull) as nothing:
+        listener.bind(path)
+        listener.listen()
+        handed = (listener.fileno(), nothing.fileno())
+        child = subprocess.run(
+            [sys.executable, "-c", CHILD, str(offset), *map(str, handed)],
+            pass_fds=handed,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert child.stdout == (f"['{path}'] [False] [] False\n" if ours else "[] [] [] True\n")
+
+
+# --- the installer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A pykoclaw-acp that is on PATH, and not where the units look."""
+    found = tmp_path / "bin" / "pykoclaw-acp"
+    found.parent.mkdir()
+    found.write_text("#!/bin/sh\n")
+    found.chmod(0o755)
+    return found
+
+
+def install(program: Path, *arguments: str, **environment: str) -> str:
+    """What it says; there is no manager that it could talk to."""
+    path = f"{program.parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        [str(INSTALL), *arguments],
+        env={**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(program.parent), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def tree(root: Path) -> dict[str, tuple[int, int]]:
+    """The files and links below `root`, with their modes and times."""
+    return {
+        str(path.relative_to(root)): (stat.S_IMODE(path.lstat().st_mode), path.lstat().st_mtime_ns)
+        for path in sorted(root.rglob("*"))
+        if not path.is_dir()
+    }
+
+
+@needs_systemd
+def test_installed_twice_and_taken_away_for_a_user(program: Path, empty_home: Path) -> None:
+    units = empty_home / ".config/systemd/user"
+    install(program)
+    first = tree(empty_home)
+    assert set(first) == {
+        ".config/pykoclaw/environment",
+        ".config/systemd/user/pykoclaw-acp.service",
+        ".config/systemd/user/pykoclaw-acp.service.d/program.conf",
+        ".config/systemd/user/pykoclaw-acp.socket",
+        ".config/systemd/user/sockets.target.wants/pykoclaw-acp.socket",
+    }
+    assert first[".config/pykoclaw/environment"][0] == 0o600
+    assert f'ExecStart="{program}" serve' in (units / "pykoclaw-acp.service.d/program.conf").read_text()
+    assert "wrote" not in install(program)
+    assert tree(empty_home) == first
+    install(program, "--uninstall")
+    assert tree(empty_home) == {}
+    install(program, "--uninstall")
+
+
+@needs_systemd
+def test_what_users_wrote_themselves_stays(program: Path, empty_home: Path) -> None:
+    install(program)
+    key = empty_home / ".config/pykoclaw/environment"
+    key.write_text("ANTHROPIC_API_KEY=mine\n")
+    own = empty_home / ".config/systemd/user/pykoclaw-acp.service.d/override.conf"
+    own.write_text("[Service]\nMemoryHigh=4G\n")
+    install(program)
+    install(program, "--uninstall")
+    assert set(tree(empty_home)) == {str(path.relative_to(empty_home)) for path in (key, own)}
+    assert key.read_text() == "ANTHROPIC_API_KEY=mine\n"
+
+
+@needs_systemd
+def test_a_changed_unit_is_replaced_and_the_program_can_be_chosen(program: Path, empty_home: Path) -> None:
+    other = program.with_name("pykoclaw-acp-2")
+    shutil.copy(program, other)
+    install(program)
+    unit = empty_home / ".config/systemd/user/pykoclaw-acp.service"
+    unit.write_text("[Service]\nExecStart=/bin/false\n")
+    install(program, "--program", str(other))
+    assert unit.read_text() == (DEPLOY / "user/pykoclaw-acp.service").read_text()
+    assert f'ExecStart="{other}" serve' in (unit.parent / "pykoclaw-acp.service.d/program.conf").read_text()
+
+
+@needs_systemd
+def test_no_drop_in_where_the_unit_finds_the_program(program: Path, empty_home: Path) -> None:
+    found = empty_home / ".local/bin/pykoclaw-acp"
+    found.parent.mkdir(parents=True)
+    shutil.copy(program, found)
+    install(program)
+    assert not (empty_home / ".config/systemd/user/pykoclaw-acp.service.d/program.conf").exists()
+
+
+@needs_systemd
+def test_installed_twice_and_taken_away_for_a_machine(program: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    install(program, "--system", DESTDIR=str(root))
+    first = tree(root)
+    assert set(first) == {
+        "etc/pykoclaw/anthropic_api_key",
+        "etc/pykoclaw/environment",
+        "etc/systemd/system/pykoclaw-acp.service",
+        "etc/systemd/system/pykoclaw-acp.service.d/program.conf",
+        "etc/systemd/system/pykoclaw-acp.socket",
+        "etc/systemd/system/sockets.target.wants/pykoclaw-acp.socket",
+        "etc/sysusers.d/pykoclaw-acp.conf",
+        "etc/tmpfiles.d/pykoclaw-acp.conf",
+    }
+    assert first["etc/pykoclaw/anthropic_api_key"][0] == 0o600
+    install(program, "--system", DESTDIR=str(root))
+    assert tree(root) == first
+    install(program, "--system", "--uninstall", DESTDIR=str(root))
+    assert tree(root) == {}
