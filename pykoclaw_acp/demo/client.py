@@ -39,6 +39,7 @@ Update = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk | ToolCallStar
 
 WAIT: Final = 60.0  # s for any answer; usually milliseconds, seconds for a turn
 _SEQ: Final = "pykoclaw.dev/seq"
+_AFTER: Final = "pykoclaw.dev/after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Editor:
 
 
 class Agent:
-    """A `pykoclaw-acp serve --stdio` of our own, and the SDK's connection to it."""
+    """A `pykoclaw-acp` without arguments, which is the front of the daemon, and the SDK's connection to it."""
 
     def __init__(self, process: asyncio.subprocess.Process, editor: Editor) -> None:
         self.process = process
@@ -107,7 +108,7 @@ class Agent:
         """Start it in `directory`; its stderr is appended to `log`. Ctrl-C in the terminal does not reach it."""
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",
+                sys.executable, "-m", "pykoclaw_acp",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
                 cwd=directory, env=environment, start_new_session=True, limit=DEFAULT_STDIO_BUFFER_LIMIT_BYTES,
             )  # fmt: skip
@@ -129,6 +130,12 @@ class Agent:
         async with asyncio.timeout(WAIT):
             await self.sdk.load_session(cwd=str(directory), session_id=session_id, mcp_servers=[])
 
+    async def resume(self, session_id: str, directory: Path, after: int) -> None:
+        """`session/resume` by a cursor: what comes from now on begins after that `seq`."""
+        cursor: dict[str, Any] = {_AFTER: after}
+        async with asyncio.timeout(WAIT):
+            await self.sdk.resume_session(cwd=str(directory), session_id=session_id, mcp_servers=[], **cursor)
+
     async def prompt(self, session_id: str, text: str) -> PromptResponse:
         """`session/prompt`, with its answer. Raises acp.RequestError as the agent gave it."""
         async with asyncio.timeout(WAIT):
@@ -137,14 +144,25 @@ class Agent:
     async def streaming(self, turn: asyncio.Task[PromptResponse], pieces: int) -> None:
         """Wait until so many pieces of text of the running turn came; raises what the turn ended with before that."""
         before = len(self.editor.arrivals)
+
+        def enough() -> bool:
+            return len(texts(self.editor.arrivals[before:])) >= pieces
+
+        await self._until(lambda: enough() or turn.done(), turn)
+        if not enough():
+            raise RuntimeError(f"the turn was over before it was to be: {turn.result().stop_reason}")
+
+    async def end_of_turn(self) -> None:
+        """Wait until a turn that somebody else began has told what it used, which is the last that a turn tells."""
+        await self._until(lambda: any(isinstance(one.update, UsageUpdate) for one in self.editor.arrivals))
+
+    async def _until(self, seen: Callable[[], bool], *others: asyncio.Task[Any]) -> None:
         async with asyncio.timeout(WAIT):
-            while len(texts(self.editor.arrivals[before:])) < pieces:
+            while not seen():
                 self.editor.news.clear()
                 news = asyncio.ensure_future(self.editor.news.wait())
-                await asyncio.wait([news, turn], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([news, *others], return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
-                if turn.done():
-                    raise RuntimeError(f"the turn was over before it was to be: {turn.result().stop_reason}")
 
     async def end_of_input(self) -> tuple[int, float]:
         """Close its stdin, as an editor does that quits; the exit status and the seconds until then."""
@@ -160,6 +178,18 @@ class Agent:
             await self.sdk.close()
         self._input.close()
         await self.process.wait()
+
+
+async def run_command(environment: Mapping[str, str], directory: Path, *arguments: str) -> str:
+    """What `pykoclaw-acp` with these arguments writes."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pykoclaw_acp", *arguments,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        cwd=directory, env=environment, start_new_session=True,
+    )  # fmt: skip
+    async with asyncio.timeout(WAIT):
+        output, _ = await process.communicate()
+    return output.decode(errors="replace")
 
 
 def texts(arrivals: list[Arrival]) -> list[Arrival]:

@@ -7,18 +7,23 @@ from typing import Final
 
 EXPECTED: Final = {
     "initialize": "ACP 1; can load, resume and close sessions",
-    "session/new": "an id at once, no Claude started for it",
+    "session/new": "an id, and no Claude started for it",
+    "daemon": "started by the front, in a session of its own",
     "first token": "text arrives while the model still speaks",
     "permission": "asked before the tool runs, once first",
     "tool": "ran once, and its file is on the disk",
+    "daemon killed": "a pause: each word once, one end, asked once",
+    "new editor": "ready at once: daemon and worker are there",
+    "resume": "the rest by the cursor: each word once",
     "SIGKILL": "the whole tree dies in mid-answer",
     "start again": "ready again on the same data",
     "session/load": "all updates again: same ids, same texts",
-    "broken turn": "the half answer kept, and called one",
+    "broken turn": "one; the half answer kept, and called one",
     "context": "the model is sent all earlier turns",
     "session/cancel": "stops the answer; the turn is cancelled",
     "sent once": "each prompt reached the model exactly once",
-    "end of input": "exit 0 within 3 s, no process left",
+    "end of input": "front: exit 0 within 100 ms; the daemon stays",
+    "SIGTERM": "the daemon ends, no process left",
 }
 
 

@@ -1,6 +1,6 @@
 """The demo's processes, found through /proc: all that carry its temporary home in their environment.
 
-Server, fork server, worker and Claude have sessions of their own, so that no process group leads to them, and orphans
+Daemon, fork server, worker and Claude have sessions of their own, so that no process group leads to them, and orphans
 have lost their parents. The environment, which every child inherits, and the home in it, which nobody else has, do.
 """
 
@@ -17,8 +17,10 @@ from pykoclaw_acp.ops import processes as facts
 from pykoclaw_acp.pool import reaper
 
 KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
+END_WAIT: Final = 10.0  # s; for processes that were told to end
 _POLL: Final = 0.01  # s
-_ORDER: Final = ("server", "fork server", "worker", "claude", "tool")
+_WORKER: Final = "pykoclaw-worker"  # what a worker calls itself; it has the command line of the fork server
+_ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Process:
 
 
 def find(home: Path) -> list[Process]:
-    """The live processes whose environment leads to `home`, from the server down."""
+    """The live processes whose environment leads to `home`, from the front down."""
     mark = os.fsencode(home)
     found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
@@ -45,15 +47,12 @@ def find(home: Path) -> list[Process]:
                 found[int(entry.name)] = command.rstrip("\0").split("\0")
         except OSError:
             continue  # ended meanwhile, or somebody else's
-    fork_servers = {pid for pid, arguments in found.items() if "pykoclaw_acp.pool.forkserver" in arguments}
     processes: list[Process] = []
     for pid, arguments in found.items():
-        parent, started = facts.parent(pid), facts.start_time(pid)
+        started = facts.start_time(pid)
         if started is None or facts.state(pid) in ("Z", "X"):
             continue
-        role = _role(arguments)
-        if role == "fork server" and parent in fork_servers:
-            role = "worker"
+        role = "worker" if facts.name(pid) == _WORKER else _role(arguments)
         # Directories, and the CLI's many options, are long and say little.
         short = " ".join([os.path.basename(arguments[0]), *arguments[1:5]])
         processes.append(Process(pid, started, role, arguments[0], short))
@@ -77,9 +76,30 @@ def kill(home: Path) -> list[Process]:
     return first
 
 
+def wait(home: Path) -> list[Process]:
+    """Wait until none is left; those that have not ended in `END_WAIT`."""
+    deadline = time.monotonic() + END_WAIT
+    while (left := find(home)) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    return left
+
+
+def pids(found: list[Process], role: str) -> list[int]:
+    """Those that have this role."""
+    return [process.pid for process in found if process.role == role]
+
+
+def send(home: Path, role: str, number: signal.Signals) -> list[int]:
+    """Send a signal to whatever has this role now; the pids."""
+    sent = [process for process in find(home) if process.role == role]
+    for process in sent:
+        reaper.send(process.pid, process.start_time, number)
+    return [process.pid for process in sent]
+
+
 def _role(arguments: list[str]) -> str:
     if arguments[1:3] == ["-m", "pykoclaw_acp"]:
-        return "server"
+        return {(): "front", ("serve",): "daemon"}.get(tuple(arguments[3:]), "command")
     if arguments[1:3] == ["-m", "pykoclaw_acp.pool.forkserver"]:
-        return "fork server"  # or a worker, which it forked
+        return "fork server"
     return "claude" if os.path.basename(arguments[0]) == "claude" else "tool"

@@ -39,6 +39,15 @@ class Speech:
         """The user stops the answer."""
         self._remark("you", "stop", "bold")
 
+    def signal(self, name: str, target: str) -> None:
+        """A signal was sent."""
+        self._remark(name, target, "bold red")
+
+    def command(self, command: str, said: str) -> None:
+        """A command was run, and said this."""
+        self._remark("runs", command, "bold")
+        self._remark("", said, "")
+
     def asked(self, question: Question) -> None:
         """A permission was asked for, and given."""
         self._remark("asks", f"May I? {question.title}", "yellow")

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp demo`: a conversation, SIGKILL of everything in mid-answer, and the conversation again.
+"""`pykoclaw-acp demo`: a conversation, SIGKILLs in mid-answer, and the conversation again.
 
 With the official Python SDK as its client, on the real Claude CLI and the scripted model, in a temporary home.
 """
@@ -15,10 +15,11 @@ from typing import Any, Final
 from acp import RequestError
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.demo import scenes
 from pykoclaw_acp.demo.findings import Findings
-from pykoclaw_acp.demo.scenes import Scenes
 from pykoclaw_acp.demo.show import Page
-from pykoclaw_acp.demo.surroundings import Interruption, temporary_home
+from pykoclaw_acp.demo.stage import Stage
+from pykoclaw_acp.demo.surroundings import Interruption, places, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 _COMPLAINTS: Final = 8  # lines of the log that are shown after a fault
@@ -35,27 +36,27 @@ def main() -> int:
     )
     facts: list[tuple[str, str]] = []
     with Interruption() as interruption, temporary_home() as home:
-        scenes = Scenes(page, findings, home)
+        stage = Stage(page, findings, home)
         try:
             with ScriptedModel() as model:
-                asyncio.run(_play(scenes, model, interruption))
+                asyncio.run(_play(stage, model, interruption))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever it was, the table says it
             if interruption.signal is None:
-                page.finding(findings.broke(_described(error, scenes)))
-                complaints.lines += _server_complaints(scenes.log)
-        facts += _facts(scenes, home)
+                page.finding(findings.broke(_described(error, stage)))
+                complaints.lines += _agent_complaints(stage.log, home)
+        facts += _facts(stage, home)
     logging.getLogger().removeHandler(complaints)
     if interruption.signal is not None:
         page.verdict("Interrupted. Its processes are ended, its home is removed.", right=None)
         return _SIGNALLED + interruption.signal
-    page.scene(8, "What was seen")
+    stage.scene("What was seen")
     page.result(findings.rows, facts)
     return _judge(page, findings, complaints.lines)
 
 
-async def _play(scenes: Scenes, model: ScriptedModel, interruption: Interruption) -> None:
+async def _play(stage: Stage, model: ScriptedModel, interruption: Interruption) -> None:
     interruption.cancel_with(asyncio.current_task())
-    await scenes.play(model)
+    await scenes.play(stage, model)
 
 
 def _judge(page: Page, findings: Findings, complaints: list[str]) -> int:
@@ -68,39 +69,41 @@ def _judge(page: Page, findings: Findings, complaints: list[str]) -> int:
     return 1
 
 
-def _described(error: BaseException, scenes: Scenes) -> str:
+def _described(error: BaseException, stage: Stage) -> str:
     if isinstance(error, RequestError):
         kind = error.data.get("errorKind") if isinstance(error.data, dict) else None
         return f"{error} (error {error.code}{f', {kind}' if kind else ''})"
     if isinstance(error, TimeoutError):
         return str(error) or "no answer in time"
     if isinstance(error, ConnectionError):
-        return f"the server is gone: {scenes.server_end}"
+        return f"the front is gone: {stage.front_end}"
     return f"{type(error).__name__}: {error}"
 
 
-def _facts(scenes: Scenes, home: Path) -> Iterator[tuple[str, str]]:
+def _facts(stage: Stage, home: Path) -> Iterator[tuple[str, str]]:
     """Where it was."""
-    launched = [line for line in _log_lines(scenes.log) if line.get("action") == "worker_launched"]
-    yield "session", scenes.session or "none"
+    launched = [line for line in _daemon_log(home) if line.get("action") == "worker_launched"]
+    yield "session", stage.session or "none"
     yield (
         "workers",
         ", ".join(f"epoch {line.get('epoch')} (pid {line.get('worker_pid')})" for line in launched) or "none",
     )
-    yield "claude", "/".join(Path(scenes.claude).parts[-3:]) or "not seen"
+    yield "claude", "/".join(Path(stage.claude).parts[-3:]) or "not seen"
     yield "home", f"{home}, removed"
 
 
-def _server_complaints(log: Path) -> list[str]:
-    return [
-        f"server: {line.get('event')} {line.get('reason') or ''}".rstrip()
-        for line in _log_lines(log)
+def _agent_complaints(fronts: Path, home: Path) -> list[str]:
+    said = fronts.read_text(errors="replace").splitlines() if fronts.exists() else []
+    return [f"front: {line}" for line in said] + [
+        f"daemon: {line.get('event')} {line.get('reason') or ''}".rstrip()
+        for line in _daemon_log(home)
         if line.get("level") not in ("debug", "info")
     ]
 
 
-def _log_lines(log: Path) -> list[dict[str, Any]]:
-    """The server's log; a line that is no JSON is its own event."""
+def _daemon_log(home: Path) -> list[dict[str, Any]]:
+    """What its daemons wrote; a line that is no JSON is its own event."""
+    log = Path(places(home).log)
     lines: list[dict[str, Any]] = []
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
         try:

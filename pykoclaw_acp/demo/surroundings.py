@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.demo import processes
+from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.scripted_model.environment import offline_environment
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -50,11 +51,18 @@ def _remove(home: Path) -> None:
 
 
 def environment(environ: Mapping[str, str], url: str, home: Path) -> dict[str, str]:
-    """The caller's environment, without settings and credentials, for a server that stays below `home`."""
+    """The caller's environment, without settings and credentials, for a daemon that stays below `home`."""
     kept = {name: value for name, value in environ.items() if not name.startswith(_OTHERS)}
     # Empty is unset. PYKOCLAW_CLI_PATH stays: to see the story on another Claude CLI is a good use of it.
     blank = {f"PYKOCLAW_{name.upper()}": "" for name in Settings.model_fields if name not in _WORTH_TRYING}
-    return kept | blank | offline_environment(url, home) | {"TMPDIR": str(home / "tmp")}
+    # Without a runtime directory socket and daemon stay below `home` too, not in the user's systemd.
+    own = {"TMPDIR": str(home / "tmp"), "XDG_RUNTIME_DIR": ""}
+    return kept | blank | offline_environment(url, home) | own
+
+
+def places(home: Path) -> Places:
+    """Where the daemon is that a front starts in that environment."""
+    return Places(home / ".local/share/pykoclaw", home / ".local/state/pykoclaw")
 
 
 class Interruption:

@@ -1,0 +1,167 @@
+"""What the scenes of the demo share: the editor and its front, the session, what was heard of it, the processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acp.schema import PromptResponse
+
+from pykoclaw_acp.demo import client, processes, script
+from pykoclaw_acp.demo.client import Agent, Arrival, Editor, Question, Update, seq_of
+from pykoclaw_acp.demo.findings import Findings
+from pykoclaw_acp.demo.processes import Process
+from pykoclaw_acp.demo.show import Page
+from pykoclaw_acp.demo.surroundings import environment
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """How an agent answered `initialize`: whether as expected, and the time from its start on."""
+
+    seen: str
+    right: bool
+    ms: float
+
+
+class Stage:
+    """One run of the story, in a home of its own. `log` is what the editors' fronts write to stderr."""
+
+    def __init__(self, page: Page, findings: Findings, home: Path) -> None:
+        self.page = page
+        self.project = home / "project"
+        self.log = home / "front.log"
+        self.model: ScriptedModel
+        self.agent: Agent  # the one that runs now
+        self.editor: Editor
+        self.session = ""
+        self.claude = ""
+        self.held: list[Update] = []  # of the session's log, as they came live
+        self.asked_late = False
+        self._findings = findings
+        self._home = home
+        self._scenes = 0
+        self._mark = 0
+        self._agents: list[Agent] = []
+        self._turns: list[asyncio.Task[PromptResponse]] = []
+
+    @property
+    def front_end(self) -> str:
+        """How the newest front ended: a signal's name, or its exit status."""
+        status = self._agents[-1].process.returncode if self._agents else None
+        if status is None:
+            return "it was not started"
+        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+    def scene(self, title: str) -> None:
+        """The next part of the story."""
+        self._scenes += 1
+        self.page.scene(self._scenes, title)
+
+    def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> None:
+        """Note and show what was seen at a step."""
+        self.page.finding(self._findings.saw(step, seen, right=right, ms=ms))
+
+    # --- the editor -------------------------------------------------------------------------------------------------
+
+    async def open_editor(self) -> Greeting:
+        """Start a new one, with its front."""
+        self.editor, self._mark = Editor(self.page.speech.update, self._asked), 0
+        begun = time.perf_counter()
+        self.agent = await Agent.start(self.editor, self._environment(), self.project, self.log)
+        self._agents.append(self.agent)
+        can = await self.agent.initialize()
+        ms = since(begun)
+        abilities = can.agent_capabilities
+        offers = {
+            "load": bool(abilities and abilities.load_session),
+            "resume": bool(abilities and abilities.session_capabilities and abilities.session_capabilities.resume),
+            "close": bool(abilities and abilities.session_capabilities and abilities.session_capabilities.close),
+        }
+        offered = ", ".join(name for name, there in offers.items() if there) or "nothing"
+        who = f"{can.agent_info.name} {can.agent_info.version}" if can.agent_info else "an agent without a name"
+        return Greeting(
+            f"{who}, ACP {can.protocol_version}: {offered}", can.protocol_version == 1 and all(offers.values()), ms
+        )
+
+    def ask(self, prompt: str) -> asyncio.Task[PromptResponse]:
+        """Begin a turn."""
+        self._mark = len(self.editor.arrivals)
+        self.page.speech.user(prompt)
+        turn = asyncio.get_running_loop().create_task(self.agent.prompt(self.session, prompt))
+        self._turns.append(turn)
+        return turn
+
+    @property
+    def heard(self) -> list[Arrival]:
+        """What this editor was told since it asked, or since its start."""
+        return self.editor.arrivals[self._mark :]
+
+    def keep(self) -> list[Arrival]:
+        """The same, when the turn is over, to be compared with what is replayed later."""
+        self.held += logged(self.heard)
+        return self.heard
+
+    def _asked(self, question: Question) -> None:
+        self.asked_late = (self.project / script.FILE).exists()
+        self.page.speech.asked(question)
+
+    # --- model, processes -------------------------------------------------------------------------------------------
+
+    async def requests(self) -> list[dict[str, Any]]:
+        """What the model was asked until now."""
+        return await asyncio.to_thread(self.model.requests)
+
+    async def times_asked(self, prompt: str) -> int:
+        """How often the prompt itself reached the model; requests with a tool's result are further steps of a turn."""
+        return sum(
+            request["user_texts"][-1:] == [prompt] and not request["messages"][-1]["tool_results"]
+            for request in await self.requests()
+        )
+
+    async def command(self, *arguments: str) -> str:
+        """What a command of ours says, in the editor's environment."""
+        return await client.run_command(self._environment(), self.project, *arguments)
+
+    def processes(self) -> list[Process]:
+        """Those of this home."""
+        return processes.find(self._home)
+
+    def send(self, role: str, number: signal.Signals) -> str:
+        """Send a signal to the process of that role; who that was, for people."""
+        pids = processes.send(self._home, role, number)
+        return f"the {role}, pid {pids[0]}" if pids else f"no {role}"
+
+    async def gone(self) -> list[Process]:
+        """Wait until none is left; those that do not end."""
+        return await asyncio.to_thread(processes.wait, self._home)
+
+    def kill_everything(self) -> None:
+        """SIGKILL all processes of this home."""
+        processes.kill(self._home)
+
+    async def clear(self) -> None:
+        """End whatever is left of the story."""
+        self.kill_everything()
+        for agent in self._agents:
+            await agent.forget()
+        await asyncio.gather(*self._turns, return_exceptions=True)
+
+    def _environment(self) -> dict[str, str]:
+        return environment(os.environ, self.model.url, self._home)
+
+
+def since(begun: float) -> float:
+    """Milliseconds since then (`time.perf_counter`)."""
+    return (time.perf_counter() - begun) * 1000
+
+
+def logged(arrivals: list[Arrival]) -> list[Update]:
+    """The updates that are part of the session's log; commands, for instance, are none."""
+    return [arrival.update for arrival in arrivals if seq_of(arrival.update)]
