@@ -5,25 +5,28 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
+import click
 import pytest
 from claude_agent_sdk.types import AssistantMessageError
 
+import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
 from pykoclaw_acp import __version__, config, errors
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.protocol import framing, jsonrpc, messages, projection, prompt
+from pykoclaw_acp.front import dial, ledger, relay
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import health
+from pykoclaw_acp.protocol import control, framing, jsonrpc, projection, prompt
+from pykoclaw_acp.protocol.greeting import greeting
+from pykoclaw_acp.server import lifecycle, link
 from pykoclaw_acp.server.connection import CANCEL, MAX_CALLS
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.sessions import events, model
+from pykoclaw_acp.sessions import events, joining, model, offers
 from pykoclaw_acp.worker import failures, frames, tools
 
 ROOT = Path(__file__).parents[2]
@@ -33,12 +36,14 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/architecture.md",
+    "docs/link.md",
+    "docs/operating.md",
     "docs/performance.md",
     "docs/protocol.md",
     "deploy/README.md",
 )
-UNITS = ("pykoclaw-acp.socket", "pykoclaw-acp@.service")
 INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
+FRONT_VARIABLES = {"PYKOCLAW_DAEMON_TIMEOUT"}
 
 
 def text(document: str) -> str:
@@ -47,12 +52,16 @@ def text(document: str) -> str:
 
 def table(document: str, header: str) -> list[list[str]]:
     """The rows of the table whose first header cell is `header`."""
-    lines = iter(text(document).splitlines())
+    return rows_of(text(document), header)
+
+
+def rows_of(markdown: str, header: str) -> list[list[str]]:
+    lines = (line.strip() for line in markdown.splitlines())
     for line in lines:
         if line.startswith(f"| {header} |"):
             break
     else:
-        raise AssertionError(f"{document} has no table that begins with {header!r}")
+        raise AssertionError(f"there is no table that begins with {header!r}")
     next(lines)
     rows: list[list[str]] = []
     for line in lines:
@@ -88,13 +97,13 @@ def test_links_lead_somewhere(document: str) -> None:
             continue
         assert (folder / path).exists(), target
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", text(document), re.MULTILINE)
-            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, target
+            headings = re.findall(r"^#+ (.+)$", (folder / path if path else ROOT / document).read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}, target
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_variables_commands_and_make_targets_exist(document: str) -> None:
-    known = {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES
+    known = {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES | FRONT_VARIABLES
     assert set(re.findall(r"PYKOCLAW_[A-Z_]+[A-Z]", text(document))) <= known
     assert set(re.findall(r"`pykoclaw-acp ([a-z][a-z-]*)", text(document))) <= set(cli.commands)
     targets = set(re.findall(r"^([a-z0-9-]+):", text("Makefile"), re.MULTILINE))
@@ -121,17 +130,85 @@ def test_the_messages_of_the_troubleshooting_table_are_the_programs_own() -> Non
         assert any(wanted.search(sentence) for sentence in said), fragment
 
 
-def test_the_editor_configuration_is_json_that_starts_the_server() -> None:
+def test_every_client_starts_the_front() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", text("README.md"), re.DOTALL)
     server = json.loads(block)["agent_servers"]["pykoclaw"]
-    assert [server["command"], *server["args"]] == ["pykoclaw-acp", "serve", "--stdio"]
+    assert [server["command"], *server["args"]] == ["pykoclaw-acp"]
+    assert re.findall(r"^ *command: (.*)$", text("README.md"), re.MULTILINE) == ["pykoclaw-acp"]
+    assert '\ntoad acp "pykoclaw-acp"\n' in text("README.md")
 
 
-def test_the_exit_statuses_are_those_of_the_errors() -> None:
-    (sentence,) = re.findall(r"Exit statuses: .*?\n\n", text("README.md"), re.DOTALL)
-    kinds: list[type[errors.StartupError]] = [errors.StartupError, *errors.StartupError.__subclasses__()]
-    statuses = {kind.exit_code for kind in kinds}
+@pytest.mark.parametrize("document", ["README.md", "docs/operating.md"])
+def test_the_exit_statuses_are_those_of_the_errors(document: str) -> None:
+    (sentence,) = re.findall(r"Exit statuses: .*?\n\n", text(document), re.DOTALL)
+    kinds: list[type[errors.StartupError]] = [errors.StartupError, *below(errors.StartupError)]
+    statuses = {kind.exit_code for kind in kinds} | {dial.TEMPORARY}
     assert {int(number) for number in re.findall(r"\b\d+\b", sentence)} == statuses | {0, 2}
+
+
+def test_how_long_a_front_tries_is_said() -> None:
+    for document in ("README.md", "docs/operating.md"):
+        assert f"`PYKOCLAW_DAEMON_TIMEOUT` ({dial.TIMEOUT:g}" in text(document)
+    assert f"after {relay.GREET_AFTER:g} s" in text("docs/operating.md")
+    assert f"after {relay.GREET_AFTER:g} s" in text("docs/architecture.md")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/operating.md"])
+def test_the_away_policies_are_those_of_the_setting(document: str) -> None:
+    rows = table(document, "policy")
+    assert [codes(row[0])[0] for row in rows] == list(get_args(config.AwayPolicy))
+
+
+# --- docs/operating.md -----------------------------------------------------------------------------------------------
+
+
+def test_the_commands_are_those_of_the_program() -> None:
+    written = {codes(row[0])[0] for row in table("docs/operating.md", "command")}
+    assert written == {"pykoclaw-acp", "pykoclaw-acp serve --stdio", *commands(cli, "pykoclaw-acp")}
+
+
+def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {code for row in table("docs/operating.md", "what") for code in codes(row[1])}
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    places = Places(tmp_path / "data", tmp_path / "state")
+    default = Places(Path("~/.local/share/pykoclaw").expanduser(), tmp_path / "state")
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    without = Places(tmp_path / "data", tmp_path / "state")
+    assert Path(places.lock).name in said
+    assert default.socket.replace(str(tmp_path), "$XDG_RUNTIME_DIR") in said
+    assert Path(places.socket).name.replace(places.instance, "<instance>") in said
+    for path in (without.socket, places.log):
+        assert f"<instance>/{Path(path).relative_to(places.directory)}" in said
+
+
+# --- docs/link.md ----------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_of_the_link_are_those_that_are_written() -> None:
+    daemons, fronts = (
+        table_in("docs/link.md", "From the daemon", "line"),
+        table_in("docs/link.md", "From the front", "line"),
+    )
+    assert {word(row[0]) for row in daemons} == words_written("server/link.py")
+    assert {word(row[0]) for row in fronts} == words_written("front/link.py") | words_written("front/ledger.py")
+
+
+def test_each_side_of_the_link_understands_the_other() -> None:
+    for row in table_in("docs/link.md", "From the daemon", "line"):
+        assert f'kind == b"{word(row[0])}"' in (PACKAGE / "front/link.py").read_text()
+    for row in table_in("docs/link.md", "From the front", "line")[1:]:
+        assert f'kind == b"{word(row[0])}"' in (PACKAGE / "server/link.py").read_text()
+    assert link.GREETING == b"front "
+
+
+def test_the_introduction_of_a_front_has_these_fields() -> None:
+    rows = table("docs/link.md", "field of `front {…}`")
+    hello = json.loads(ledger.Ledger().hello().removeprefix(link.GREETING))
+    assert {name for row in rows for name in codes(row[0])} == set(hello) == set(link.FrontHello.__struct_fields__)
+    (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
+    assert codes(row[1]) == list(link.Followed.__struct_fields__)
+    assert link.LINK == ledger.LINK
+    assert f"of this vocabulary ({link.LINK})" in text("docs/link.md")
 
 
 # --- docs/protocol.md ------------------------------------------------------------------------------------------------
@@ -150,8 +227,7 @@ def test_every_method_of_the_protocol_is_listed() -> None:
     stable = {name for row in table("docs/protocol.md", "method") for name in codes(row[0])}
     unstable = set(codes(text("docs/protocol.md").split("unstable in ACP is supported")[1].split("\n\n")[0]))
     experimental = {name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))}
-    # Named in the protocol's library, and gone from the protocol.
-    assert set(AGENT_METHODS.values()) - experimental - {"session/set_model"} <= stable | unstable
+    assert set(AGENT_METHODS.values()) - experimental <= stable | unstable
 
 
 def test_the_methods_of_clients_are_listed_and_only_those_marked_so_are_called() -> None:
@@ -167,13 +243,14 @@ def test_the_methods_of_clients_are_listed_and_only_those_marked_so_are_called()
 
 
 def test_the_capabilities_are_what_initialize_answers() -> None:
-    answered = dict(flat(msgspec.to_builtins(messages.AgentCapabilities())))
+    answered = dict(flat(greeting()["agentCapabilities"]))
     rows = table("docs/protocol.md", "`agentCapabilities`")
     assert {codes(row[0])[0]: json.loads(codes(row[1])[0]) for row in rows} == answered
 
 
 def test_the_updates_are_those_that_events_become() -> None:
     made = {projection.update(1, event).__struct_config__.tag for event in one_of_each_event()}
+    made.add(projection.commands(()).__struct_config__.tag)  # no event of the log
     rows = table("docs/protocol.md", "`sessionUpdate`")
     assert {name for row in rows if row[1] == "yes" for name in codes(row[0])} == made
 
@@ -187,9 +264,27 @@ def test_every_update_of_the_protocol_is_listed() -> None:
     assert {name for name in known if not name.startswith("plan_")} <= listed
 
 
-def test_the_meta_keys_are_those_of_the_projection() -> None:
+def test_the_meta_keys_are_those_of_the_code() -> None:
     keys = {code for row in table("docs/protocol.md", "`_meta` key") for code in codes(row[0])}
-    assert keys == {projection.SEQ, projection.PARENT}
+    assert keys == {projection.SEQ, projection.PARENT, lifecycle.AFTER, lifecycle.AWAY_POLICY, joining.IDEMPOTENCY}
+    assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
+
+
+def test_the_modes_are_those_that_can_be_chosen() -> None:
+    rows = [(codes(row[0])[0], row[1]) for row in table("docs/protocol.md", "mode")]
+    for (name, said), mode in zip(rows, (*offers.MODES, offers.BYPASS), strict=True):
+        assert name == mode.id
+        assert said.startswith(mode.description)
+    models = codes(section("docs/protocol.md", "Methods that clients call").split("before the first one they are")[1])
+    assert models[: len(offers.MODELS)] == [one.id for one in offers.MODELS]
+
+
+def test_our_own_methods_are_those_of_the_daemon() -> None:
+    rows = table("docs/protocol.md", "own method")
+    own = {one for one in said_in_code() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
+    told = set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1])) & own
+    assert {codes(row[0])[0] for row in rows} | told == own
+    assert told == {control.EVENT, control.QUESTION, control.SETTLED}
 
 
 def test_the_error_codes_are_those_of_the_exceptions() -> None:
@@ -273,42 +368,23 @@ def test_the_changelog_knows_this_version() -> None:
     assert __version__ in [version for version, date in versions if date]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_has_no_complaint_about_the_units(tmp_path: Path) -> None:
-    for unit in UNITS:
-        shutil.copy(ROOT / "deploy" / unit, tmp_path)
-    result = subprocess.run(
-        ["systemd-analyze", "verify", "--user", "--man=no", *(f"./{unit}" for unit in UNITS)],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
+def test_the_files_of_deploy_are_named_and_there() -> None:
+    links = set(re.findall(r"\]\(([a-z][^)#:]*)\)", text("deploy/README.md")))
+    files = {str(path.relative_to(ROOT / "deploy")) for path in (ROOT / "deploy").rglob("*") if path.is_file()}
+    assert links == files - {"README.md"}
 
 
-def test_only_the_user_can_reach_the_socket_and_claude_can_run() -> None:
-    assert "SocketMode=0600" in text("deploy/pykoclaw-acp.socket")
-    assert "DirectoryMode=0700" in text("deploy/pykoclaw-acp.socket")
-    assert "MemoryDenyWriteExecute" not in text("deploy/pykoclaw-acp@.service")
-    assert "ExecStart=/usr/bin/env pykoclaw-acp serve --stdio" in text("deploy/pykoclaw-acp@.service")
+def test_the_deploy_recipe_is_that_of_the_units() -> None:
+    service = text("deploy/user/pykoclaw-acp.service")
+    readme = " ".join(text("deploy/README.md").split())
+    assert "WatchdogSec=30" in service
+    assert "StartLimitBurst=10" in service
+    assert f"Every {30 / 4:g} s" in readme
+    assert f"for {health.ANSWER_WAIT:g} s" in readme
 
 
-def test_mittos_workspaces_get_data_directories_of_their_own(tmp_path: Path) -> None:
-    (command,) = re.findall(r"command: sh -c '(.*)'$", text("deploy/mitto.yaml"), re.MULTILINE)
-    program = tmp_path / "pykoclaw-acp"
-    program.write_text('#!/bin/sh\necho "$PYKOCLAW_DATA $*"\n')
-    program.chmod(0o700)
-    started = subprocess.run(
-        ["sh", "-c", command],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/home/you", "MITTO_WORKING_DIR": "/work/my project"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert started.stdout == "/home/you/.local/share/pykoclaw-mitto/work/my project serve --stdio\n"
+def test_mitto_needs_no_settings() -> None:
+    assert re.findall(r"^ *command: (.*)$", text("deploy/mitto.yaml"), re.MULTILINE) == ["pykoclaw-acp"]
 
 
 # --- the code, as the documents speak of it --------------------------------------------------------------------------
@@ -330,7 +406,8 @@ def said_in_code() -> Iterator[str]:
 
 def error_kinds() -> Iterator[str]:
     """Every kind with which the program itself makes an error: where it stands among the arguments, or by its name."""
-    positions = {"StartFailure": 0, "WorkerFailed": 0, "TurnFault": 0, "_lose": 0, "lost": 1, "not_started": 1}
+    positions = {"StartFailure": 0, "WorkerFailed": 0, "TurnFault": 0, "TurnError": 0, "_lose": 0}
+    positions |= {"lost": 1, "not_started": 1}
     by_name = {"Lost", "TurnError", "TurnFault", "interrupted"}
     for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Call):
@@ -343,6 +420,9 @@ def error_kinds() -> Iterator[str]:
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "(kind, message)":
             assert isinstance(node.value, ast.Tuple)
             yield from constants(node.value.elts[:1])
+        elif isinstance(node, ast.Dict):
+            pairs = zip(constants_or_none(node.keys), node.values, strict=True)
+            yield from constants(value for name, value in pairs if name == "errorKind")
     source = ast.parse(inspect.getsource(failures.turn_error))
     for node in ast.walk(source):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
@@ -352,6 +432,43 @@ def error_kinds() -> Iterator[str]:
 
 def constants(nodes: Iterable[ast.expr]) -> Iterator[str]:
     return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def constants_or_none(nodes: Iterable[ast.expr | None]) -> Iterator[object]:
+    return (node.value if isinstance(node, ast.Constant) else None for node in nodes)
+
+
+def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+
+
+def commands(group: click.Group, name: str) -> Iterator[str]:
+    for one in group.commands.values():
+        if isinstance(one, click.Group):
+            yield from commands(one, f"{name} {one.name}")
+        else:
+            yield f"{name} {one.name}"
+
+
+def table_in(document: str, heading: str, header: str) -> list[list[str]]:
+    return rows_of(section(document, heading), header)
+
+
+def word(cell: str) -> str:
+    """The first word of a line of the link."""
+    return codes(cell)[0].split()[0]
+
+
+def words_written(module: str) -> set[str]:
+    """First words of the lines that this module writes."""
+    lines = (
+        node.value for node in ast.walk(ast.parse((PACKAGE / module).read_text())) if isinstance(node, ast.Constant)
+    )
+    return {
+        line.split()[0].decode() for line in lines if isinstance(line, bytes) and re.match(rb"(?:[a-z]+|>+) %", line)
+    }
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -371,6 +488,10 @@ def one_of_each_event() -> list[events.Event]:
         events.ToolProgressed("c"),
         events.ToolEnded("c", "completed"),
         events.Usage(1, 2),
+        events.Plan(()),
+        events.ModeChanged("plan"),
+        events.ConfigChanged(offers.selection("plan", None, None, bypass=False)),
+        events.TitleChanged("t"),
         events.Failure("m", "t", "k"),
     ]
     assert {type(event) for event in made} == set(get_args(events.Event))

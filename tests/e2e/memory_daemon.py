@@ -1,0 +1,14 @@
+"""The daemon as a program, with workers in memory: `MemoryChannel` says what their prompts can be."""
+
+from __future__ import annotations
+
+import sys
+from unittest import mock
+
+from pykoclaw_acp import config
+from pykoclaw_acp.server import app, daemon
+from tests.integration.memory_launcher import MemoryLauncher
+
+if __name__ == "__main__":
+    with mock.patch.object(app, "LocalLauncher", return_value=MemoryLauncher()):
+        sys.exit(daemon.main(config.load))
