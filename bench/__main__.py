@@ -18,6 +18,8 @@ from rich.console import Console
 from bench.figures import Figures
 from bench.holdings import fill, loads, memory
 from bench.lab import Lab
+from bench.logbook import write
+from bench.resident import attached, fronted, recovery, starts
 from bench.turns import pacing, turns
 from pykoclaw_acp.demo.surroundings import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
@@ -44,20 +46,26 @@ def main() -> None:
     else:
         console.print("No claude-agent-acp on PATH, and no --peer: the peer is not measured.")
     rounds, deltas, sizes = (1, 2_000, [10, 1_000]) if chosen.quick else (chosen.rounds, 20_000, [10, 1_000, 10_000])
+    logged = 100_000 if chosen.quick else 1_000_000
     with ScriptedModel() as model, temporary_home() as home:
         # As users start it: without a developer's PYTHON* variables, and with bytecode, which is not left behind.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         places = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONPYCACHEPREFIX": str(home / "bytecode")}
         variables = environment(kept, model.url, home) | places
         lab = Lab(home, model.url, variables, commands, 0 if chosen.quick else chosen.patience)
-        turns(lab, Figures(), 100)  # what only a first run pays: bytecode, caches, Claude's own set-up
+        turns(lab, Figures(), 1_000)  # what only a first run pays: bytecode, caches, Claude's own set-up
         ids = asyncio.run(fill(lab, sizes))
+        book = asyncio.run(write(lab, logged))
         for number in range(1, rounds + 1):
             for measure in (
                 partial(turns, deltas=deltas),
                 partial(pacing, deltas=deltas // 50),
                 partial(loads, ids=ids),
                 partial(memory, few=4, many=50),
+                partial(starts, times=5),
+                partial(fronted, deltas=deltas // 50),
+                partial(attached, few=4, many=20),
+                partial(recovery, book=book),
             ):
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()

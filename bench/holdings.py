@@ -64,18 +64,18 @@ def memory(lab: Lab, figures: Figures, few: int, many: int) -> None:
         python.append(lab.memory("pss", "tool"))
         process.communicate(b"\n")
     server = lab.start("ours")
-    figures.note("server, PSS, MiB", lab.memory("pss", "server"), "idle Python", python[0])
-    none = lab.memory("rss", "server")
+    figures.note("server, PSS, MiB", lab.memory("pss", "command"), "idle Python", python[0])
+    none = lab.memory("rss", "command")
     opened = [server.new()[0] for _ in range(many)]
-    figures.note(f"server with {many} sessions, RSS, MiB", lab.memory("rss", "server"), "with none", none)
+    figures.note(f"server with {many} sessions, RSS, MiB", lab.memory("rss", "command"), "with none", none)
     figures.note("fork server, PSS, MiB", lab.memory("pss", "fork server"), "Python with the SDK", python[1])
     for session in opened[:few]:
         server.prompt(session, HELLO)
     held = [[lab.memory("pss", *roles) for roles in (("worker",), ("claude",), EVERY)]]
     server.prompt(opened[0], LONG)
-    reading = lab.memory("rss", "server")
+    reading = lab.memory("rss", "command")
     turn = server.begin_prompt(opened[0], LONG)
-    figures.note("server, client does not read 2 MB, RSS, MiB", lab.memory("rss", "server"), "it reads", reading)
+    figures.note("server, client does not read 2 MB, RSS, MiB", lab.memory("rss", "command"), "it reads", reading)
     server.wait(turn)
     server.close()
     for who in list(lab.commands)[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pykoclaw_acp.demo import processes
 QUIET: Final = 20.0  # percent of the machine that others may use while we begin
 STILL: Final = 0.5  # s without work, after which processes count as idle
 STILL_WAIT: Final = 20.0  # s
-OURS: Final = ("server", "fork server", "worker", "tool")  # all but Claude's own
+OURS: Final = ("front", "command", "daemon", "fork server", "worker", "tool")  # all but Claude's own
 EVERY: Final = (*OURS, "claude")
 WORK: Final = "project"  # the sessions' directory in the home
 
@@ -33,6 +34,10 @@ class Lab:
     def start(self, who: str, **environment: str) -> Agent:
         """One of the agents."""
         return Agent(self.commands[who], self.environment | environment, self.home / WORK)
+
+    def start_front(self) -> Agent:
+        """A front of the daemon, which it starts if none runs."""
+        return Agent([sys.executable, "-m", "pykoclaw_acp"], self.environment, self.home / WORK)
 
     def wait_until_quiet(self) -> None:
         """Wait for a second in which others leave the machine alone, not longer than `patience`."""

@@ -65,12 +65,17 @@ def pacing(lab: Lab, figures: Figures, deltas: int) -> None:
     waits: list[list[float]] = []
     for who in lab.commands:
         agent = lab.start(who, ANTHROPIC_BASE_URL=tap.url)
-        session, _ = agent.new()
-        agent.prompt(session, HELLO)
-        tap.seen.clear()
-        turn = agent.prompt(session, f"[[script repeat {deltas}x5ms {MARK}]]")
-        waits.append(quantiles([(at - left) * MS for at, left in zip(turn.words, tap.seen, strict=True)], n=100))
+        waits.append(percentiles(agent, tap, deltas))
         agent.close()
     for percent in (50, 99):
         ours, *others = [one[percent - 1] for one in waits]
         figures.note(f"deltas 5 ms apart, to client, p{percent}, ms", ours, SDK, *others)
+
+
+def percentiles(agent: Agent, tap: Tap, deltas: int) -> list[float]:
+    """Of the times that deltas take from the tap to the client (ms), the 1st to the 99th."""
+    session, _ = agent.new()
+    agent.prompt(session, HELLO)
+    tap.seen.clear()
+    turn = agent.prompt(session, f"[[script repeat {deltas}x5ms {MARK}]]")
+    return quantiles([(at - left) * MS for at, left in zip(turn.words, tap.seen, strict=True)], n=100)
