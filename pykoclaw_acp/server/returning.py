@@ -23,7 +23,7 @@ async def welcome(connection: Connection, hello: FrontHello) -> None:
             params = msgspec.json.decode(hello.initialize, type=InitializeParams)
         except msgspec.MsgspecError:
             params = InitializeParams(protocol_version=0)
-        connection.initialized(InitializeParams(protocol_version=1))
+        connection.initialized(params)
     for session_id, followed in hello.sessions.items():
         await _follow(connection, hello.front, session_id, followed)
     for ask_id in hello.asked:
