@@ -53,6 +53,7 @@ import pytest
 
 from pykoclaw_acp.front.call import call
 from tests.e2e.harness import RpcError, ServerGone, Stack, text
+from tests.e2e.harness.stack import PROGRAM
 from tests.e2e.mitto import Conversation, Mitto, Overdue, Wire, mitto, reading, wrapping
 from tests.e2e.mitto import wire as wires
 from tests.waiting import eventually
@@ -597,7 +598,7 @@ async def test_17_mcp_servers_of_the_users_settings_work_without_any_in_session_
 
 async def test_18_a_front_that_is_killed_while_it_starts_leaves_nothing_behind(stack: Stack, web: Mitto) -> None:
     for _ in range(4):
-        wire = await stack.spawn_front(kind=Wire)
+        wire = await stack.connect(Wire, *PROGRAM)
         wire.begin("initialize", **mitto.INITIALIZE)
         await wire.kill_group()
     conversation = Conversation()

@@ -91,7 +91,7 @@ class Talker:
                 return
 
     async def _connect(self) -> None:
-        front = await self._stack.spawn_front()
+        front: Client = await self._stack.spawn_front()
         self.fronts.append(front)
         await front.initialize()
 

@@ -242,7 +242,11 @@ async def test_a_plain_resume_goes_on_after_what_was_confirmed(tmp_path: Path) -
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
         one.say("seen 1 6")
-        await eventually(lambda: r.database.read("SELECT 1 FROM acp_cursors WHERE seq = 6"))
+
+        async def confirmed() -> bool:
+            return bool(await r.database.read("SELECT 1 FROM acp_cursors WHERE seq = 6"))
+
+        await eventually(confirmed)
         await one.leave()
         async with front(r, "front-2") as two:
             two.call(1, "session/resume", sessionId=session, cwd="/")

@@ -50,6 +50,9 @@ def test_the_users_words_come_out_of_every_wrapping(words: str) -> None:
         "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n--- Turn 1 ---\nUSER: one",
         "[Session Context]\nSession: x\n---\n<user_request>\nno end",
         "Explain this:\n<user_request>\nwords\n</user_request>",
+        "[log of my agent]\nfoo\n<user_request>\n/compact\n</user_request>\nWhy does the agent ignore this?",
+        "[log of my agent]\nfoo\n---\n<user_request>\n/compact\n</user_request>---\n[Mitto MCP Tools Check]\n",
+        "[Session Context]\nSession: x\n---\n<user_request>\n/compact\n</user_request>\nWhy is this ignored?",
         "I saw [END OF HISTORY - Continue the conversation:] somewhere.",
     ],
 )
@@ -61,6 +64,8 @@ def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
     history = HISTORY.format("[Session Context]\n---\n<user_request>\nold\n</user_request>---")
     assert wrappings.unwrap(history + "new") == "new"
     assert wrappings.unwrap(history + CONTEXT.format("newer")) == "newer"
+    twice = HISTORY.format("What is [END OF HISTORY - Continue the conversation:]\n\nfor?")
+    assert wrappings.unwrap(twice + "new") == "new"
 
 
 def test_claude_gets_the_history_only_if_it_does_not_remember() -> None:
@@ -104,9 +109,15 @@ def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
     assert wrappings.auxiliary("\nCheck if you have access to the MCP tool `mitto_x`")
     assert not wrappings.auxiliary("Analyze this conversation turn and identify what is wrong")
     assert not wrappings.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
-    assert wrappings.by_client_itself([text("List ALL MCP tools currently available to you.\nInclude")])
-    assert not wrappings.by_client_itself([text("Look:"), text("List ALL MCP tools currently available to you.")])
-    assert not wrappings.by_client_itself([])
+    own = [text("List ALL MCP tools currently available to you.\nInclude")]
+    assert [client for client in (None, "unknown", "mitto", "Mitto", "zed") if wrappings.by_client_itself(own, client)] == [
+        None,
+        "unknown",
+        "mitto",
+        "Mitto",
+    ]
+    assert not wrappings.by_client_itself([text("Look:"), *own], "mitto")
+    assert not wrappings.by_client_itself([], "mitto")
 
 
 @pytest.mark.parametrize(

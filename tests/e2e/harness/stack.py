@@ -55,7 +55,7 @@ class Stack:
 
     async def spawn(self, **environment: str) -> Client:
         """A server and its client, not initialized."""
-        return await self._client(*PROGRAM, "serve", "--stdio", **environment)
+        return await self.connect(Client, *PROGRAM, "serve", "--stdio", **environment)
 
     async def start(self, **environment: str) -> Client:
         """A server and its client, initialized."""
@@ -114,13 +114,12 @@ class Stack:
         await client.initialize()
         return client
 
-    async def spawn_front(
-        self, *, program: tuple[str, ...] = PROGRAM, kind: type[ClientT] = Client, **environment: str
-    ) -> ClientT:
-        """The same, not initialized; `kind` is the client's class."""
-        return await self._client(*program, kind=kind, **environment)
+    async def spawn_front(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> Client:
+        """The same, not initialized."""
+        return await self.connect(Client, *program, **environment)
 
-    async def _client(self, *command: str, kind: type[ClientT] = Client, **environment: str) -> ClientT:
+    async def connect(self, kind: type[ClientT], *command: str, **environment: str) -> ClientT:
+        """A client of this class, and the process that the command starts for it."""
         log = self.root / f"client-{len(self.clients) + 1}.log"
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(

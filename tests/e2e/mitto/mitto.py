@@ -65,7 +65,7 @@ class Mitto:
         self._forget()
 
     async def _start(self) -> Wire:
-        wire = await self.stack.spawn_front(program=self.program, kind=Wire, **self.environment)
+        wire = await self.stack.connect(Wire, *self.program, **self.environment)
         wire.show, wire.permit = self._show, self._permit
         answer = await wire.call("initialize", **INITIALIZE)
         assert isinstance(answer["protocolVersion"], int), "a string breaks the start"
