@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,9 @@ class Front:
             lines = [rest.partition(" ") for rest in self.rests("answer")]
             return next((json.loads(line) for n, _, line in lines if int(n) == number), None)
 
-        return dict(await eventually(found) or {})
+        answer = await eventually(found)
+        assert answer is not None
+        return answer
 
     async def result(self, number: int, method: str, **params: Any) -> dict[str, Any]:
         self.call(number, method, **params)
@@ -109,6 +111,19 @@ def words(session: str, text: str, **meta: Any) -> dict[str, Any]:
 
 def prompts(r: Rig) -> list[str]:
     return [text for channel in r.launcher.launched for text in channel.prompts]
+
+
+async def there(r: Rig, query: str) -> None:
+    """Wait until the query has a row."""
+
+    def look() -> bool | Awaitable[bool]:
+        return _any(r, query)
+
+    await eventually(look)
+
+
+async def _any(r: Rig, query: str) -> bool:
+    return bool(await r.database.read(query))
 
 
 async def finish(r: Rig, text: str = "done") -> None:
@@ -160,7 +175,7 @@ async def test_words_that_a_lost_client_sends_again_join_their_turn_once(tmp_pat
             await finish(r)
             assert (await two.answer(2))["result"]["stopReason"] == "end_turn"
             two.say("done 2")
-            await eventually(lambda: r.database.read("SELECT 1 FROM acp_turns WHERE answered_at IS NOT NULL"))
+            await there(r, "SELECT 1 FROM acp_turns WHERE answered_at IS NOT NULL")
             assert prompts(r) == ["hang"]
             two.call(3, "session/prompt", **words(session, "hang"))  # this time the user means it
             await eventually(lambda: prompts(r) == ["hang", "hang"])
@@ -173,7 +188,7 @@ async def test_words_of_a_turn_that_ended_unseen_get_its_outcome(tmp_path: Path)
         await eventually(lambda: prompts(r))
         await one.leave()
         await finish(r)
-        await eventually(lambda: r.database.read("SELECT 1 FROM acp_turns WHERE state = 'done'"))
+        await there(r, "SELECT 1 FROM acp_turns WHERE state = 'done'")
         async with front(r, "front-2") as two:
             await two.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
             assert (await two.result(2, "session/prompt", **words(session, "hang")))["stopReason"] == "end_turn"
@@ -242,11 +257,7 @@ async def test_a_plain_resume_goes_on_after_what_was_confirmed(tmp_path: Path) -
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
         one.say("seen 1 6")
-
-        async def confirmed() -> bool:
-            return bool(await r.database.read("SELECT 1 FROM acp_cursors WHERE seq = 6"))
-
-        await eventually(confirmed)
+        await there(r, "SELECT 1 FROM acp_cursors WHERE seq = 6")
         await one.leave()
         async with front(r, "front-2") as two:
             two.call(1, "session/resume", sessionId=session, cwd="/")
