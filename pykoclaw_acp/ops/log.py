@@ -8,6 +8,7 @@ worker_pid are bound once, with `structlog.contextvars.bound_contextvars`. What 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -27,6 +28,7 @@ from pykoclaw_acp.ops.secrets import MASK, looks_secret
 
 _PROMPT_KEYS = frozenset({"prompt", "text", "content", "raw"})
 _STRUCTLOG_KEYS = frozenset({"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"})
+_MOST = 10 * 1024 * 1024  # bytes of a log file
 _DEEPEST = 6  # levels of nesting that a line shows
 
 # What the ACP client Mitto, in exactly this spelling on an agent's stderr, takes for the agent's death.
@@ -39,6 +41,14 @@ _ALARMS = {
     "received message with neither id nor method": "Received message with neither id nor method",
     "failed to queue notification; closing connection": "Failed to queue notification; closing connection",
 }
+
+
+def trim(path: str, descriptor: int = 2) -> None:
+    """Begin the log file anew if it is above 10 MiB; nothing happens unless `descriptor` (stderr) is that file."""
+    with contextlib.suppress(OSError):
+        found = os.fstat(descriptor)
+        if found.st_size > _MOST and os.path.samestat(found, os.stat(path)):
+            os.ftruncate(descriptor, 0)
 
 
 def configure(

@@ -74,10 +74,13 @@ class Launcher(Protocol):
     def spooled(self, identity: WorkerIdentity) -> Iterable[list[FromWorker]]:
         """Batches of what a dead worker has left on disk, in order; some of it may have been received."""
 
-    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
+    async def end(self, process: WorkerProcess, grace: float) -> None:
+        """End a worker that there is no line to: SIGTERM, after `grace` (s) SIGKILL."""
+
+    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         """Nothing of this dead worker may live on: its processes, socket, spool and temporary files.
 
-        Processes get SIGTERM, and after `grace` (s) SIGKILL.
+        `keep_spool`: it could not be taken yet. Processes get SIGTERM, and after `grace` (s) SIGKILL.
         """
 
     async def probe(self) -> None:

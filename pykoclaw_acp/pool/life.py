@@ -14,6 +14,7 @@ import structlog
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
+from pykoclaw_acp.store.database import Conflict, IntegrityError, OperationalError
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
@@ -31,6 +32,7 @@ from pykoclaw_acp.worker.frames import (
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 KILL_AFTER: Final = 0.5  # s after SIGTERM
+BEQUEATH_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
 TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 HURRY: Final = 0.3  # s; the same while the server stops
 
@@ -96,12 +98,20 @@ class WorkerLife:
         self.foreign = False
         self._left_alone = False
         self._hurry = False
+        self._bequeaths = False
+        self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
+        self._taking = False
         self._last_sign = asyncio.get_running_loop().time()
 
     @property
     def usable(self) -> bool:
         """It takes prompts, or will when it is ready."""
         return not self.stopping and self._lost is None and not self.foreign
+
+    @property
+    def answers(self) -> bool:
+        """It has answered its Hello; it is ready as soon as what it had told before is in the log."""
+        return self._greeting is not None or self.ready.done()
 
     @property
     def spent(self) -> bool:
@@ -126,16 +136,21 @@ class WorkerLife:
                 await self._channel.send(Stop(epoch=spec.epoch))
             watching = asyncio.get_running_loop().create_task(self._watch())
             async for batch in self._channel.batches():
-                await self._take(batch)
+                await self._take_in_time(batch)
         except LaunchFailed as error:
             kind, message = "start_failed", f"Claude's worker could not be launched: {error}"
         except ConnectionError:
             pass
-        except Exception:
+        except Exception as error:
             # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             kind, message = "internal", "The answer could not be recorded; the log of pykoclaw-acp says why."
-            self.kill()
+            if isinstance(error, OperationalError) and self._channel is not None:
+                self._bequeaths = True
+                self._channel.detach()
+                self._channel.terminate()
+            else:
+                self.kill()
         finally:
             if watching is not None:
                 watching.cancel()
@@ -166,7 +181,7 @@ class WorkerLife:
         return channel
 
     def _require_ready(self) -> None:
-        if not self.ready.done():
+        if not self.answers:
             log.warning("An adopted worker does not answer", action="worker_silent", session=self.spec.session_id)
             self.kill()
 
@@ -192,7 +207,8 @@ class WorkerLife:
         self.stopping = True
         self._hurry = hurry
         with contextlib.suppress(ConnectionError, TimeoutError):
-            await asyncio.wait_for(self.send(Stop(epoch=self.spec.epoch)), grace)
+            async with asyncio.timeout(grace):
+                await self.send(Stop(epoch=self.spec.epoch))
         if not await self._cleaned_within(grace):
             if self._channel is not None:
                 self._channel.terminate()
@@ -202,25 +218,35 @@ class WorkerLife:
 
     async def _cleaned_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.cleaned.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.cleaned.wait()
         return self.cleaned.is_set()
 
+    async def _take_in_time(self, batch: list[FromWorker]) -> None:
+        """A commit that takes long is no silence of the worker's."""
+        self._taking = True
+        try:
+            await self._take(batch)
+        finally:
+            self._taking = False
+            self._last_sign = asyncio.get_running_loop().time()
+
     async def _take(self, batch: list[FromWorker]) -> None:
-        self._last_sign = asyncio.get_running_loop().time()
+        last = self._frame
         numbered: list[Numbered] = []
         for frame in batch:
             if frame.epoch != self.spec.epoch:
                 continue
             if isinstance(frame, Ready):
-                await self._take_ready(frame)
+                self._greet(frame)
             elif isinstance(frame, Lost):
                 self._lost = frame
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif not isinstance(frame, Heartbeat) and frame.n:
-                if frame.n != self._frame + 1:
-                    raise ValueError(f"frame {frame.n} came after {self._frame}")
-                self._frame = frame.n
+                if frame.n != last + 1:
+                    raise ValueError(f"frame {frame.n} came after {last}")
+                last = frame.n
                 numbered.append(frame)
                 if isinstance(frame, Background):
                     self._background = frame.running
@@ -229,14 +255,21 @@ class WorkerLife:
             steps.reached("frames_received")
             await self._around.listener.frames(self.spec.session_id, self.spec.epoch, numbered)
             steps.reached("frames_committed")
+            self._frame = last
             with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
                 await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
             steps.reached("frames_acknowledged")
+        if self._greeting is not None and self._frame >= self._greeting.upto:
+            await self._take_ready(self._greeting)
 
-    async def _take_ready(self, ready: Ready) -> None:
+    def _greet(self, ready: Ready) -> None:
         steps.reached("worker_ready")
         self.foreign = ready.protocol != PROTOCOL
         self._background = ready.background
+        self._greeting = ready
+
+    async def _take_ready(self, ready: Ready) -> None:
+        self._greeting = None
         if isinstance(self._begin, LeftWorker):
             if self.foreign:
                 log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
@@ -260,21 +293,20 @@ class WorkerLife:
             before = loop.time()
             await asyncio.sleep(interval)
             late = loop.time() - before > 2 * interval
-            if not late and loop.time() - self._last_sign > self._around.limits.stall_timeout:
+            if not late and not self._taking and loop.time() - self._last_sign > self._around.limits.stall_timeout:
                 log.warning("Worker gives no sign of life", action="worker_stalled")
                 self.kill()
 
     async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""
         spec, around = self.spec, self._around
-        if self._channel is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._channel.gone(), KILL_AFTER)
-            self._channel.kill()
+        await self._end_process()
+        keep_spool = False
         try:
             await self._take_spool()
-        except Exception:
-            log.exception("A dead worker's spool could not be taken", action="spool_failed")
+        except Exception as error:
+            keep_spool = not isinstance(error, ValueError | Conflict | IntegrityError)  # the next start takes it
+            log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=keep_spool)
         assert self._lost is not None
         lost = self._lost
         if not self.ready.done():
@@ -285,14 +317,32 @@ class WorkerLife:
         except Exception:
             log.exception("A worker's end could not be told", action="lost_failed")
         try:
-            await around.launcher.clean(spec, HURRY if self._hurry else TERM_GRACE)
-            await around.ledger.worker_gone(spec.session_id, spec.epoch)
+            await around.launcher.clean(spec, HURRY if self._hurry else TERM_GRACE, keep_spool=keep_spool)
+            if not keep_spool:
+                await around.ledger.worker_gone(spec.session_id, spec.epoch)
         except Exception:
             log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()
         around.changed(self)
+
+    async def _end_process(self) -> None:
+        """Whoever writes on while the spool is read would lose what he writes."""
+        adopted = isinstance(self._begin, LeftWorker) and not self.ready.done()  # it may be about to end by itself
+        wait = BEQUEATH_WAIT if self._bequeaths or adopted else KILL_AFTER
+        if self._channel is None:
+            if isinstance(self._begin, LeftWorker):
+                await self._around.launcher.end(self._begin.process, wait)
+            return
+        await self._gone_within(self._channel, wait)
+        self._channel.kill()
+        await self._gone_within(self._channel, KILL_AFTER)
+
+    async def _gone_within(self, channel: Channel, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await channel.gone()
 
     async def _leave(self) -> None:
         if self._channel is not None:

@@ -30,7 +30,8 @@ from pykoclaw_acp.worker.spool import read_spool
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
 MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
-MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log that are kept at a start
+MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log, above which a launch begins it anew
+MARKS: Final = ("PYKOCLAW_WORKER", "CLAUDE_CODE_TMPDIR")  # of a worker whose tool may have started this server
 
 log: Final = structlog.get_logger()
 
@@ -95,7 +96,7 @@ class LocalLauncher:
 
     def __init__(self, directory: Path, *, resident: bool) -> None:
         """`resident`: workers outlive this process."""
-        self._directory = directory
+        self._log = directory / "workers.log"
         self._resident = resident
         self._lock = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,6 +104,7 @@ class LocalLauncher:
         self._writer: asyncio.StreamWriter | None = None
         self._boot_id = processes.boot_id()
         self._deaths = 0
+        self._pids: dict[str, int] = {}  # of live workers, by their cookies
         processes.become_subreaper()
 
     async def warm(self) -> None:
@@ -118,13 +120,16 @@ class LocalLauncher:
             raise LaunchFailed(forked.error)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
         try:
-            return await _connect(process, spec.socket)
+            channel = await _connect(process, spec.socket)
         except (OSError, LaunchFailed) as error:
             reaper.send(process.pid, process.start_time, signal.SIGKILL)
             raise LaunchFailed(f"the worker cannot be reached: {error}") from error
+        self._pids[spec.cookie] = process.pid
+        return channel
 
     async def attach(self, left: LeftWorker) -> LocalChannel:
         """Connect to a worker that another daemon launched; raises LaunchFailed."""
+        self._pids[left.identity.cookie] = left.process.pid
         try:
             return await _connect(left.process, left.identity.socket)
         except OSError as error:
@@ -134,18 +139,23 @@ class LocalLauncher:
         """Batches of what the dead worker has left on disk."""
         return read_spool(Path(identity.spool))
 
-    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
+    async def end(self, process: WorkerProcess, grace: float) -> None:
+        """SIGTERM, after `grace` (s) SIGKILL."""
+        await asyncio.to_thread(reaper.end_these, [reaper.Stray(process.pid, process.start_time)], grace)
+
+    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         """End what the dead worker left, collect the dead, remove its socket, spool and temporary files."""
-        strays = await reaper.end(lambda cookie: cookie == identity.cookie, grace)
+        self._pids.pop(identity.cookie, None)
+        strays = await reaper.end(lambda cookie: cookie == identity.cookie, grace, frozenset(self._pids.values()))
         if strays:
             log.info("Ended what a dead worker left behind", action="strays_ended", pids=[s.pid for s in strays])
         processes.reap_orphans(frozenset([self._process.pid]) if self._process else frozenset())
-        await asyncio.to_thread(_remove, identity)
+        await asyncio.to_thread(remove, identity, keep_spool=keep_spool)
 
     async def probe(self) -> None:
         """Raises RestartWanted when the fork server has failed three launches in a row."""
         if self._deaths >= MAX_DEATHS:
-            raise RestartWanted(f"The fork server cannot run; its log is {self._directory / 'workers.log'}.")
+            raise RestartWanted(f"The fork server cannot run; its log is {self._log}.")
 
     async def close(self) -> None:
         """End the fork server, which waits for workers that end with this process."""
@@ -164,6 +174,9 @@ class LocalLauncher:
 
     async def _fork(self, spec: LaunchSpec) -> Forked:
         async with self._lock:
+            with contextlib.suppress(FileNotFoundError):
+                if self._log.stat().st_size > MAX_LOG:
+                    os.truncate(self._log, 0)
             for _ in range(2):
                 try:
                     reader, writer = await self._ensure()
@@ -177,7 +190,7 @@ class LocalLauncher:
                     log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
                 self._discard()
         self._deaths += 1
-        raise LaunchFailed(f"the fork server died; its log is {self._directory / 'workers.log'}")
+        raise LaunchFailed(f"the fork server died; its log is {self._log}")
 
     async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._process is not None and self._process.poll() is not None:
@@ -196,18 +209,16 @@ class LocalLauncher:
         return self._reader, self._writer
 
     def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
-        path = self._directory / "workers.log"
         daemon = [str(os.getpid())] if self._resident else []
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            if os.fstat(descriptor).st_size > MAX_LOG:
-                os.ftruncate(descriptor, 0)
             return subprocess.Popen(
                 [sys.executable, "-m", "pykoclaw_acp.pool.forkserver", str(control.fileno()), *daemon],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
                 cwd="/",
+                env={name: value for name, value in os.environ.items() if name not in MARKS},
                 pass_fds=[control.fileno()],
                 start_new_session=True,
             )
@@ -250,7 +261,9 @@ def _open_pidfd(process: WorkerProcess) -> int:
     return pidfd
 
 
-def _remove(identity: WorkerIdentity) -> None:
+def remove(identity: WorkerIdentity, *, keep_spool: bool = False) -> None:
+    """The files of a dead worker."""
     Path(identity.socket).unlink(missing_ok=True)
-    Path(identity.spool).unlink(missing_ok=True)
+    if not keep_spool:
+        Path(identity.spool).unlink(missing_ok=True)
     shutil.rmtree(identity.temporary, ignore_errors=True)

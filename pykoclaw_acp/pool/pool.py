@@ -16,7 +16,7 @@ from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Ledger, PoolLimits, Surroundings, WorkerLife
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
-from pykoclaw_acp.worker.frames import ToWorker
+from pykoclaw_acp.worker.frames import Ready, ToWorker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
@@ -55,6 +55,13 @@ class WorkerPool:
         worker = self._workers.get(session_id)
         return worker is not None and worker.usable
 
+    def forget(self, session_id: str) -> bool:
+        """The session leaves the memory until the next `set_resume`; False while there is anything of its worker."""
+        if session_id in self._workers or session_id in self._starting:
+            return False
+        self._resume.pop(session_id, None)
+        return True
+
     async def acquire(self, wish: WorkerWish) -> int:
         """A ready worker for the session, kept from eviction until `release`; returns its epoch.
 
@@ -72,13 +79,22 @@ class WorkerPool:
         if worker.idle_timer is not None:
             worker.idle_timer.cancel()
         try:
-            ready = await asyncio.wait_for(asyncio.shield(worker.ready), self._limits.start_timeout)
+            ready = await self._ready(worker)
         except TimeoutError:
             worker.kill()
             seconds = self._limits.start_timeout
             raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
         self._resume[wish.session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
+
+    async def _ready(self, worker: WorkerLife) -> Ready:
+        try:
+            async with asyncio.timeout(self._limits.start_timeout):
+                return await asyncio.shield(worker.ready)
+        except TimeoutError:
+            if not worker.answers:
+                raise
+        return await asyncio.shield(worker.ready)
 
     def release(self, session_id: str) -> None:
         """The session has nothing to do: its worker may be evicted after the idle time."""
@@ -200,7 +216,8 @@ class WorkerPool:
                 self._around.listener.make_room()
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), LOOK_AGAIN)
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await self._changed.wait()
         self._starting.add(session_id)
 
     async def _warm(self) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,11 +30,14 @@ class Stray:
     start_time: int
 
 
-def find(belongs: Callable[[str], bool]) -> list[Stray]:
-    """The live processes of the workers for whose cookie `belongs` holds."""
+def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[Stray]:
+    """The live processes of the workers for whose cookie `belongs` holds, but the `spared` pids.
+
+    A worker has no cookie itself, but for those of a fork server that was started below another worker.
+    """
     strays: list[Stray] = []
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid() or int(entry.name) in spared:
             continue
         pid = int(entry.name)
         cookie = _cookie(pid)
@@ -46,14 +49,14 @@ def find(belongs: Callable[[str], bool]) -> list[Stray]:
     return strays
 
 
-async def end(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
+async def end(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
     """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
-    return await asyncio.to_thread(end_now, belongs, grace)
+    return await asyncio.to_thread(end_now, belongs, grace, spared)
 
 
-def end_now(belongs: Callable[[str], bool], grace: float) -> list[Stray]:
+def end_now(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
     """The same, while the caller waits."""
-    return _end(lambda: find(belongs), grace)
+    return _end(lambda: find(belongs, spared), grace)
 
 
 def end_these(strays: Sequence[Stray], grace: float) -> None:

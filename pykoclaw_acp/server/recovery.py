@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ import structlog
 from pykoclaw_acp.ops import processes, steps
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.launcher import LeftWorker
+from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded
@@ -26,7 +27,7 @@ from pykoclaw_acp.sessions.ports import Question
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions, turns
-from pykoclaw_acp.store.database import Conflict, Database, Unit
+from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
@@ -54,14 +55,20 @@ async def recover(database: Database, directory: Path, *, resident: bool) -> Fou
     """
     ledger, journal = WorkerLedger(database), SessionJournal(database)
     rows = await ledger.rows()
-    adopted = await asyncio.to_thread(_end_processes, rows, directory, resident)
+    sessions = {row.session_id for row in rows if await journal.find(row.session_id) is not None}
+    wanted = sessions if resident else set()
+    adopted = await asyncio.to_thread(_end_processes, rows, directory, wanted)
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, Lost] = {}
     for row in dead:
-        if row.socket.is_relative_to(directory):  # else a copy's original, which may be alive, wrote it
-            await _take_spool(journal, row, directory, last_words)
+        if row.directory.name != directory.name:  # a copy's original, which may be alive, wrote it
+            continue
+        if row.session_id in sessions:
+            await _take_spool(journal, row, last_words)
+        await asyncio.to_thread(remove, row.left.identity)
     await asyncio.to_thread(_empty, directory, {row.socket.name for row in adopted})
     epochs = {row.session_id: row.epoch for row in adopted}
+    newest = {row.session_id: row.epoch for row in dead}
     going_on: list[UnfinishedTurn] = []
     turns_left = await turns.unfinished(database)
     for left in turns_left:
@@ -71,14 +78,15 @@ async def recover(database: Database, directory: Path, *, resident: bool) -> Fou
         else:
             await _end_turn(database, journal, left, last_words.get(left.turn.session_id))
     told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state != "queued"}
-    for session_id in {row.session_id for row in dead} - epochs.keys() - told:
-        if closed := _closed(await events.open_tools(database, session_id)):  # background work of a turn that had ended
+    for session_id in (newest.keys() & sessions) - epochs.keys() - told:
+        open_tools = await events.open_tools(database, session_id, newest[session_id])
+        if closed := _closed(open_tools):  # background work of a turn that had ended
             await journal.append(session_id, closed)
     await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)))
     for row in dead:
         await ledger.worker_gone(row.session_id, row.epoch)
     steps.reached("recovered")
-    return Found([row.left(directory) for row in adopted], going_on)
+    return Found([row.left for row in adopted], going_on)
 
 
 async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
@@ -90,7 +98,8 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         if session is None:
             continue
         open_questions = [one for one in await journal.questions(session.id) if one.policy != permissions.PARKED]
-        adopted.append((session, worker, await events.open_tools(database, session.id), open_questions))
+        open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
+        adopted.append((session, worker, open_tools, open_questions))
     queued = [left.turn for left in found.turns if left.turn.state == "queued"]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
     # From here on without a pause: no frame may come before its session knows its turn.
@@ -108,8 +117,8 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
 
-def _end_processes(rows: Sequence[WorkerRow], directory: Path, resident: bool) -> list[WorkerRow]:
-    """End the processes of this data directory that cannot go on; returns the workers that do.
+def _end_processes(rows: Sequence[WorkerRow], directory: Path, wanted: Collection[str]) -> list[WorkerRow]:
+    """End the processes of this data directory that cannot go on; returns the workers that do, of `wanted` sessions.
 
     Only of this directory: a copy of it holds the rows of the original's workers, which may be alive.
     """
@@ -118,25 +127,27 @@ def _end_processes(rows: Sequence[WorkerRow], directory: Path, resident: bool) -
         row
         for row in rows
         if row.process.boot_id == boot
-        and row.socket.is_relative_to(directory)
+        and row.directory.name == directory.name
         and processes.start_time(row.process.pid) == row.process.start_time
         and processes.state(row.process.pid) not in ("Z", "X", None)
     ]
-    adopted = list({row.session_id: row for row in alive}.values()) if resident else []  # the newest of each session
+    newest = {row.session_id: row for row in alive if row.session_id in wanted}
+    adopted = list(newest.values())
     surplus = [reaper.Stray(row.process.pid, row.process.start_time) for row in alive if row not in adopted]
     reaper.end_these(surplus, WORKER_GRACE)
     prefix, kept = f"{directory.name}:", {f"{directory.name}:{row.session_id}:{row.epoch}" for row in adopted}
-    ended = surplus + reaper.end_now(lambda cookie: cookie.startswith(prefix) and cookie not in kept, TERM_GRACE)
+    pids = {row.process.pid for row in adopted}
+    ended = surplus + reaper.end_now(lambda cookie: cookie.startswith(prefix) and cookie not in kept, TERM_GRACE, pids)
     if ended:
         log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
     return adopted
 
 
-async def _take_spool(journal: SessionJournal, row: WorkerRow, directory: Path, last_words: dict[str, Lost]) -> None:
+async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, Lost]) -> None:
     """What a dead worker could not tell any more: as if it had, so that its turn ends as it did."""
     after = row.acked_frame
     try:
-        for batch in read_spool(Path(row.left(directory).identity.spool)):
+        for batch in read_spool(Path(row.left.identity.spool)):
             for frame in batch:
                 if isinstance(frame, Lost):
                     last_words[row.session_id] = frame
@@ -150,7 +161,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, directory: Path, 
             await journal.record(row.session_id, row.epoch, numbered, outcomes)
             after = numbered[-1].n
             steps.reached("spool_taken")
-    except (ValueError, Conflict):
+    except (ValueError, Conflict, IntegrityError):
         log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
     if after > row.acked_frame:
         log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
@@ -183,7 +194,7 @@ async def _end_turn(database: Database, journal: SessionJournal, left: Unfinishe
     else:
         why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)
         outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)
-        said.extend(_closed(await events.open_tools(database, turn.session_id)))
+        said.extend(_closed(await events.open_tools(database, turn.session_id, left.epoch or 0)))
     said.extend(endings.failure(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(

@@ -12,7 +12,11 @@ from pykoclaw_acp.store.database import Database, NewEvent
 PAGE_SIZE: Final = 4 * 1024 * 1024  # characters of a page after which no further event is read
 _TOOL_EVENTS: Final = (  # so written that the index acp_events_tools alone says which rows these are
     "SELECT payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
-    " WHERE acp_session_id = ? AND kind IN ('tool_started', 'tool_ended')) ORDER BY seq"
+    " WHERE acp_session_id = ? AND seq >= ? AND kind IN ('tool_started', 'tool_ended')) ORDER BY seq"
+)
+_FIRST_OF_WORKER: Final = (
+    "SELECT MIN(e.seq) FROM acp_turns t JOIN acp_events e ON e.turn_id = t.turn_id"
+    " WHERE t.acp_session_id = ? AND t.epoch = ?"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
@@ -34,10 +38,13 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
     return [Logged(seq, turn_id, decode(payload), len(payload)) for seq, turn_id, payload in found]
 
 
-async def open_tools(database: Database, session_id: str) -> OpenTools:
-    """Tool calls that were started and not ended."""
-    found = await database.read(_TOOL_EVENTS, (session_id, session_id))
+async def open_tools(database: Database, session_id: str, epoch: int) -> OpenTools:
+    """Tool calls that the worker of this epoch has started and not ended."""
     tools = OpenTools()
+    ((first,),) = await database.read(_FIRST_OF_WORKER, (session_id, epoch))
+    if first is None:
+        return tools
+    found = await database.read(_TOOL_EVENTS, (session_id, session_id, first))
     for (payload,) in found:
         tools.follow(decode(payload))
     return tools

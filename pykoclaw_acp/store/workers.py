@@ -22,9 +22,15 @@ class WorkerRow:
     socket: Path
     acked_frame: int
 
-    def left(self, directory: Path) -> LeftWorker:
-        """The worker, whose things are below the instance's `directory`."""
-        identity = WorkerIdentity.at(directory, self.socket.name, self.session_id, self.epoch)
+    @property
+    def directory(self) -> Path:
+        """The instance's directory, which may be another one today: its name is the data directory's hash."""
+        return self.socket.parents[1]
+
+    @property
+    def left(self) -> LeftWorker:
+        """The worker, whose things are where its socket is."""
+        identity = WorkerIdentity.at(self.directory, self.socket.name, self.session_id, self.epoch)
         return LeftWorker(identity, self.process, self.acked_frame)
 
 

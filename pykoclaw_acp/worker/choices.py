@@ -37,6 +37,16 @@ class Choices:
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
 
+    @property
+    def mode(self) -> str:
+        """The permission mode that Claude is in."""
+        return self._mode
+
+    @property
+    def model(self) -> str:
+        """The id of the model that Claude uses."""
+        return self._model
+
     async def connected(self, client: ClaudeSDKClient) -> None:
         """The CLI runs, and has said what it offers."""
         info = await client.get_server_info() or {}

@@ -45,6 +45,7 @@ from pykoclaw_acp.worker.spec import LaunchSpec
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
+DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
 REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
 _ABORTED: Final = ("aborted_streaming", "aborted_tools")
 _IN_USE: Final = "already in use"
@@ -168,8 +169,8 @@ class ClaudeSession:
 
     async def give_up(self, fault: TurnError) -> None:
         """Stop the turn that runs; it ends with this error, whatever Claude makes of it."""
-        self._fault = fault
         if turn_id := self._prompted or self._turn:
+            self._fault = fault
             await self.interrupt(turn_id)
 
     def answer(self, answer: Answer) -> None:
@@ -184,7 +185,8 @@ class ClaudeSession:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.interrupt(), 1)
         with contextlib.suppress(Exception):
-            await self._client.disconnect()
+            async with asyncio.timeout(DISCONNECT_WAIT):
+                await self._client.disconnect()
 
     # --- the pump ---------------------------------------------------------------------------------------------------
 

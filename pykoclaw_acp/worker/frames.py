@@ -18,6 +18,7 @@ from pykoclaw_acp.sessions.events import Event, ToolPart
 from pykoclaw_acp.sessions.offers import Offer
 
 PROTOCOL: Final = 1
+ENDED_UNREADABLY: Final = "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
 
 
@@ -86,7 +87,8 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session, nothing was resumed.
 
     `turn_id` is the last prompt that the worker was given, `asks` are its open questions, `background` counts what runs
-    in the background: what a daemon must know that did not launch it.
+    in the background, `mode` and `model` are what Claude runs with: what a daemon must know that did not launch it. It
+    is so after frame `upto`; 0: the daemon has all frames.
     """
 
     pid: int
@@ -96,6 +98,9 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     turn_id: str | None = None
     asks: list[str] = []
     background: int = 0
+    mode: str | None = None
+    model: str | None = None
+    upto: int = 0
     offer: Offer = Offer()
 
 
@@ -206,7 +211,7 @@ from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(From
 
 
 class _Head(msgspec.Struct, kw_only=True):
-    """What every version can read of a worker's frame; from `pid` on it is a Ready's."""
+    """What every version can read of a worker's frame; from `pid` on it is a Ready's, some of it a TurnEnded's."""
 
     frame: str
     epoch: int
@@ -224,11 +229,24 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 def decode_from_worker(line: bytes) -> FromWorker:
-    """A worker's frame; one that this version does not know is Skipped. Raises ValueError for what is no frame."""
+    """A worker's frame; one that this version does not know is Skipped, but a turn always ends.
+
+    Raises ValueError for what is no frame.
+    """
     try:
         return from_worker.decode(line)
     except msgspec.ValidationError:
         head = _head.decode(line)
+    if head.frame == "turn_ended" and head.turn_id and head.claude_session_id:
+        error = TurnError("worker_foreign", ENDED_UNREADABLY)
+        return TurnEnded(
+            epoch=head.epoch,
+            n=head.n,
+            turn_id=head.turn_id,
+            stop_reason=None,
+            claude_session_id=head.claude_session_id,
+            error=error,
+        )
     if head.frame != "ready":
         return Skipped(epoch=head.epoch, n=head.n)
     return Ready(

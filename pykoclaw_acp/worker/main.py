@@ -18,6 +18,7 @@ import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
 from pykoclaw_acp.ops.processes import die_with_parent, reap_orphans
+from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_frames
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import StartFailure
@@ -51,6 +52,7 @@ GATHER: Final = 0.002  # s after a send in which deltas of a fast model become o
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
 ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
 ORPHAN_LOOK: Final = 1.0  # s; how often an orphan looks whether it has anything to do
+STRAYS_GRACE: Final = 1.0  # s; for what tools left running in sessions of their own, when no daemon will end it
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
@@ -64,6 +66,7 @@ class Worker:
         self._outbox = Outbox(Spool(spec.spool), spec.spool_limit, self._spool_full)
         self._claude = ClaudeSession(spec, self._outbox)
         self._line: SocketLine | None = None  # to the daemon; None: there is none
+        self._committed = 0  # frames, when this daemon came
         self._claimed = asyncio.Event()
         self._connected = False
         self._ended = asyncio.Event()
@@ -72,6 +75,11 @@ class Worker:
         self._broken = False
         self._orphaned: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def alone(self) -> bool:
+        """There is no daemon that would clean up after it."""
+        return self._line is None and bool(self._spec.orphan_grace)
 
     async def serve(self, listener: socket.socket) -> None:
         """Run until the end, leave nothing behind; raises TimeoutError when no daemon ever came."""
@@ -160,6 +168,7 @@ class Worker:
         self._ended.set()
 
     def _ready(self) -> Ready:
+        upto = self._outbox.number()
         return Ready(
             epoch=self._spec.epoch,
             pid=os.getpid(),
@@ -169,6 +178,9 @@ class Worker:
             turn_id=self._claude.last_prompt,
             asks=self._claude.asking,
             background=self._claude.background,
+            mode=self._claude.choices.mode,
+            model=self._claude.choices.model,
+            upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
         )
 
@@ -198,6 +210,8 @@ class Worker:
             hello = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
         except (TimeoutError, ValueError):
             return
+        if self._ended.is_set():
+            return  # what is told from now on goes to disk
         if not isinstance(hello, Hello) or hello.epoch != self._spec.epoch:
             log.warning("Whoever connected is not our daemon", action="peer_refused")
             return
@@ -217,6 +231,7 @@ class Worker:
             log.info("Adopted by a new daemon", action="adopted", after=hello.after, protocol=hello.protocol)
         self._line = line
         self._claimed.set()
+        self._committed = hello.after
         if self._connected:
             await self._send(self._ready())
         self._outbox.attach(hello.after)
@@ -286,9 +301,14 @@ class Worker:
 def run(spec: LaunchSpec, listener: socket.socket) -> int:
     """The process's whole life; returns its exit status."""
     structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid())
+    worker = Worker(spec)
     try:
-        asyncio.run(Worker(spec).serve(listener))
+        asyncio.run(worker.serve(listener))
     except TimeoutError as error:
         log.warning("No daemon came", action="worker_unclaimed", error=str(error))
         return 1
+    if worker.alone:
+        strays = reaper.end_now(lambda cookie: cookie == spec.cookie, STRAYS_GRACE)
+        if strays:
+            log.info("Ended what tools had left running", action="strays_ended", pids=[s.pid for s in strays])
     return 0

@@ -70,6 +70,13 @@ class Outbox:
 
     # --- the daemon -------------------------------------------------------------------------------------------------
 
+    def number(self) -> int:
+        """Give a number to everything that waits for one; returns the last one."""
+        while self._unsent:
+            self._number()
+        self._unsent_text = 0
+        return self._last
+
     def attach(self, after: int) -> None:
         """A daemon is there, which has committed everything up to `after`: what follows is for it."""
         self.acknowledge(after)
@@ -124,9 +131,7 @@ class Outbox:
         """Everything that is in memory goes to the spool."""
         if not self._full and self._spool.size > self._limit:
             self._fill("the limit is reached")
-        while self._unsent:
-            self._number()
-        self._unsent_text = 0
+        self.number()
         if not self._kept:
             return
         try:

@@ -12,7 +12,8 @@ import structlog
 from pykoclaw_acp.worker.frames import FromWorker, decode_from_worker
 
 CHUNK: Final = 256 * 1024  # bytes read at once
-BATCH: Final = 500  # frames of a dead worker that are handed on at once
+BATCH: Final = 500  # frames of a dead worker that are handed on at once, at most
+BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
 
 log: Final = structlog.get_logger()
 
@@ -102,6 +103,7 @@ def read_spool(path: Path) -> Iterator[list[FromWorker]]:
     except OSError:
         return
     batch: list[FromWorker] = []
+    size = 0
     with file:
         for line in file:
             try:
@@ -109,8 +111,9 @@ def read_spool(path: Path) -> Iterator[list[FromWorker]]:
             except ValueError:
                 log.warning("A worker's spool ends in a broken line", action="spool_broken", file=path.name)
                 break
-            if len(batch) == BATCH:
+            size += len(line)
+            if len(batch) == BATCH or size >= BATCH_SIZE:
                 yield batch
-                batch = []
+                batch, size = [], 0
     if batch:
         yield batch

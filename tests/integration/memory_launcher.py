@@ -43,6 +43,11 @@ class MemoryChannel:
         self.process = process or WorkerProcess(next(_pids), 0, "boot")
         self.protocol = PROTOCOL
         self.asks: list[str] = []
+        self.mode: str | None = None
+        self.model: str | None = None
+        self.upto = 0
+        self.got: list[ToWorker] = []
+        self.terminated = False
         self.acked = 0
         self.deaf = False
         self.prompts: list[str] = []
@@ -75,6 +80,9 @@ class MemoryChannel:
                 fresh=self.spec.resume_session_id is None,
                 turn_id=self._given,
                 asks=self.asks,
+                mode=self.mode,
+                model=self.model,
+                upto=self.upto,
             )
         )
 
@@ -101,6 +109,7 @@ class MemoryChannel:
             raise ConnectionResetError
         if self.deaf:
             return
+        self.got.append(frame)
         if isinstance(frame, Hello) and self._adopted:
             self.ready()
             self._out.put_nowait([one for one in self._told if isinstance(one, Numbered) and one.n > frame.after])
@@ -155,6 +164,7 @@ class MemoryChannel:
         self._out.put_nowait(None)
 
     def terminate(self) -> None:
+        self.terminated = self._gone.is_set() is False
         if not self.deaf:
             self.kill()
 
@@ -165,13 +175,16 @@ class MemoryChannel:
 class MemoryLauncher:
     """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves.
 
-    `process` stands for all of its workers, as their rows name it.
+    `process` stands for all of its workers, as their rows name it; `unreachable`: no daemon can attach to them.
     """
 
     def __init__(self) -> None:
         self.process: WorkerProcess | None = None
         self.launched: list[MemoryChannel] = []
         self.cleaned: list[str] = []
+        self.kept: list[str] = []
+        self.ended: list[WorkerProcess] = []
+        self.unreachable = False
         self.spools: dict[str, list[list[FromWorker]]] = {}
         self.refuse = False
         self.break_clean_up = False
@@ -197,7 +210,7 @@ class MemoryLauncher:
 
     async def attach(self, left: LeftWorker) -> MemoryChannel:
         for channel in self.live:
-            if channel.spec.cookie == left.identity.cookie:
+            if channel.spec.cookie == left.identity.cookie and not self.unreachable:
                 channel.adopt()
                 return channel
         raise LaunchFailed("it is gone")
@@ -205,10 +218,15 @@ class MemoryLauncher:
     def spooled(self, identity: WorkerIdentity) -> list[list[FromWorker]]:
         return self.spools.pop(identity.cookie, [])
 
-    async def clean(self, identity: WorkerIdentity, grace: float) -> None:
+    async def end(self, process: WorkerProcess, grace: float) -> None:
+        self.ended.append(process)
+
+    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         if self.break_clean_up:
             raise OSError("too many open files")
         self.cleaned.append(identity.cookie)
+        if keep_spool:
+            self.kept.append(identity.cookie)
 
     async def probe(self) -> None:
         pass

@@ -16,12 +16,24 @@ import pytest
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.server.recovery import hand_over, recover
-from pykoclaw_acp.sessions.events import Failure, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.sessions.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.worker.frames import PROTOCOL, Ask, EventFrame, FromWorker, Lost, Skipped, encode
+from pykoclaw_acp.worker.frames import (
+    PROTOCOL,
+    Ask,
+    EventFrame,
+    FromWorker,
+    Lost,
+    Prompt,
+    SetMode,
+    SetModel,
+    Skipped,
+    encode,
+)
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Client, Rig, rig
 from tests.waiting import eventually
@@ -31,6 +43,17 @@ from tests.waiting import eventually
 def alive() -> Iterator[WorkerProcess]:
     """A process that lives, to stand for a worker's."""
     process = subprocess.Popen(["sleep", "1000"])
+    started = processes.start_time(process.pid)
+    assert started is not None
+    yield WorkerProcess(process.pid, started, processes.boot_id())
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
+    """The same, with the cookie of another worker, in whose tool its fork server was started."""
+    process = subprocess.Popen(["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": f"{tmp_path.name}:other:1"})
     started = processes.start_time(process.pid)
     assert started is not None
     yield WorkerProcess(process.pid, started, processes.boot_id())
@@ -312,6 +335,124 @@ async def test_a_worker_that_dies_later_leaves_its_spool_to_the_daemon_that_live
         channel.kill()
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
         assert await texts(r, session) == ["not sent any more"]
+
+
+async def test_an_adopted_worker_is_spared_whatever_its_environment_says(tmp_path: Path, marked: WorkerProcess) -> None:
+    async with killed(tmp_path, marked) as first:
+        session, turn, channel = await hanging(first)
+    async with daemon(tmp_path, first) as second:
+        assert processes.state(marked.pid) == "S"
+        channel.say(channel.ended(turn.turn_id))
+        assert (await ended(await found(second, session))).state == "done"
+
+
+async def test_a_worker_that_cannot_be_reached_is_ended_before_its_spool_is_read(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    first.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
+    first.launcher.unreachable = True
+    async with daemon(tmp_path, first) as second:
+        assert (await ended(await found(second, session))).state == "done"
+        assert second.launcher.ended == [alive]
+
+
+async def _choose(r: Rig, mode: str, model: str) -> None:
+    await r.database.commit(Unit(statements=(Statement("UPDATE acp_sessions SET mode = ?, model = ?", (mode, model)),)))
+
+
+async def test_a_choice_that_the_worker_never_got_reaches_it_before_the_next_prompt(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        channel = first.launcher.launched[0]
+        channel.deaf = True
+        turn = await first.prompt(session, "say 2")
+        await eventually(lambda: turn.state == "dispatched")
+        await _choose(first, "plan", "haiku")
+    channel.deaf, channel.mode, channel.model = False, "bypassPermissions", "opus"
+    channel.got.clear()
+    async with daemon(tmp_path, first) as second:
+        assert (await ended(await found(second, session))).state == "done"
+        sent = [frame for frame in channel.got if isinstance(frame, SetMode | SetModel | Prompt)]
+        assert sent[:2] == [SetMode(epoch=1, mode="plan"), SetModel(epoch=1, model="haiku")]
+        assert isinstance(sent[2], Prompt)
+
+
+async def test_what_claude_has_changed_itself_meanwhile_is_not_taken_back(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        await _choose(first, "plan", "haiku")
+    channel._n += 1
+    left_plan = EventFrame(epoch=1, n=channel._n, turn_id=None, event=ModeChanged("default"))
+    channel.say(left_plan)
+    channel.mode, channel.model, channel.upto = "default", "haiku", channel._n
+    channel.got.clear()
+    async with daemon(tmp_path, first) as second:
+        channel.say(channel.ended(turn.turn_id))
+        again = await found(second, session)
+        assert (await ended(again)).state == "done"
+        assert (await second.run(again, "say 1")).state == "done"
+        assert not [frame for frame in channel.got if isinstance(frame, SetMode | SetModel)]
+        assert again.wish.permission_mode == "default"
+
+
+async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        channel._n += 1
+        channel.say(
+            Ask(
+                epoch=1, n=channel._n, ask_id="of the dead", turn_id=turn.turn_id, tool_call_id="c", title="Run",
+                tool_kind="execute",
+            )
+        )  # fmt: skip
+        await eventually(lambda: channel.acked == channel._n)
+        sql = "UPDATE acp_permissions SET outcome = NULL, policy = 'wait'"
+        await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: not again.questions._waiting)
+        assert await second.database.read("SELECT outcome FROM acp_permissions") == [("interrupted",)]
+
+
+async def test_the_worker_of_a_deleted_session_is_ended(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        await hanging(first)
+        await first.database.commit(Unit(statements=(Statement("UPDATE acp_sessions SET deleted_at = 1", ()),)))
+    async with daemon(tmp_path, first) as second:
+        assert processes.state(alive.pid) in ("Z", None)
+        assert await second.database.read("SELECT * FROM acp_workers") == []
+
+
+async def test_workers_are_found_when_the_state_directory_is_another_one(tmp_path: Path, alive: WorkerProcess) -> None:
+    """As when one client has XDG_STATE_HOME and the other has not: the instance's directory has the same name."""
+    elsewhere = tmp_path / "elsewhere" / tmp_path.name
+    async with killed(tmp_path, alive) as first:
+        _, turn, channel = await hanging(first)
+    async with rig(tmp_path) as r:
+        (left,) = (await recover(r.database, elsewhere, resident=True)).workers
+        assert left.identity.socket == channel.spec.socket
+    spool = _write_spool(channel, encode(channel.event(turn.turn_id, "spooled")) + encode(channel.ended(turn.turn_id)))
+    await _die(alive)
+    async with rig(tmp_path) as r:
+        await recover(r.database, elsewhere, resident=True)
+        assert await r.states() == {turn.turn_id: "done"}
+        assert not Path(spool).exists()  # noqa: ASYNC240
+
+
+async def test_only_the_workers_own_tool_calls_are_open(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await r.pool.stop(session.id)
+        await session.tell([ToolStarted("c", "Bash", "Bash: ls", "execute")])
+        assert list(await events.open_tools(r.database, session.id, 1)) == ["c"]
+        await r.run(session, "say 1")
+        assert list(await events.open_tools(r.database, session.id, 2)) == []
 
 
 def _write_spool(channel: MemoryChannel, data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,8 +10,15 @@ import pytest
 
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.pool.launcher import LaunchFailed
-from pykoclaw_acp.pool.local import LocalLauncher
+from pykoclaw_acp.pool.local import MAX_LOG, LocalLauncher
 from pykoclaw_acp.worker.spec import LaunchSpec
+
+
+def spec(directory: Path) -> LaunchSpec:
+    return LaunchSpec(
+        instance="i", session_id="s", epoch=1, socket=str(directory / "socket"), temporary=str(directory / "tmp"),
+        spool=str(directory / "spool"), cwd="/", setting_sources=[], orphan_grace=0, spool_limit=0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nonexistent/python"])
@@ -20,22 +28,26 @@ async def test_an_installation_that_was_taken_away_asks_for_a_restart(
     """As by an upgrade in place; the first failures may be of the moment."""
     monkeypatch.setattr(sys, "executable", python)
     launcher = LocalLauncher(tmp_path, resident=True)
-    spec = LaunchSpec(
-        instance="i",
-        session_id="s",
-        epoch=1,
-        socket=str(tmp_path / "socket"),
-        temporary=str(tmp_path / "tmp"),
-        spool=str(tmp_path / "spool"),
-        cwd="/",
-        setting_sources=[],
-        orphan_grace=0,
-        spool_limit=0,
-    )
     for _ in range(3):
         await launcher.probe()
         with pytest.raises(LaunchFailed, match=r"workers\.log"):
-            await launcher.launch(spec)
+            await launcher.launch(spec(tmp_path))
     with pytest.raises(RestartWanted):
         await launcher.probe()
     await launcher.close()
+
+
+async def test_the_workers_log_is_begun_anew_by_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also under a fork server that runs since long."""
+    launcher = LocalLauncher(tmp_path, resident=True)
+
+    async def refuse() -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(launcher, "_ensure", refuse)
+    for size, kept in ((MAX_LOG, MAX_LOG), (MAX_LOG + 1, 0)):
+        (tmp_path / "workers.log").touch()
+        os.truncate(tmp_path / "workers.log", size)
+        with pytest.raises(LaunchFailed):
+            await launcher.launch(spec(tmp_path))
+        assert (tmp_path / "workers.log").stat().st_size == kept

@@ -55,6 +55,9 @@ class Client:
     async def passed(self, session_id: str, seq: int) -> None:
         pass
 
+    def detached(self, session_id: str) -> None:
+        pass
+
     def settled(self, ask_id: str) -> None:
         pass
 
@@ -433,3 +436,72 @@ async def test_a_conversation_that_another_program_moved_on_is_resumed_there(tmp
         assert await r.sessions.find(session.id) is session
         await r.run(session, "say 1")
         assert r.launcher.launched[0].spec.resume_session_id == moved
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """What the next commits of frames fail with."""
+    errors: list[Exception] = []
+    record = SessionJournal.record
+
+    async def fail(self: SessionJournal, *given: Any) -> list[Logged]:
+        if errors:
+            raise errors.pop(0)
+        return await record(self, *given)
+
+    monkeypatch.setattr(SessionJournal, "record", fail)
+    return errors
+
+
+async def test_frames_that_could_not_be_committed_for_a_moment_come_from_the_spool(
+    tmp_path: Path, failing: list[Exception]
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        told = channel.event(turn.turn_id, "not lost")
+        r.launcher.spools[channel.spec.cookie] = [[told, channel.ended(turn.turn_id)]]
+        failing.append(sqlite3.OperationalError("database is locked"))
+        channel.say(told)
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+        assert channel.terminated
+        logged = await SessionJournal(r.database).read(session.id, 0, 100)
+        assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["not lost"]
+
+
+async def test_a_spool_that_cannot_be_taken_now_is_left_to_the_next_start(
+    tmp_path: Path, failing: list[Exception]
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+        channel = r.launcher.launched[0]
+        r.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
+        failing.append(sqlite3.OperationalError("database or disk is full"))
+        channel.kill()
+        await eventually(lambda: not r.pool._workers)
+        assert r.launcher.kept == [channel.spec.cookie]
+        assert await r.database.read("SELECT epoch, acked_frame FROM acp_workers") == [(1, channel.acked)]
+
+
+async def test_a_worker_is_not_killed_because_a_commit_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committing = asyncio.Event()
+    record = SessionJournal.record
+
+    async def slow(self: SessionJournal, *given: Any) -> list[Logged]:
+        await committing.wait()
+        return await record(self, *given)
+
+    monkeypatch.setattr(SessionJournal, "record", slow)
+    async with rig(tmp_path, stall_timeout=0.4) as r:
+        turn = asyncio.ensure_future(r.run(await r.session(), "say 3"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(turn), 1.0)
+        assert r.launcher.live
+        committing.set()
+        assert (await turn).state == "done"

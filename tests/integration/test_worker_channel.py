@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.worker import main
@@ -28,6 +30,7 @@ from pykoclaw_acp.worker.frames import (
     Ready,
     Stop,
     ToWorker,
+    TurnError,
     decode_from_worker,
     decode_to_worker,
     encode,
@@ -35,6 +38,7 @@ from pykoclaw_acp.worker.frames import (
 from pykoclaw_acp.worker.main import Worker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.worker.spool import read_spool
+from tests.waiting import eventually
 
 
 class Daemon:
@@ -234,3 +238,79 @@ async def test_closing_ends_those_that_wait() -> None:
     with pytest.raises(ConnectionError):
         await sending
     peer.close()
+
+
+async def test_a_daemon_that_comes_too_late_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closing, closed = asyncio.Event(), asyncio.Event()
+
+    async def close(self: ClaudeSession) -> None:
+        closing.set()
+        await closed.wait()
+
+    monkeypatch.setattr(ClaudeSession, "close", close)
+    async with worker(tmp_path) as rig:
+        first = await rig.connect()
+        await first.ready()
+        await first.line.close()
+        rig.worker._ended.set()
+        await closing.wait()
+        late = await rig.connect()
+        await late.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
+        assert await late.receive() is None
+        await late.line.close()
+        closed.set()
+
+
+async def test_a_worker_says_what_claude_runs_with_and_up_to_which_frame(tmp_path: Path) -> None:
+    async with worker(tmp_path) as rig:
+        first = await rig.connect()
+        ready = await first.ready()
+        assert (ready.mode, ready.model, ready.upto) == ("default", "default", 0)
+        await first.line.close()
+        await eventually(lambda: rig.worker._line is None)
+        rig.say("a")
+        rig.say("b")
+        second = await rig.connect()
+        assert (await second.ready()).upto == 2
+        await second.line.close()
+        await eventually(lambda: rig.worker._line is None)
+        third = await rig.connect()
+        assert (await third.ready(after=2)).upto == 0
+        await third.line.close()
+
+
+async def test_giving_up_without_a_turn_spoils_no_later_one(tmp_path: Path) -> None:
+    async with worker(tmp_path) as rig:
+        daemon = await rig.connect()
+        await daemon.ready()
+        claude = rig.worker._claude
+        await claude.give_up(TurnError("spool_full", "No room."))
+        assert claude._ended("t", result()).error is None
+        await daemon.line.close()
+
+
+def result() -> ResultMessage:
+    return ResultMessage(
+        subtype="success", duration_ms=1, duration_api_ms=1, is_error=False, num_turns=1, session_id="s"
+    )
+
+
+def test_an_orphan_leaves_nothing_that_its_tools_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(self: Worker, listener: socket.socket) -> None:
+        pass
+
+    monkeypatch.setattr(Worker, "serve", serve)
+    identity = WorkerIdentity.at(tmp_path, "worker", "session", 3)
+    spec = LaunchSpec(
+        **msgspec.structs.asdict(identity), cwd="/", setting_sources=[], orphan_grace=1, spool_limit=10_000
+    )
+    stray = subprocess.Popen(
+        ["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": spec.cookie}, start_new_session=True
+    )
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            assert main.run(spec, listener) == 0
+        assert stray.wait(10) < 0
+    finally:
+        stray.kill()
+        stray.wait()

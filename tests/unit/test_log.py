@@ -239,3 +239,15 @@ def test_a_full_pipe_does_not_stop_the_program_and_the_loss_is_told(stream: io.S
 def drained(read: TextIO) -> list[dict[str, Any]]:
     os.set_blocking(read.fileno(), False)
     return [json.loads(line) for line in os.read(read.fileno(), 1 << 20).decode().splitlines()]
+
+
+def test_only_the_log_file_itself_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
+    path, other = tmp_path / "daemon.log", tmp_path / "other.log"
+    for one in (path, other):
+        one.touch()
+        os.truncate(one, 11 * 1024 * 1024)
+    with path.open("ab") as file:
+        log.trim(str(other), file.fileno())
+        assert path.stat().st_size == 11 * 1024 * 1024
+        log.trim(str(path), file.fileno())
+        assert path.stat().st_size == 0

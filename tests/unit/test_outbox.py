@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.sessions.events import Text, Thinking
+from pykoclaw_acp.worker import spool
 from pykoclaw_acp.worker.frames import (
     EventFrame,
     Lost,
@@ -228,3 +229,18 @@ def test_frames_of_another_version_are_skipped_and_its_ready_is_understood() -> 
     assert decode_to_worker(b'{"frame":"hologram","epoch":3}') is None
     with pytest.raises(ValueError, match="truncated"):
         decode_from_worker(b'{"frame":"event","epo')
+
+
+def test_the_end_of_a_turn_is_understood_whatever_else_is_said_of_it() -> None:
+    line = b'{"frame":"turn_ended","epoch":3,"n":7,"turn_id":"t","claude_session_id":"c","stop_reason":{"of":"later"}}'
+    ended = decode_from_worker(line)
+    assert isinstance(ended, TurnEnded)
+    assert (ended.n, ended.turn_id, ended.claude_session_id, ended.stop_reason) == (7, "t", "c", None)
+    assert ended.error is not None
+
+
+def test_a_spool_is_read_in_pieces_that_memory_bears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = encode(frame("x" * 1000))
+    monkeypatch.setattr(spool, "BATCH_SIZE", 2 * len(line))
+    (tmp_path / "spool").write_bytes(line * 5)
+    assert [len(batch) for batch in read_spool(tmp_path / "spool")] == [2, 2, 1]
