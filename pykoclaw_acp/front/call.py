@@ -128,7 +128,7 @@ def _start(places: Places) -> _socket.socket:
                 time.sleep(dialer.pause)
                 continue
             poll.register(dialer.pipe, select.POLLIN)
-            poll.poll()
+            poll.poll(max(0.0, dialer.deadline - time.monotonic()) * 1000 + 1)
             poll.unregister(dialer.pipe)
     except NotStarted as error:
         failure = StartupError(f"{error} The daemon's log is {places.log}.")

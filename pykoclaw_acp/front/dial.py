@@ -21,6 +21,8 @@ LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 STRIKES: Final = 3  # times that a daemon that died without a word is started again
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
+RECOVERY: Final = 600.0  # s that a daemon may take until it serves: it may have a huge database to migrate
+STOOD: Final = 1.0  # s; a connection that ends earlier is not made again at once, for ever
 
 
 class NotStarted(Exception):
@@ -35,11 +37,16 @@ class Dialer:
     """Attempts to connect. Between two, wait until `pipe` can be read, or for `pause` seconds."""
 
     def __init__(self, places: Places, timeout: float | None = None) -> None:
-        """`timeout`: seconds after which a daemon that is there, and cannot be talked to, counts as final."""
+        """`timeout`: seconds after which a daemon that is there, and cannot be talked to, counts as final.
+
+        By default one that recovers, as its lock file says, gets longer than another server of the data directory.
+        """
         self.places = places
-        self._timeout = _timeout() if timeout is None else timeout
+        self._timeout = _timeout(TIMEOUT) if timeout is None else timeout
+        self._recovery = _timeout(RECOVERY) if timeout is None else timeout
         self._children: list[Starting] = []
         self._starting: Starting | None = None
+        self.deadline = 0.0  # for the daemon that is starting, monotonic
         self._lock: int | None = None
         self._scope = True
         self._strikes = 0
@@ -52,9 +59,13 @@ class Dialer:
         """Where the daemon that is starting will say so."""
         return None if self._starting is None else self._starting.pipe
 
-    def connected(self) -> None:
-        """The daemon has answered: what went wrong until now does not count any more."""
-        self._strikes, self._since, self._next_pause = 0, None, FIRST_PAUSE
+    def welcomed(self, seconds: float) -> None:
+        """A daemon had answered, and its connection ended `seconds` later: what went wrong before does not count."""
+        self._strikes, self._since = 0, None
+        if seconds >= STOOD:
+            self._next_pause, self.pause = FIRST_PAUSE, 0.0
+        else:
+            self._wait()
 
     def unanswered(self) -> None:
         """The connection ended before the daemon had answered the hello. Raises NotStarted if that goes on."""
@@ -97,7 +108,8 @@ class Dialer:
             except OSError:
                 pass
         message = f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
-        self._wait_until(message, TEMPORARY)
+        # One that names a socket will serve it when it has recovered.
+        self._wait_until(message, TEMPORARY, self._timeout if socket is None else self._recovery)
         return None
 
     def _start(self) -> _socket.socket | None:
@@ -118,12 +130,15 @@ class Dialer:
 
         self._starting = Starting(self.places, scope=self._scope and can_have_scope())
         self._children.append(self._starting)
+        self.deadline = time.monotonic() + RECOVERY
         return None
 
     def _has_spoken(self, daemon: Starting) -> bool:
         """Whether the daemon that was started is ready; otherwise sets the pause. Raises NotStarted."""
         word = daemon.word()
         if word is None:
+            if time.monotonic() >= self.deadline:
+                raise NotStarted(f"The daemon that was started is not ready after {RECOVERY:g} s.", 1)
             return False
         self.close()
         if word == "ready":
@@ -144,10 +159,10 @@ class Dialer:
             raise NotStarted(f"The daemon ended before it was ready, {self._strikes} times.", 1)
         self._wait()
 
-    def _wait_until(self, message: str, status: int) -> None:
+    def _wait_until(self, message: str, status: int, limit: float | None = None) -> None:
         if self._since is None:
             self._since = time.monotonic()
-        if time.monotonic() - self._since >= self._timeout:
+        if time.monotonic() - self._since >= (self._timeout if limit is None else limit):
             raise NotStarted(message, status)
         self._wait()
 
@@ -160,9 +175,9 @@ class Dialer:
             self._lock = None
 
 
-def _timeout() -> float:
+def _timeout(default: float) -> float:
     try:
-        value = float(os.environ.get("PYKOCLAW_DAEMON_TIMEOUT") or TIMEOUT)
+        value = float(os.environ.get("PYKOCLAW_DAEMON_TIMEOUT") or default)
     except ValueError:
-        return TIMEOUT
-    return value if value > 0 else TIMEOUT
+        return default
+    return value if value > 0 else default

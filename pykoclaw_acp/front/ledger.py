@@ -148,14 +148,15 @@ class Ledger:
             "sessions": sessions,
             "asked": sorted(self._asked),
         }
-        return b"front %b\n" % json.dumps(known).encode()
+        # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the daemon would refuse it.
+        return b"front %b\n" % json.dumps(known, ensure_ascii=False).encode(errors="replace")
 
     def open_requests(self) -> list[Line]:
         """The requests without an answer."""
         return [line for line in self.lines.values() if line.is_request]
 
     def _responses(self) -> Iterator[Line]:
-        return (line for line in self.lines.values() if "method" not in line.message)
+        return (line for line in self.lines.values() if "method" not in line.message and not line.acknowledged)
 
     def _forget(self) -> None:
         for number, line in list(self.lines.items()):
@@ -171,7 +172,11 @@ class Ledger:
             if result is None and self._initialize is params:
                 self._initialize = None
         elif isinstance(result, dict) and isinstance(params, dict):
-            self._opened[str(result.get("sessionId") or params.get("sessionId"))] = params
+            session_id = str(result.get("sessionId") or params.get("sessionId"))
+            self._opened[session_id] = params
+            followed = self.sessions.get(session_id)
+            if followed is not None and followed.line == line.number:
+                followed.line = 0  # the replay is complete
 
 
 def _uuid() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
@@ -33,6 +34,7 @@ class Link:
         self.descriptor = connection.fileno()
         self.out = Outflow(self.descriptor)
         self.welcome = False  # it has answered the hello
+        self._welcomed_at = 0.0
         self._dry = False
 
     def read(self) -> bool:
@@ -48,6 +50,11 @@ class Link:
             if not isinstance(line, Oversized):
                 self._take(line)
         return bool(data)
+
+    @property
+    def stood(self) -> float:
+        """Seconds since the daemon has answered the hello."""
+        return time.monotonic() - self._welcomed_at
 
     def drain(self) -> None:
         """Take what a daemon has left behind that reads no more."""
@@ -110,7 +117,7 @@ class Link:
             self._ledger.notified(rest)
             self._write(rest)
         elif kind == b"welcome":
-            self.welcome = True
+            self.welcome, self._welcomed_at = True, time.monotonic()
 
     def _move(self, token: int, seq: int, update: bytes) -> None:
         session_id = self._sessions.get(token)

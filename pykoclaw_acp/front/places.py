@@ -39,13 +39,16 @@ class Places:
 
     @classmethod
     def find(cls) -> Places:
-        """From the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`, exactly as `config.load()`.
+        """From the environment, then `~/.local/share/pykoclaw/.env`.
+
+        A `./.env` has no say here, as it has in `config.load()`: a client's directory may be a repository that was
+        cloned, and may bring a database of its own.
 
         Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.
         """
         found: dict[str, str] = {}
         home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
-        for values in (os.environ, *(_read(path) for path in (".env", home_file) if os.path.isfile(path))):
+        for values in (os.environ, _read(home_file) if os.path.isfile(home_file) else {}):
             known = {name.lower(): value for name, value in values.items() if name.lower() in _SETTINGS}
             found = {name: value for name, value in known.items() if value} | found
         data, state, socket = (found.get(name) for name in _SETTINGS)
@@ -57,11 +60,11 @@ class Places:
 
     @property
     def instance(self) -> str:
-        """The data directory in twelve characters."""
+        """The data directory in twelve characters, by whatever symbolic links it is reached."""
         if self._instance is None:
             from hashlib import sha256  # not at the top: a client in the usual place starts without it
 
-            self._instance = sha256(os.fsencode(self.data)).hexdigest()[:12]
+            self._instance = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
         return self._instance
 
     @property
@@ -83,7 +86,7 @@ class Places:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         if not _is_own_directory(runtime):
             return os.path.join(self.directory, SOCKET_NAME)
-        default = self.data == os.path.abspath(os.path.expanduser(_DEFAULT_DATA))
+        default = os.path.realpath(self.data) == os.path.realpath(os.path.expanduser(_DEFAULT_DATA))
         return os.path.join(runtime, "pykoclaw", SOCKET_NAME if default else f"acp-{self.instance}.sock")
 
 

@@ -239,7 +239,7 @@ class Relay:
         if connection is not None:
             self._introduce(Link(connection, self._ledger, self._client, self._receipts))
         starts = self._dialer.pipe is not None
-        self._dial_at = _NEVER if starts else time.monotonic() + self._dialer.pause
+        self._dial_at = self._dialer.deadline if starts else time.monotonic() + self._dialer.pause
         if not self._said:
             state = "connected to" if self._link is not None else "starting" if starts else "waiting for"
             _say(f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}")
@@ -254,14 +254,14 @@ class Relay:
     def _lose(self, link: Link) -> None:
         assert self._dialer is not None
         link.close()
-        self._link, self._dial_at = None, 0.0
+        self._link = None
         if link.welcome:
-            self._dialer.connected()
-            return
-        try:
-            self._dialer.unanswered()
-        except NotStarted as error:
-            self._give_up(error)
+            self._dialer.welcomed(link.stood)
+        else:
+            try:
+                self._dialer.unanswered()
+            except NotStarted as error:
+                self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause
 
     def _give_up(self, error: NotStarted | StartupError | OSError) -> None:

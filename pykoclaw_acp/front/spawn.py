@@ -15,10 +15,10 @@ READY_VARIABLE: Final = "PYKOCLAW_READY_FD"
 
 _LOG_LIMIT: Final = 10 * 1024 * 1024  # bytes of the log, above which it is begun anew
 _WORD_LIMIT: Final = 64 * 1024  # bytes
-# Marks of the client's own Claude session, and of the systemd service that the client may be.
+# Marks of the client's own Claude session, of the worker whose tool the client may be, and of the client's service.
 _NOT_PASSED_ON: Final = frozenset(
     {"CLAUDECODE", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_ENTRYPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"}
-    | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+    | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "PYKOCLAW_WORKER", "CLAUDE_CODE_TMPDIR"}
 )
 
 

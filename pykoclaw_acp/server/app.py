@@ -22,6 +22,7 @@ from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
+from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -43,6 +44,7 @@ class App:
         self.database = database
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
+        self._purging = asyncio.get_running_loop().create_task(_purge(database))
 
     @classmethod
     async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
@@ -83,8 +85,7 @@ class App:
         except TimeoutError:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
-        await self.sessions.confirmations.flush()
-        await self.database.close()
+        await self._close()
         self._lock.release()
         log.info("Server stopped", action="server_stopped")
 
@@ -92,10 +93,23 @@ class App:
         """Close the database, and leave the workers to the next daemon."""
         await self.sessions.suspend()
         await self.pool.detach()
-        await self.sessions.confirmations.flush()
-        await self.database.close()
+        await self._close()
         self._lock.release()
         log.info("Daemon stopped", action="daemon_stopped")
+
+    async def _close(self) -> None:
+        self._purging.cancel()
+        await asyncio.wait([self._purging])
+        await self.sessions.confirmations.flush()
+        await self.database.close()
+
+
+async def _purge(database: Database) -> None:
+    """A deletion that was cut short is finished by the next server."""
+    try:
+        await overview.purge(database)
+    except Exception:
+        log.exception("Deleted sessions could not be purged", action="purge_failed")
 
 
 def runtime_directory(places: Places) -> Path:

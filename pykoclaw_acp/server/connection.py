@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -110,7 +109,7 @@ class Connection:
         self._early: dict[bytes, Response] = {}
         self._given: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._first = sys.maxsize  # number of the first line that came on this connection
+        self._requests: set[int] = set()  # numbers of those whose answer the client has not confirmed
         self._calls: dict[bytes, Call] = {}
         self._open: set[Call] = set()
         self._later: set[asyncio.Task[None]] = set()
@@ -197,6 +196,11 @@ class Connection:
         """The session's updates after `seq` follow."""
         await self.peer.attached(session_id, seq, number)
 
+    def detached(self, session_id: str) -> None:
+        """The session was closed."""
+        self.attachments.pop(session_id, None)
+        self._spawn(self.peer.detached(session_id))
+
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
         line = _update_line(session_id, logged.seq, logged.event)
@@ -230,9 +234,10 @@ class Connection:
         session, turn = self._prompts.pop(number, (None, None))
         if session is not None and turn is not None:
             session.answered(turn)
-        elif self.peer.key is not None and number < self._first:
+        elif self.peer.key is not None and number not in self._requests:
             for attachment in self.attachments.values():  # of an answer that an earlier daemon gave
                 attachment.session.answered_before(f"{self.peer.key}:{number}")
+        self._requests.discard(number)
 
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
@@ -249,7 +254,15 @@ class Connection:
     # --- in ---------------------------------------------------------------------------------------------------------
 
     async def _line(self, line: Line) -> None:
-        self._first = min(self._first, line.number)
+        try:
+            await self._take(line)
+        except ConnectionError:
+            return  # what the client sent before it left counts all the same
+        except Exception:
+            # A front keeps the line, and sends it to the next daemon: an answer of the client's is not lost over this.
+            log.exception("A line could not be taken", action="line_failed")
+
+    async def _take(self, line: Line) -> None:
         if isinstance(line.content, Oversized):
             error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
             await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
@@ -273,6 +286,7 @@ class Connection:
         call = Call(self, message_id, line, self._methods.get(method))
         if message_id is not None:
             self._calls[message_id] = call
+            self._requests.add(line.number)
         call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw))
         self._open.add(call)
         call.task.add_done_callback(lambda _: self._open.discard(call))
@@ -422,7 +436,10 @@ def _settle(future: asyncio.Future[bytes], response: Response) -> None:
 
 
 def _text(message_id: bytes) -> str:
-    value = msgspec.json.decode(message_id)
+    try:
+        value = msgspec.json.decode(message_id)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return ""
     return value if isinstance(value, str) else ""
 
 

@@ -20,6 +20,7 @@ from pykoclaw_acp.front.places import Places, peer_uid
 from pykoclaw_acp.ops import health
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
+from pykoclaw_acp.pool.local import MARKS
 from pykoclaw_acp.server import returning, sockets
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
@@ -31,6 +32,8 @@ from pykoclaw_acp.server.sockets import SocketTransport
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
 CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
+SILENCE: Final = 60.0  # s until somebody who connects has said who it is
+LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
 READY_FD: Final = "PYKOCLAW_READY_FD"  # the pipe of the front that has started this daemon
 
 log: Final = structlog.get_logger()
@@ -62,7 +65,8 @@ class Daemon:
         """Let calls that came just now end, then let go of every client."""
         with contextlib.suppress(TimeoutError):
             begun = [connection.begun() for connection in self._connections]
-            await asyncio.wait_for(asyncio.gather(*begun), CALLS_GRACE)
+            async with asyncio.timeout(CALLS_GRACE):
+                await asyncio.gather(*begun)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -84,7 +88,7 @@ class Daemon:
                 await returning.welcome(connection, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
-        except (ConnectionError, AcpError) as error:
+        except (ConnectionError, TimeoutError, AcpError) as error:
             log.info("A connection broke", action="connection_broken", reason=str(error))
         except Exception:
             log.exception("A connection failed", action="connection_failed")
@@ -101,18 +105,17 @@ class Daemon:
 
 
 async def _meet(transport: SocketTransport) -> Peer | None:
-    """Who has connected; None if nobody said anything."""
+    """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent."""
     begun = b""
-    while len(begun) < len(GREETING) and b"\n" not in begun:
-        data = await transport.read()
-        if not data:
-            break
-        begun += data
-    if not begun:
-        return None
-    if begun.startswith(GREETING):
-        return await FrontPeer.meet(transport, begun)
-    return DirectPeer(transport, begun)
+    async with asyncio.timeout(SILENCE):
+        while len(begun) < len(GREETING) and b"\n" not in begun:
+            data = await transport.read()
+            if not data:
+                break
+            begun += data
+        if begun.startswith(GREETING):
+            return await FrontPeer.meet(transport, begun)
+    return DirectPeer(transport, begun) if begun else None
 
 
 async def _serve(settings: Settings, tell: _Starter) -> None:
@@ -135,6 +138,7 @@ async def _serve(settings: Settings, tell: _Starter) -> None:
     serving = [loop.create_task(daemon.accept(listener)) for listener in listeners]
     watching = loop.create_task(health.watch(notifier, app.database, app.pool))
     pruning = loop.create_task(app.pruner.run())
+    trimming = loop.create_task(_keep_log_small(places.log))
     stopped = loop.create_task(stop.wait())
     tell.ready()
     notifier.ready(f"pykoclaw-acp {__version__} serves {settings.data}")
@@ -143,9 +147,13 @@ async def _serve(settings: Settings, tell: _Starter) -> None:
         await asyncio.wait([watching, stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
+        for listening in serving:
+            if listening.done() and (error := listening.exception()) is not None:
+                log.error("The socket failed", action="socket_failed", exc_info=error)
+                raise RestartWanted("The daemon can take no more clients.") from error
     finally:
         notifier.stopping()
-        for task in (*serving, watching, pruning, stopped):
+        for task in (*serving, watching, pruning, trimming, stopped):
             task.cancel()
         if made is not None:
             sockets.remove(places.socket, made)  # first: who connects from now on starts the next daemon
@@ -153,6 +161,12 @@ async def _serve(settings: Settings, tell: _Starter) -> None:
             listener.close()
         await daemon.leave()
         await app.detach()
+
+
+async def _keep_log_small(path: str) -> None:
+    while True:
+        await asyncio.sleep(LOG_LOOK)
+        logging.trim(path)
 
 
 class _Starter:
@@ -183,6 +197,8 @@ class _Starter:
 def main(load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
     starter = _Starter()
+    for mark in MARKS:
+        os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
     try:
         settings = load()

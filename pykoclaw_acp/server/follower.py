@@ -29,6 +29,9 @@ class Follower:
     async def attached(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
 
+    def detached(self, session_id: str) -> None:
+        """Nothing to say."""
+
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event; what would not fit into a line is replaced by a note."""
         line = _line(session_id, logged, logged.event)

@@ -14,7 +14,7 @@ import structlog
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import ParseError
-from pykoclaw_acp.protocol.framing import MAX_LINE_IN, OVERSIZED, LineFramer, Oversized
+from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.server.peer import Line, Listener, Transport
 
 LINK: Final = 1  # version of this vocabulary
@@ -105,6 +105,11 @@ class FrontPeer:
         name = msgspec.json.encode(session_id)
         await self._transport.write(b"attached %d %d %d %b\n" % (token, seq, number, name))
 
+    async def detached(self, session_id: str) -> None:
+        """The session was closed; its token stays its own."""
+        if (token := self._tokens.get(session_id)) is not None:
+            await self._transport.write(b"detached %d\n" % token)
+
     async def answer(self, number: int, line: bytes) -> None:
         """The response to a line."""
         await self._transport.write(b"answer %d %b" % (number, line))
@@ -123,7 +128,7 @@ class FrontPeer:
 
     def _take(self, raw: bytes | Oversized) -> Line | None:
         if isinstance(raw, Oversized):
-            return Line(0, OVERSIZED)
+            return None  # a front does not send one
         kind, _, rest = raw.partition(b" ")
         try:
             if kind == b">":

@@ -56,6 +56,9 @@ class Peer(Protocol):
     async def attached(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow; `number` is the line that asked for all of them, or 0."""
 
+    async def detached(self, session_id: str) -> None:
+        """The session was closed: the client follows it no longer."""
+
     async def answer(self, number: int, line: bytes) -> None:
         """The response to a line."""
 
@@ -100,6 +103,9 @@ class DirectPeer:
         self.listener.seen(session_id, seq)
 
     async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """Nothing to write."""
+
+    async def detached(self, session_id: str) -> None:
         """Nothing to write."""
 
     async def answer(self, number: int, line: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from pykoclaw_acp.server.connection import Call
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.joining import IDEMPOTENCY
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.sessions.session import NOT_OPEN
 
 MAX_KEY: Final = 255  # characters
 
@@ -28,10 +30,11 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     if session is None:
         raise SessionNotFound(params.session_id)
     if session.record.closed or session.record.cwd is None:
-        raise InvalidRequest("The session is not open. Open it with session/load or session/resume.")
+        raise InvalidRequest(NOT_OPEN)
     attachment = call.connection.following(session)
     keys = PromptKeys(call.key, _idempotency_key(params), wrappings.fingerprint(blocks))
-    turn = Turn(str(uuid4()), session.id, blocks, keys, client=call.connection.name)
+    sent_at = call.line.sent_at or time.time_ns() // 1_000_000
+    turn = Turn(str(uuid4()), session.id, blocks, keys, sent_at, client=call.connection.name)
     turn = await session.accept(turn, attachment)
     call.connection.prompted(call, session, turn)
     call.on_cancel(lambda: session.cancel(turn))
@@ -63,7 +66,7 @@ async def cancel(call: Call, params: SessionParams) -> None:
     """Stops the session's turns; for an unknown or idle session it does nothing (ACP)."""
     session = await call.sessions.find(params.session_id)
     if session is not None:
-        session.cancel(until=call.line.sent_at)
+        session.cancel(until=call.line.sent_at, request=call.key)
 
 
 def _usage(outcome: Outcome) -> Usage | None:

@@ -48,8 +48,10 @@ async def _follow(connection: Connection, front: str, session_id: str, followed:
             log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
     connection.loaded[session_id] = followed.line
     own = await connection.sessions.asked_by(session_id, front)
-    attachment = connection.attach(session, min(followed.seq, session.last_seq), number=followed.line)
-    attachment.own |= own
+    # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
+    hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
+    attachment = connection.attach(session, min(followed.seq, session.last_seq), followed.line, hold)
+    attachment.own |= session.queued(own) if followed.line else own
 
 
 class _Opened(ResumeSessionParams, frozen=True, kw_only=True):

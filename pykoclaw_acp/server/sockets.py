@@ -95,7 +95,9 @@ class SocketTransport:
             raise ConnectionError("the client closed its end")
         self._writer.write(line)
         try:
-            await asyncio.wait_for(self._writer.drain(), self._stall)
+            # wait_for() of Python 3.11 swallows a cancel that comes as the inner call ends.
+            async with asyncio.timeout(self._stall):
+                await self._writer.drain()
         except TimeoutError:
             self._writer.transport.abort()
             raise ConnectionError("the client does not read") from None
@@ -104,5 +106,6 @@ class SocketTransport:
         """Close, giving what was written a moment to leave."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
-            await asyncio.wait_for(self._writer.wait_closed(), FLUSH_WAIT)
+            async with asyncio.timeout(FLUSH_WAIT):
+                await self._writer.wait_closed()
         self._writer.transport.abort()

@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.front import dial
+from pykoclaw_acp.front.dial import Dialer, NotStarted
+from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.protocol.greeting import greeting
+from pykoclaw_acp.server.link import FrontHello
 from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result, update
 
 NEW = {"cwd": "/", "mcpServers": []}
@@ -254,7 +259,7 @@ def test_a_new_daemon_is_told_where_the_client_stands(client: Client, daemon: Da
     client.message()
     link.close()
     link = daemon.accept()
-    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 2, "opened": NEW | {"sessionId": "s"}}}
+    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 0, "opened": NEW | {"sessionId": "s"}}}
     link.send(b'attached 5 1 2 "s"', b"detached 5")
     client.notify("x")
     while not link.line().startswith(b"> 3 "):
@@ -466,6 +471,54 @@ def test_a_daemon_that_hangs_up_on_every_hello_is_an_error_in_the_end(places: Pl
         assert client.process.returncode == 1
 
 
+def test_a_daemon_that_hangs_up_after_its_welcome_is_not_called_without_a_pause(places: Places) -> None:
+    with Daemon(places, patience=0.05) as daemon, Client(places):
+        calls, end = 0, time.monotonic() + WAIT
+        while time.monotonic() < end:
+            try:
+                link = daemon.accept()
+            except TimeoutError:
+                continue
+            link.hello()
+            link.send(b"welcome {}")
+            link.close()
+            calls += 1
+            end = min(end, time.monotonic() + 0.5)
+        assert 1 < calls < 8  # 20 ms, then twice as long each time
+
+
+def test_a_question_is_asked_again_although_an_earlier_request_is_open(client: Client, daemon: Daemon) -> None:
+    ask = b'request "a" {"jsonrpc":"2.0","id":"a","method":"session/request_permission"}'
+    link = daemon.accept()
+    link.hello()
+    client.request("session/prompt", {})
+    link.line()
+    link.send(ask)
+    assert client.message()["id"] == "a"
+    client.write(b'{"jsonrpc":"2.0","id":"a","result":{}}')
+    link.line()
+    link.send(b"ack 2", ask)
+    assert client.message()["id"] == "a"
+
+
+def test_half_an_emoji_is_no_reason_to_refuse_a_hello() -> None:
+    ledger = Ledger()
+    ledger.understand(ledger.take(b'{"id":1,"method":"initialize","params":{"x":"\\ud83d"}}', 0))
+    hello = msgspec.json.decode(ledger.hello()[len(b"front ") :], type=FrontHello)
+    assert msgspec.json.decode(hello.initialize) == {"x": "?"}
+
+
+def test_a_daemon_that_recovers_is_waited_for_longer_than_another_server(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "TIMEOUT", 0.0)
+    with Daemon(places, listens=False):
+        assert Dialer(places).attempt() is None
+        Path(places.lock).write_text(f"{os.getpid()}\n")  # `serve --stdio` has no socket
+        with pytest.raises(NotStarted, match="uses the data directory"):
+            Dialer(places).attempt()
+
+
 def test_a_socket_directory_that_others_can_use_is_refused(places: Places, daemon: Daemon) -> None:
     os.chmod(os.path.dirname(places.socket), 0o755)
     with Client(places) as client:
@@ -473,7 +526,9 @@ def test_a_socket_directory_that_others_can_use_is_refused(places: Places, daemo
 
 
 def test_settings_that_cannot_be_read_are_an_error(places: Places, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_bytes(b"PYKOCLAW_MODEL=\xff\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"PYKOCLAW_MODEL=\xff\n")
     with Client(places) as client:
         assert "it is not UTF-8 text" in refused(client, 78)

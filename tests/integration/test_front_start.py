@@ -46,7 +46,7 @@ def starts(places: Places) -> list[str]:
 
 
 def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
-    with starter(places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere") as client:
+    with starter(places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere", PYKOCLAW_WORKER="i:s:1") as client:
         client.request("initialize", INITIALIZE)
         client.message()
         client.request("session/new")
@@ -61,7 +61,8 @@ def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
     assert starts(places) == [f"{pid} / [0, 1, 2]"]
     assert Path(places.log).stat().st_mode & 0o777 == 0o600
     assert f"PYKOCLAW_SOCKET={places.socket}".encode() in environment
-    assert not any(variable.startswith((b"CLAUDECODE=", b"NOTIFY_SOCKET=")) for variable in environment)
+    marks = (b"CLAUDECODE=", b"NOTIFY_SOCKET=", b"PYKOCLAW_WORKER=")
+    assert not any(variable.startswith(marks) for variable in environment)
 
 
 def test_the_client_is_told_once_what_happens(places: Places) -> None:

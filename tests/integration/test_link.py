@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -16,6 +17,11 @@ from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.sessions.confirmations import Confirmations
+from pykoclaw_acp.store.database import Statement
+from pykoclaw_acp.store.units import Unit
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 
@@ -38,6 +44,7 @@ class Front:
         self.connection = Connection(r.sessions, METHODS, peer)
         await returning.welcome(self.connection, peer.hello)
         await self.connection.serve()
+        await self.connection.begun()
         self.connection.leave()
 
     async def read(self) -> bytes:
@@ -124,6 +131,16 @@ async def there(r: Rig, query: str) -> None:
 
 async def _any(r: Rig, query: str) -> bool:
     return bool(await r.database.read(query))
+
+
+async def until_there_is(r: Rig, where: str) -> None:
+    """Wait until the database knows such a turn."""
+
+    async def known() -> bool:
+        return bool(await r.database.read(f"SELECT 1 FROM acp_turns WHERE {where}"))
+
+    found: bool = await eventually(known)
+    assert found
 
 
 async def finish(r: Rig, text: str = "done") -> None:
@@ -228,12 +245,28 @@ async def test_a_cancel_that_is_sent_again_spares_what_came_later(tmp_path: Path
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         before = time.time_ns() // 1_000_000 - 1000
-        one.call(2, "session/prompt", **words(session, "hang"))
+        one.call(3, "session/prompt", **words(session, "hang"))
         await eventually(lambda: prompts(r))
-        one.notify(3, "session/cancel", again=before, sessionId=session)
-        await eventually(lambda: "3" in one.rests("ack"))
-        assert set((await r.states()).values()) == {"running"}
-        one.notify(4, "session/cancel", again=before + 3_600_000, sessionId=session)
+        (channel,) = r.launcher.live
+        channel.say(channel.started("by itself", background=True))
+        await until_there_is(r, "turn_id = 'by itself'")
+        one.notify(2, "session/cancel", again=before + 3_600_000, sessionId=session)
+        await eventually(lambda: "2" in one.rests("ack"))
+        async with front(r, "front-2") as two:  # of another front, the time decides
+            two.notify(9, "session/cancel", again=before, sessionId=session)
+            await eventually(lambda: "9" in two.rests("ack"))
+            assert set((await r.states()).values()) == {"running"}
+            two.notify(10, "session/cancel", again=before + 3_600_000, sessionId=session)
+            assert (await one.answer(3))["result"]["stopReason"] == "cancelled"
+            assert (await r.states())["by itself"] == "running"
+
+
+async def test_a_prompt_and_its_cancel_that_came_while_no_daemon_was_there_end_each_other(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        sent_at = time.time_ns() // 1_000_000 - 300
+        one.call(2, "session/prompt", again=sent_at, **words(session, "hang"))
+        one.notify(3, "session/cancel", again=sent_at, sessionId=session)
         assert (await one.answer(2))["result"]["stopReason"] == "cancelled"
 
 
@@ -297,3 +330,222 @@ async def test_broken_introductions_end_the_connection_only(tmp_path: Path) -> N
             one.say("seen 9 9")
             one.say("done 77")
             assert await new(one)
+
+
+async def test_words_of_a_turn_that_ended_with_the_last_daemon_get_its_outcome_and_older_ones_run(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+    async with rig(tmp_path) as r:
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/resume", sessionId=session, cwd="/")
+            await two.result(2, "session/prompt", **words(session, "say 1"))
+            assert prompts(r) == []
+        month = 30 * 24 * 3600 * 1000
+        ago = "UPDATE acp_turns SET created_at = created_at - ?, ended_at = ended_at - ?"
+        await r.database.commit(Unit(statements=(Statement(ago, (month, month)),)))
+    async with rig(tmp_path) as r, front(r, "front-3") as three:
+        await three.result(1, "session/resume", sessionId=session, cwd="/")
+        await three.result(2, "session/prompt", **words(session, "say 1"))
+        assert prompts(r) == ["say 1"]
+
+
+async def test_a_front_that_says_the_same_again_under_a_new_number_means_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+    async with rig(tmp_path) as r, front(r, sessions={session: {"seq": 99}}) as again:
+        await again.result(3, "session/prompt", **words(session, "say 1"))
+        assert prompts(r) == ["say 1"]
+
+
+async def test_an_answer_of_an_earlier_daemon_is_confirmed_whatever_was_sent_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+        await one.leave()
+        async with front(r, sessions={session: {"seq": 99}}) as again:
+            again.call(1, "session/list", again=1)
+            await again.answer(1)
+            again.say("done 2")
+            await until_there_is(r, "answered_at IS NOT NULL")
+
+
+async def test_words_of_a_turn_that_the_user_had_stopped_run_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        one.notify(3, "session/cancel", sessionId=session)
+        await one.answer(2)
+        await one.leave()
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/resume", sessionId=session, cwd="/")
+            two.call(2, "session/prompt", **words(session, "hang"))
+            await eventually(lambda: prompts(r) == ["hang", "hang"])
+
+
+async def test_a_replay_that_is_interrupted_shows_the_users_messages_afterwards(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        for number in (2, 3, 4):
+            await one.result(number, "session/prompt", **words(session, "say 2"))
+        await one.leave()
+        async with front(r, sessions={session: {"seq": 3, "line": 7}}) as again:
+            again.call(7, "session/load", again=1, sessionId=session, cwd="/", mcpServers=[])
+            await again.answer(7)
+            assert sum("user_message_chunk" in update for update in again.rests("update")) == 2
+
+
+async def test_a_response_that_nobody_can_read_does_not_end_the_connection(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        one.say('> 1 {"jsonrpc":"2.0","id":1e999,"result":{}}')
+        await eventually(lambda: "1" in one.rests("ack"))
+        assert await new(one, 2)
+
+
+SERVERS = [{"name": "m", "command": "/bin/true", "args": [], "env": []}]
+
+
+def servers(r: Rig) -> list[str]:
+    """Those of the worker that was launched last."""
+    return [server.name for server in r.launcher.launched[-1].spec.mcp_servers]
+
+
+async def test_a_session_that_is_asked_for_again_keeps_its_servers(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        await one.result(1, "session/new", cwd="/", mcpServers=SERVERS)
+    async with rig(tmp_path) as r, front(r) as again:
+        again.call(1, "session/new", again=1, cwd="/", mcpServers=SERVERS)
+        session = (await again.answer(1))["result"]["sessionId"]
+        await again.result(2, "session/prompt", **words(session, "say 1"))
+        assert servers(r) == ["m"]
+        opened = {"cwd": "/", "mcpServers": []}
+        async with front(r, "front-2", sessions={session: {"seq": 0, "opened": opened}}):  # it had been there before
+            await again.result(3, "session/prompt", **words(session, "say 1"))
+            assert len(r.launcher.launched) == 1
+            assert servers(r) == ["m"]
+
+
+async def test_a_prompt_that_waited_runs_with_its_clients_servers(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = (await one.result(1, "session/new", cwd="/", mcpServers=SERVERS))["sessionId"]
+        queued = (
+            "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, state, created_at)"
+            " VALUES ('t', ?, 'client', ?, 'front-1:2', 'queued', 1)"
+        )
+        prompt = json.dumps([{"type": "text", "text": "say 1"}])
+        await r.database.commit(Unit(statements=(Statement(queued, (session, prompt)),)))
+    async with rig(tmp_path) as r:
+        await hand_over(await recover(r.database, tmp_path, resident=True), r.sessions, r.pool, r.database)
+        opened = {"cwd": "/", "mcpServers": SERVERS}
+        async with front(r, sessions={session: {"seq": 0, "opened": opened}}):
+            await eventually(lambda: prompts(r) == ["say 1"])
+            assert servers(r) == ["m"]
+
+
+async def test_a_prompt_that_was_the_last_word_of_a_front_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.gone = True
+        prompt = {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": words(session, "hang")}
+        one.say(
+            f'> 2 {{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":7}}}}\n> 3 {json.dumps(prompt)}'
+        )
+        await one.leave()
+        await eventually(lambda: prompts(r) == ["hang"])
+
+
+async def test_a_prompt_whose_call_is_given_up_is_accepted_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        found = await r.sessions.find(session)
+        assert found is not None
+        await found.accepting.acquire()
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: found._tasks)
+        assert one.connection is not None
+        one.connection.leave()
+        found.accepting.release()
+        await eventually(lambda: prompts(r) == ["hang"])
+        assert [(turn.waiting, turn.lost_at is None) for turn in found.turns] == [(0, False)]
+
+
+async def test_a_prompt_that_meets_a_close_is_refused_or_stopped_and_every_client_is_detached(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
+        session = await new(one)
+        await two.result(1, "session/resume", sessionId=session, cwd="/")
+        found = await r.sessions.find(session)
+        assert found is not None
+        await found.accepting.acquire()
+        two.call(2, "session/close", sessionId=session)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: found._tasks)
+        found.accepting.release()
+        await two.answer(2)
+        answer = await one.answer(2)
+        assert answer.get("result", {}).get("stopReason") == "cancelled" or "not open" in answer["error"]["message"]
+        assert not found.busy
+        await eventually(lambda: one.rests("detached") == two.rests("detached") == ["1"])
+
+
+async def test_updates_do_not_overtake_the_answer_of_a_resume_that_is_sent_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        async with front(r, "front-2", sessions={session: {"seq": 6}}) as again:
+            await eventually(lambda: again.rests("attached"))
+            again.call(1, "session/resume", again=1, sessionId=session, cwd="/")
+            await eventually(again.seqs)
+            kinds = [kind for kind, _ in again.heard]
+            assert kinds.index("answer") < kinds.index("update")
+
+
+class SlowJournal:
+    """Of a journal's methods the two about places; a commit takes until `go`."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def confirm(self, places: Any) -> None:
+        self.begun.set()
+        await self.go.wait()
+
+    async def confirmed(self, session_id: str, client: str) -> int | None:
+        return 3
+
+
+async def test_a_confirmed_place_never_moves_back() -> None:
+    journal: Any = SlowJournal()
+    confirmations = Confirmations(journal)
+    confirmations.note("s", "c", 9)
+    confirmations.note("s", "c", 5)  # of the same client's other process
+    assert await confirmations.of("s", "c") == 9
+    await journal.begun.wait()
+    assert await confirmations.of("s", "c") == 9
+    journal.go.set()
+    await confirmations.flush()
+
+
+async def test_a_delivery_can_be_stopped_at_every_moment() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    transport = await SocketTransport.of(ours, 30)
+
+    async def deliver() -> None:
+        for _ in range(100):
+            await transport.write(b"x")
+            await asyncio.sleep(0)
+
+    for steps in range(10):
+        delivery = asyncio.ensure_future(deliver())
+        for _ in range(steps + 1):
+            await asyncio.sleep(0)
+        delivery.cancel()
+        await asyncio.wait([delivery])
+        assert delivery.cancelled()
+    await transport.close()
+    theirs.close()

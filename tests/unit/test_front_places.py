@@ -32,7 +32,7 @@ FILES = [
 
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, where `./.env` would be."""
+    """The working directory, whose `./.env` the settings would read."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -52,25 +52,37 @@ def same_as_the_settings() -> Places:
 
 
 @pytest.mark.parametrize("text", FILES)
-@pytest.mark.parametrize("place", [".env", "~/.local/share/pykoclaw/.env"])
-def test_files_mean_what_they_mean_to_the_settings(text: str, place: str) -> None:
-    path = Path(place).expanduser()
+def test_the_homes_file_means_what_it_means_to_the_settings(text: str) -> None:
+    path = Path("~/.local/share/pykoclaw/.env").expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     same_as_the_settings()
 
 
-def test_the_environment_beats_the_directorys_file_and_that_the_homes(
+def test_the_environment_beats_the_homes_file_and_the_directorys_has_no_say(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home_file = empty_home / ".local/share/pykoclaw/.env"
     home_file.parent.mkdir(parents=True)
     home_file.write_text("PYKOCLAW_DATA=/home/data\nPYKOCLAW_STATE=/home/state\nPYKOCLAW_SOCKET=/home/socket\n")
-    Path(".env").write_text("PYKOCLAW_DATA=/here/data\nPYKOCLAW_STATE=/here/state\n")
     monkeypatch.setenv("pykoclaw_data", "/environment/data")
     monkeypatch.setenv("PYKOCLAW_STATE", "")
     found = same_as_the_settings()
-    assert (found.data, found.state, found.socket) == ("/environment/data", "/here/state", "/home/socket")
+    assert (found.data, found.state, found.socket) == ("/environment/data", "/home/state", "/home/socket")
+    Path(".env").write_text("PYKOCLAW_DATA=/here/data\nPYKOCLAW_STATE=/here/state\nPYKOCLAW_SOCKET=/here/socket\n")
+    found = Places.find()
+    assert (found.data, found.state, found.socket) == ("/environment/data", "/home/state", "/home/socket")
+
+
+def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
+    tmp_path: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = empty_home / ".local/share/pykoclaw"
+    usual.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(usual)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    one, other = Places(usual, "/state"), Places(tmp_path / "link", "/state")
+    assert (one.instance, one.directory, one.socket) == (other.instance, other.directory, other.socket)
 
 
 def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
