@@ -14,6 +14,8 @@ ALTER TABLE acp_turns ADD COLUMN fingerprint TEXT; -- SHA-256 of what the user w
 ALTER TABLE acp_turns ADD COLUMN answered_at BIGINT; -- a client has got the response
 
 ALTER TABLE acp_permissions ADD COLUMN content TEXT; -- JSON: what a question's form was filled in with
+CREATE INDEX acp_permissions_turn ON acp_permissions(turn_id);
+CREATE INDEX acp_permissions_session ON acp_permissions(acp_session_id);
 
 CREATE UNIQUE INDEX acp_turns_request_key ON acp_turns(request_key) WHERE request_key IS NOT NULL;
 

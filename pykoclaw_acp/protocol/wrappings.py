@@ -12,10 +12,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+# Up to the last end: the history's turns may quote one.
 _HISTORY: Final = re.compile(
-    r"\A\s*\[CONVERSATION HISTORY - [^\]\n]*\]\n.*?\[END OF HISTORY - [^\]\n]*\]\n{0,2}", re.DOTALL
+    r"\A\s*\[CONVERSATION HISTORY - [^\]\n]*\]\n.*^\[END OF HISTORY - Continue[^\]\n]*\]\n{0,2}",
+    re.DOTALL | re.MULTILINE,
 )
-_REQUEST: Final = re.compile(r"\A\s*\[[^\]\n]+\]\n.*?^<user_request>\n(.*)^</user_request>", re.DOTALL | re.MULTILINE)
+# Mitto's own head and tail, and nothing that only looks like them: a text that quotes a request is the user's.
+_REQUEST: Final = re.compile(
+    r"\A\s*\[Session Context\]\n.*?^---\n<user_request>\n(.*)^</user_request>(?=\s*(?:---\s*)?\Z|---\n\[)",
+    re.DOTALL | re.MULTILINE,
+)
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]*(?:\s|\Z)")
 # Beginnings of the prompts that Mitto sends for itself: titles, follow-up questions, checks of its tools.
 _AUXILIARY: Final = (
@@ -26,6 +32,7 @@ _AUXILIARY: Final = (
     "\nSummarize this message in 2-3 words",
     "\nRewrite the following prompt",
 )
+_MAY_BE_MITTO: Final = ("mitto", "unknown")
 
 
 def unwrap(text: str) -> str:
@@ -76,8 +83,10 @@ def auxiliary(text: str) -> bool:
     return text.startswith(_AUXILIARY)
 
 
-def by_client_itself(blocks: Sequence[dict[str, Any]]) -> bool:
-    """The same for a prompt's content."""
+def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
+    """The same for a prompt's content and the name of the client that sent it, which Mitto does not always give."""
+    if client is not None and client.lower() not in _MAY_BE_MITTO:
+        return False
     return any(auxiliary(block["text"]) for block in blocks[:1] if block.get("type") == "text")
 
 

@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions import offers
 from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.sessions.offers import Choice, Command, Offer, Selection
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
-from pykoclaw_acp.worker.frames import SetMode, SetModel
+from pykoclaw_acp.worker.frames import Ready, SetMode, SetModel
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -68,10 +68,15 @@ class Choosing:
         with contextlib.suppress(ConnectionError):
             if wish.permission_mode != before.permission_mode:
                 await self._workers.send(self._session.id, SetMode(epoch=epoch, mode=wish.permission_mode))
-            if wish.model != before.model:
-                await self._workers.send(
-                    self._session.id, SetModel(epoch=epoch, model=wish.model or offers.DEFAULT_MODEL)
-                )
+            model = wish.model or offers.DEFAULT_MODEL
+            if model != (before.model or offers.DEFAULT_MODEL):
+                await self._workers.send(self._session.id, SetModel(epoch=epoch, model=model))
+
+    async def settle(self, ready: Ready) -> None:
+        """An adopted worker says what it runs with, and may not have got what was chosen or set since."""
+        wish = self._session.wish
+        mode, model = wish.permission_mode, wish.model or offers.DEFAULT_MODEL
+        await self.apply(replace(wish, permission_mode=ready.mode or mode, model=ready.model or model))
 
     def follow(self, event: Event | None) -> None:
         """An event is in the log: from now on it is so."""

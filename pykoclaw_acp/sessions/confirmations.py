@@ -21,19 +21,20 @@ class Confirmations:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._unwritten: dict[tuple[str, str], int] = {}
+        self._written: dict[tuple[str, str], int] = {}  # while they are
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, session_id: str, client: str, seq: int) -> None:
         """The client was shown everything up to `seq`."""
-        self._unwritten[session_id, client] = seq
+        self._unwritten[session_id, client] = max(seq, self._unwritten.get((session_id, client), seq))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write_soon())
 
     async def of(self, session_id: str, client: str) -> int | None:
         """The place of a client of this name; None if it was never shown anything."""
-        unwritten = self._unwritten.get((session_id, client))
-        written = await self._journal.confirmed(session_id, client)
-        return max((seq for seq in (unwritten, written) if seq is not None), default=None)
+        known = [places.get((session_id, client)) for places in (self._unwritten, self._written)]
+        known.append(await self._journal.confirmed(session_id, client))
+        return max((seq for seq in known if seq is not None), default=None)
 
     async def flush(self) -> None:
         """Write what is left."""
@@ -52,10 +53,11 @@ class Confirmations:
             self._writing = None
 
     async def _write(self) -> None:
-        places = [(session, client, seq) for (session, client), seq in self._unwritten.items()]
-        self._unwritten.clear()
-        if places:
+        self._written, self._unwritten = self._unwritten, {}
+        if self._written:
             try:
-                await self._journal.confirm(places)
+                await self._journal.confirm([(*place, seq) for place, seq in self._written.items()])
             except Exception:
                 log.exception("Confirmations could not be written", action="confirmations_lost")
+            finally:
+                self._written = {}

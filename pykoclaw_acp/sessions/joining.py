@@ -24,14 +24,23 @@ log: Final = structlog.get_logger()
 
 
 class Joining:
-    """Knows the turns of one session that a prompt may join; `window` (s) is for prompts without any id."""
+    """Knows the turns of one session that a prompt may join.
 
-    def __init__(self, session: Session, journal: Journal, window: float) -> None:
+    `window` (s) is for prompts without any id; `started` (s since 1970) is when this daemon began.
+    """
+
+    def __init__(self, session: Session, journal: Journal, window: float, started: float) -> None:
         self._session = session
         self._journal = journal
         self._window = window
-        self._began = time.monotonic()
+        self._started = started
         self._lost: dict[str, Turn] = {}
+
+    @property
+    def expects(self) -> bool:
+        """A prompt may still come again that only the memory knows."""
+        now = time.monotonic()
+        return any(one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values())
 
     async def find(self, keys: PromptKeys, client: str) -> Turn | None:
         """The turn that this prompt is; None if it is a new one.
@@ -99,15 +108,15 @@ class Joining:
         for turn_id, turn in list(self._lost.items()):
             if turn.lost_at is None or now - turn.lost_at > self._window:
                 del self._lost[turn_id]
-            elif turn.keys.fingerprint == keys.fingerprint and turn.client in (None, client):
+            elif turn.keys.fingerprint == keys.fingerprint and turn.client in (None, client) and _unseen(turn, keys):
                 return turn
-        if keys.fingerprint is None or now - self._began > self._window:
+        if keys.fingerprint is None or time.time() - self._started > self._window:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
-        ended = await self._journal.ended_turns(self._session.id, "fingerprint", keys.fingerprint)
-        before = time.time() - (now - self._began)
-        found = self._first(ended)
-        return None if found is None or found.answered or found.created_at / 1000 > before else found
+        newest = await self._journal.newest_turn(self._session.id, int((self._started - self._window) * 1000))
+        if newest is None or newest[0].keys.fingerprint != keys.fingerprint or not _unseen(newest[0], keys):
+            return None
+        return None if newest[0].created_at / 1000 > self._started else self._first([newest])
 
     def _first(self, ended: list[tuple[Turn, Outcome]]) -> Turn | None:
         if not ended:
@@ -115,3 +124,12 @@ class Joining:
         turn, outcome = ended[0]
         turn.ended.set_result((outcome, self._session.last_seq))
         return turn
+
+
+def _unseen(turn: Turn, keys: PromptKeys) -> bool:
+    """Whether the client of these keys may be sending the turn's words again, not knowing what became of it.
+
+    A front knows its own lines, and sends them again under their own numbers; who has stopped a turn knows its end.
+    """
+    stopped = turn.cancelled.is_set() or turn.state == "cancelled"
+    return not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)

@@ -67,6 +67,11 @@ class PromptKeys:
     idempotency: str | None = None
     fingerprint: str | None = None
 
+    @property
+    def front(self) -> str | None:
+        """The front that the prompt came through, if it was one."""
+        return None if self.request is None else self.request.rpartition(":")[0]
+
 
 @dataclass(eq=False, slots=True)
 class Turn:
@@ -94,6 +99,13 @@ class Turn:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    def came_after(self, at: int, request: str | None) -> bool:
+        """Whether its client sent it after another line: by number if one front sent both, else by time (ms)."""
+        front, _, number = (request or "").rpartition(":")
+        if front and self.keys.front == front:
+            return int((self.keys.request or "").rpartition(":")[2]) > int(number)
+        return self.created_at > at
+
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
@@ -109,3 +121,4 @@ class TurnTimes:
     away_policy: AwayPolicy = "wait"
     away_timeout: float = 86400.0
     away_grace: float = AWAY_GRACE
+    started: float = field(default_factory=time.time)  # s since 1970, of this daemon

@@ -47,6 +47,7 @@ class Workers(Protocol):
     def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None: ...
     def warm(self) -> None: ...
     def is_live(self, session_id: str) -> bool: ...
+    def forget(self, session_id: str) -> bool: ...
     async def acquire(self, wish: WorkerWish) -> int: ...
     def release(self, session_id: str) -> None: ...
     async def send(self, session_id: str, frame: ToWorker) -> None: ...
@@ -162,10 +163,10 @@ class Journal(Protocol):
         """Sessions whose events may be deleted: never prompted by a person, and untouched since `before` (ms)."""
 
     async def prune(self, session_id: str, before: int) -> bool:
-        """Delete the session's events and hide it, if it is still unused; its id, directory and name stay."""
+        """Delete what was said and hide the session, if it is still unused; its id, directory and name stay."""
 
-    async def settle(self, settled: Settled) -> None:
-        """A permission question is answered, or moot."""
+    async def settle(self, settled: Settled, used: str | None = None) -> None:
+        """A permission question is answered, or moot; `used`: the parked question whose answer this is, once."""
 
     async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
         """Which away policy an open question is under, and until when (ms since 1970)."""
@@ -185,6 +186,9 @@ class Journal(Protocol):
     async def matching(self, prefix: str) -> list[Question]:
         """Questions whose id begins so, also those that are settled; at most 20."""
 
+    async def is_open(self, ask_id: str) -> bool:
+        """Whether the question waits for an answer."""
+
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """The session's own away policy; None: that of the settings."""
 
@@ -192,9 +196,12 @@ class Journal(Protocol):
         """A client has got the turn's response."""
 
     async def ended_turns(
-        self, session_id: str, column: Literal["request_key", "idempotency_key", "fingerprint"], value: str
+        self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
     ) -> list[tuple[Turn, Outcome]]:
         """Clients' turns that have ended, by one of their keys, the newest first; their content is left out."""
+
+    async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+        """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that a front asked for."""
@@ -232,6 +239,9 @@ class Client(Protocol):
 
     async def attached(self, session_id: str, seq: int, number: int) -> None:
         """What follows `seq` will be delivered; `number` is the client's line that asked for everything, or 0."""
+
+    def detached(self, session_id: str) -> None:
+        """The session was closed: nothing more of it will be delivered."""
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Show an event; returns when the client's buffer has room."""

@@ -1,4 +1,7 @@
-"""Sessions that nobody uses: after a while their events are deleted and they are hidden; their ids stay good."""
+"""Sessions that nobody uses: after a while what was said is deleted and they are hidden; their ids stay good.
+
+Those that are only not in use now, conversations too, leave this process's memory.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 
 ROUNDS: Final = 4  # looks in the time after which a session is pruned
 LONGEST_PAUSE: Final = 600.0  # s
+DORMANT: Final = 60.0  # s since a session was last looked for, until it leaves the memory
 
 log: Final = structlog.get_logger()
 
@@ -31,11 +35,12 @@ class Pruner:
     async def run(self) -> None:
         """Prune again and again, until cancelled."""
         while True:
+            await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
             try:
                 await self.prune()
             except Exception:
                 log.exception("Unused sessions could not be pruned", action="prune_failed")
-            await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
+            self._sessions.forget(DORMANT)
 
     async def prune(self) -> int:
         """Prune what is unused now; returns how many sessions that were."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -17,6 +17,7 @@ from pykoclaw_acp.sessions import answers
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.away import AwayClock
+from pykoclaw_acp.sessions.grants import Grants
 from pykoclaw_acp.sessions.model import Turn, TurnTimes
 from pykoclaw_acp.sessions.ports import Client, Journal, Question, Settled, Workers
 from pykoclaw_acp.worker.frames import Ask
@@ -49,6 +50,8 @@ class _Waiting:
     settling: asyncio.Task[bool] | None = None
     limit: asyncio.TimerHandle | None = None
     parking: asyncio.Future[None] | None = None
+    grant: str | None = None  # the parked question whose answer settles this one
+    passed: dict[Attachment, Verdict] = field(default_factory=dict)  # who was asked and did not choose
     withdrawn: bool = False
 
     @property
@@ -70,6 +73,8 @@ class _Waiting:
 class Questions:
     """Those that wait, the oldest first. A client is asked one at a time: Mitto refuses the first when a second comes.
 
+    A client that does not choose leaves the question to the others; that the last one does not choose settles it.
+
     A parked question is settled by a choice alone: a client that cannot ask anybody leaves it open. Forms are never
     parked, since the MCP server that asks waits inside of a tool call: under the policy `park` they wait.
     """
@@ -80,7 +85,8 @@ class Questions:
         self._workers = workers
         self._times = times
         self._waiting: dict[str, _Waiting] = {}
-        self._granted: dict[str, tuple[Ask, Verdict]] = {}  # by the turn that goes on with the answer
+        self._grants = Grants()
+        self._restored: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- from the session -------------------------------------------------------------------------------------------
@@ -88,10 +94,7 @@ class Questions:
     def open(self, epoch: int, ask: Ask, seq: int) -> None:
         """Ask the clients, once each was shown the log up to `seq`; a form that none of them can show is cancelled."""
         one = self._add(epoch, ask, seq, time.time())
-        parked, verdict = self._granted.get(ask.turn_id, (None, None))
-        if parked is not None and verdict is not None and answers.same_call(parked, ask):
-            del self._granted[ask.turn_id]  # once is once
-            self._give(one, verdict)
+        if self._is_granted(one):
             return
         if self._session.attended and not self._attended(one):
             self._give(one, answers.UNSUPPORTED)
@@ -106,16 +109,24 @@ class Questions:
         """
         for row in rows:
             if row.outcome is not None:
-                if row.turn_id is not None:
-                    self._granted[row.turn_id] = (row.ask, Verdict(row.outcome, row.option, row.answered_by))
+                self._grants.restore(row)
                 continue
             one = self._add(epoch, row.ask, self._session.last_seq, row.asked_at / 1000)
             if row.policy == PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
+            elif self._is_granted(one):  # that daemon ended before it could say so
+                continue
             else:
                 self._limit(one, at_least=self._times.away_grace)
+                self._restored.add(row.ask.ask_id)
             self._offer(one, row)
+
+    async def settle_restored(self, asked: Collection[str]) -> None:
+        """The adopted worker has these questions open: others that were restored were asked by one that is gone."""
+        moot, self._restored = self._restored.difference(asked), set()
+        for ask_id in moot & self._waiting.keys():
+            await self._interrupt(ask_id)
 
     def adopted(self, turn_id: str) -> None:
         """This turn of another daemon goes on, unless its question was parked in that daemon's last moment."""
@@ -135,7 +146,7 @@ class Questions:
     def detached(self) -> None:
         """A client left; if it was the last one that can be asked, the clocks begin anew."""
         for one in self._waiting.values():
-            if not one.clock.runs and not self._attended(one):
+            if not self._attended(one) and (not one.clock.runs or one.passed):
                 self._start_clock(one)
 
     def policy_changed(self) -> None:
@@ -157,10 +168,13 @@ class Questions:
 
     async def withdraw_all(self) -> None:
         """No worker waits for any answer any more."""
-        for ask_id, one in list(self._waiting.items()):
-            if one.parking is None:
-                await self._journal.settle(Settled(ask_id, "interrupted"))
-                self.withdraw(ask_id)
+        for ask_id in list(self._waiting):
+            await self._interrupt(ask_id)
+
+    async def _interrupt(self, ask_id: str) -> None:
+        if self._waiting[ask_id].parking is None:
+            await self._journal.settle(Settled(ask_id, "interrupted"))
+            self.withdraw(ask_id)
 
     async def answer(self, ask_id: str, verdict: Verdict) -> None:
         """Settle a question by a choice; when this returns the answer is in the database.
@@ -179,6 +193,11 @@ class Questions:
             raise InvalidRequest(NOT_WAITING)
         if not one.settling.result():
             raise InternalError("The answer could not be recorded; the log of pykoclaw-acp says why.")
+
+    @property
+    def open_ids(self) -> list[str]:
+        """Those that wait, parked ones too."""
+        return list(self._waiting)
 
     # --- parking ----------------------------------------------------------------------------------------------------
 
@@ -222,6 +241,14 @@ class Questions:
         one.settling = loop.create_task(self._settle(one))
         return one
 
+    def _is_granted(self, one: _Waiting) -> bool:
+        """The answer to a parked question settles it."""
+        found = self._grants.take(one.ask)
+        if found is not None:
+            one.grant, verdict = found
+            self._give(one, verdict)
+        return found is not None
+
     def _offer(self, one: _Waiting, row: Question | None = None) -> None:
         """Ask who is there; with nobody there, the away policy's clock runs."""
         for attachment in self._session.attachments:
@@ -231,8 +258,11 @@ class Questions:
             self._start_clock(one, row)
 
     def _attended(self, one: _Waiting) -> bool:
-        """A client is there that can be asked this."""
-        return any(place.alive and _can_ask(place.client, one.ask) for place in self._session.attachments)
+        """A client is there that can be asked this, and has not passed."""
+        return any(
+            place.alive and _can_ask(place.client, one.ask) and place not in one.passed
+            for place in self._session.attachments
+        )
 
     def _ask(self, one: _Waiting, attachment: Attachment) -> None:
         task = asyncio.get_running_loop().create_task(self._ask_client(one, attachment))
@@ -240,7 +270,7 @@ class Questions:
         task.add_done_callback(one.asked.discard)
 
     async def _ask_client(self, one: _Waiting, attachment: Attachment) -> None:
-        """A client's answer counts, also its refusal to answer; a client that went away leaves the question open."""
+        """A client's choice counts, and that it does not choose if nobody else can; one that went away says nothing."""
         client = attachment.client
         try:
             async with attachment.asking:
@@ -252,7 +282,11 @@ class Questions:
         except Exception as error:  # noqa: BLE001  whatever a client does, the question is settled
             log.info("A client could not answer", action="permission_unanswered", error=repr(error))
             verdict = answers.UNANSWERED
-        if one.parking is None or answers.is_choice(one.ask, verdict):
+        if answers.is_choice(one.ask, verdict):
+            self._give(one, verdict)
+            return
+        one.passed[attachment] = verdict
+        if one.parking is None and not self._attended(one):
             self._give(one, verdict)
         else:
             client.settled(one.ask.ask_id)  # for this client: it will be asked again when it comes the next time
@@ -286,7 +320,7 @@ class Questions:
     async def _settle_held(self, one: _Waiting, verdict: Verdict) -> bool:
         recorded = True
         try:
-            await self._journal.settle(answers.settled(one.ask.ask_id, verdict))
+            await self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant)
         except Exception:
             log.exception("The answer could not be recorded", action="permission_not_recorded")
             verdict, recorded = Verdict("unrecorded"), False
@@ -305,8 +339,7 @@ class Questions:
             return False
         finally:
             self._close(one)
-        self._granted[turn.turn_id] = (one.ask, verdict)
-        turn.ended.add_done_callback(lambda _: self._granted.pop(turn.turn_id, None))
+        self._grants.add(turn, one.ask, verdict)
         self._session.enqueue(turn)
         return True
 
@@ -321,17 +354,25 @@ class Questions:
     def _start_clock(self, one: _Waiting, row: Question | None = None) -> None:
         if one.held:
             policy = self._session.record.away_policy or self._times.away_policy
+            if self._passed(one) is not None:
+                policy = "deny"
             if policy == "park" and one.ask.form is not None:
                 policy = "wait"
             self._note(one, policy, one.clock.start(policy, row))
 
     def _act(self, one: _Waiting, policy: AwayPolicy) -> None:
         """Nobody came in time."""
-        if policy == "park":
+        if (verdict := self._passed(one)) is not None:
+            self._give(one, verdict)
+        elif policy == "park":
             if one.held:
                 self._begin_parking(one)
         else:
             self._give(one, answers.of_policy(one.ask, policy))
+
+    def _passed(self, one: _Waiting) -> Verdict | None:
+        """What a client answered that is there and did not choose: it counts once the others stay away."""
+        return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
 
     def _note(self, one: _Waiting, policy: str, deadline: int | None) -> None:
         self._spawn(self._write_clock(one.ask.ask_id, policy, deadline))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -51,12 +52,13 @@ class SessionDefaults:
 
 
 class Sessions:
-    """Sessions by id. Live ones are kept for the process's life: they cost some kilobytes."""
+    """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
 
     def __init__(self, journal: Journal, defaults: SessionDefaults) -> None:
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}
+        self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
         self.confirmations = Confirmations(journal)
         self._deleted: set[str] = set()  # while they are
@@ -75,6 +77,7 @@ class Sessions:
             if request_key is not None and (made := await self._journal.find_created(request_key)) is not None:
                 found = await self.find(made)
                 if found is not None:
+                    self.remember(found, directories, servers)
                     return found
             return await self._create(cwd, directories, servers, request_key, client)
 
@@ -98,13 +101,17 @@ class Sessions:
         )
         await self._journal.create(record)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
-        return self._make(record, servers)
+        session = self._make(record, servers)
+        session.opened = True
+        return session
 
     async def find(self, session_id: str) -> Session | None:
         """The session, live or from the database; its next worker will resume what the database says."""
         if session_id in self._deleted:
             return None
         live = self._live.get(session_id)
+        if live is not None:
+            self._found[session_id] = time.monotonic()
         if live is None:
             record = await self._journal.find(session_id)
             parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
@@ -130,13 +137,14 @@ class Sessions:
         session.record.additional_directories = directories
         session.record.closed = False
         await self._journal.adopt(session.record)
+        session.opened = True
         wish = replace(session.wish, cwd=session.record.cwd, additional_directories=directories, mcp_servers=servers)
         if wish != session.wish:
             session.change_worker(wish)
 
     def remember(self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> None:
-        """A front came back and says how its client opened the session; its worker, if there is one, knows that."""
-        session.wish = replace(session.wish, additional_directories=directories, mcp_servers=servers)
+        """A front came back and says how its client opened the session, unless one has opened it in this daemon."""
+        session.told_wish(replace(session.wish, additional_directories=directories, mcp_servers=servers))
 
     async def asked_by(self, session_id: str, front: str) -> set[str]:
         """Ids of the session's turns that a front asked for."""
@@ -144,7 +152,7 @@ class Sessions:
 
     async def is_open(self, ask_id: str) -> bool:
         """Whether the question waits for an answer."""
-        return any(one.ask.ask_id == ask_id and one.outcome is None for one in await self._journal.matching(ask_id))
+        return await self._journal.is_open(ask_id)
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give the session this title, in one line of at most 80 characters; its clients are told.
@@ -162,18 +170,21 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """End its turns and its worker; it can be loaded again."""
-        session.record.closed = True  # first: from now on nobody prompts it
-        session.cancel()
+        async with session.accepting:
+            session.record.closed = True  # from now on nobody prompts it
+            session.cancel()
+            await self._journal.mark_closed(session.id)
         await session.idle()
         await self.workers.stop(session.id)
         attachments = list(session.attachments)
         with contextlib.suppress(TimeoutError):
             reached = [attachment.reached(session.last_seq) for attachment in attachments]
-            told = asyncio.gather(*reached, return_exceptions=True)
-            await asyncio.wait_for(told, self._defaults.times.cancel_grace)
+            async with asyncio.timeout(self._defaults.times.cancel_grace):
+                await asyncio.gather(*reached, return_exceptions=True)
         for attachment in attachments:
-            attachment.close()
-        await self._journal.mark_closed(session.id)
+            if attachment in session.attachments:  # and no load has put another one in its place
+                attachment.close()
+                attachment.client.detached(session.id)
 
     async def delete(self, session: Session) -> None:
         """End the session's turns and its worker, and delete what was said; from now on nobody finds it."""
@@ -215,8 +226,8 @@ class Sessions:
         that is unknown or not unique, for an option that was not offered and for a form, which can only be denied;
         InvalidRequest if it waits no more.
         """
-        found = await self._journal.matching(question)
-        if not question or not found:
+        found = await self._journal.matching(question) if question else []
+        if not found:
             raise InvalidParams("There is no question with this id. List those that wait to see their ids.")
         exact = [one for one in found if one.ask.ask_id == question]
         wanted = exact or [one for one in found if one.outcome is None]
@@ -238,6 +249,15 @@ class Sessions:
         """The session's events are gone from the database."""
         if (live := self._live.get(session_id)) is not None:
             live.log.pruned()
+
+    def forget(self, unseen: float) -> None:
+        """Drop from memory what nobody has to do with, nor has looked for in `unseen` s; `find` brings it back."""
+        before = time.monotonic() - unseen
+        for session_id, found in list(self._found.items()):
+            live = self._live.get(session_id)
+            if found <= before and (live is None or (live.dormant and self.workers.forget(session_id))):
+                del self._found[session_id]
+                self._live.pop(session_id, None)
 
     def make_room(self) -> None:
         """A session waits for a worker: park the oldest question that nobody is there to answer, one at a time."""
@@ -268,15 +288,21 @@ class Sessions:
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """A worker of another daemon answers."""
-        await self._live[session_id].adopted(ready, foreign=foreign)
+        if (live := self._live.get(session_id)) is not None:
+            await live.adopted(ready, foreign=foreign)
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """A worker's frames, to their session."""
-        await self._live[session_id].frames(epoch, frames)
+        live = self._live.get(session_id)
+        if live is None:  # it was deleted
+            self.workers.retire(session_id)
+        else:
+            await live.frames(epoch, frames)
 
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
         """A worker is gone."""
-        await self._live[session_id].lost(epoch, kind, message)
+        if (live := self._live.get(session_id)) is not None:
+            await live.lost(epoch, kind, message)
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
         wish = WorkerWish(
@@ -292,6 +318,7 @@ class Sessions:
             bypass=self._defaults.bypass,
         )
         self.workers.set_resume(record.session_id, record.claude_session_id)
+        self._found[record.session_id] = time.monotonic()
         session = self._live[record.session_id] = Session(
             record, wish, self._journal, self.workers, self._defaults.times
         )

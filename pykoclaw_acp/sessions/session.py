@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
@@ -33,6 +34,8 @@ from pykoclaw_acp.worker.frames import (
     TurnStarted,
 )
 
+NOT_OPEN: Final = "The session is not open. Open it with session/load or session/resume."
+
 log: Final = structlog.get_logger()
 
 
@@ -52,14 +55,19 @@ class Session:
         self._background: set[str] = set()
         self._worker_outdated = False
         self.giving_up_worker = False  # as soon as the turn whose question was parked has ended
+        self.opened = False  # in this daemon: its wish is what a client has said, not the database
+        self._adopted_epoch: int | None = None
+        self._expected = asyncio.Event()  # the client of turns that another daemon had accepted
+        self._expected.set()
+        self._patience = times.away_grace
         self._queue: deque[Turn] = deque()
         self._current: Turn | None = None
         self._runner: asyncio.Task[None] | None = None
         self._suspended = False
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
         self._running = Running(self, journal, workers, times.cancel_grace)
-        self.joining = Joining(self, journal, times.rejoin_window)
+        self.joining = Joining(self, journal, times.rejoin_window, times.started)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
 
@@ -74,6 +82,7 @@ class Session:
         """Deliver everything after `after` to this client, from now on; the rest as in Attachment."""
         attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold)
         self.attachments.append(attachment)
+        self._expected.set()
         self.questions.attached(attachment)
         return attachment
 
@@ -86,6 +95,7 @@ class Session:
         if attachment in self.attachments:
             self.attachments.remove(attachment)
             self.questions.detached()
+            self._save_memory()
 
     @property
     def attended(self) -> bool:
@@ -122,6 +132,16 @@ class Session:
         return self._runner is not None
 
     @property
+    def dormant(self) -> bool:
+        """Nobody has to do with it now, and all of it is in the database."""
+        held = self.attachments or self.busy or self._background or self._tasks
+        return not held and not self.questions.open_ids and not self.joining.expects
+
+    def _save_memory(self) -> None:
+        if not self.attachments and not self.busy:
+            self.log.forget()
+
+    @property
     def turns(self) -> list[Turn]:
         """Those that run or wait."""
         return [*([self._current] if self._current else []), *self._queue]
@@ -129,15 +149,32 @@ class Session:
     async def accept(self, turn: Turn, author: Attachment) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt comes again.
 
-        Raises InvalidParams for an idempotency key that stood at another prompt.
+        Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
+        closed in the meantime. A call that is given up on the way leaves the turn to run without it.
         """
-        async with self._accepting:
+        accepting = asyncio.get_running_loop().create_task(self._accept(turn, author))
+        self._tasks.add(accepting)
+        accepting.add_done_callback(self._tasks.discard)
+        try:
+            return await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            accepting.add_done_callback(self._accepted_for_nobody)
+            raise
+
+    async def _accept(self, turn: Turn, author: Attachment) -> Turn:
+        async with self.accepting:
             known = await self.joining.find(turn.keys, turn.client or "") or turn
+            if known is turn and self.record.closed:
+                raise InvalidRequest(NOT_OPEN)
             author.own.add(known.turn_id)
-            self.joining.wait(known)
             if known is turn:
                 await self.submit(turn)
+            self.joining.wait(known)
         return known
+
+    def _accepted_for_nobody(self, accepting: asyncio.Task[Turn]) -> None:
+        if not accepting.cancelled() and accepting.exception() is None:
+            self.joining.lose(accepting.result())
 
     def answered(self, turn: Turn) -> None:
         """A client has got the turn's response."""
@@ -150,7 +187,7 @@ class Session:
     async def submit(self, turn: Turn) -> None:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
         await self._journal.accept(turn)
-        helper = wrappings.by_client_itself(turn.content)
+        helper = wrappings.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
         self.record.prompted = True
         steps.reached("turn_queued")
@@ -166,23 +203,25 @@ class Session:
         if self._runner is None and not self._suspended:
             self._runner = asyncio.get_running_loop().create_task(self._run_queue())
 
-    def cancel(self, turn: Turn | None = None, until: int | None = None) -> None:
+    def cancel(self, turn: Turn | None = None, until: int | None = None, request: str | None = None) -> None:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed.
+        `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed, and
+        `request` is its key.
         """
         wanted = [turn] if turn is not None else [*self._queue, *([self._current] if self._current else [])]
         for one in wanted:
-            if one.ended.done() or one.cancelled.is_set() or (until is not None and one.created_at > until):
+            if one.ended.done() or one.cancelled.is_set() or (until is not None and one.came_after(until, request)):
                 continue
             one.cancelled.set()
+            self._expected.set()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._current:
                 self._spawn(self._running.interrupt(one))
             elif one in self._queue:
                 self._queue.remove(one)
                 self._spawn(self._running.finish(one, endings.CANCELLED))
-        for turn_id in self._background if turn is None else ():
+        for turn_id in self._background if turn is None and until is None else ():
             self._spawn(self._running.interrupt_background(turn_id))
 
     async def idle(self) -> None:
@@ -192,7 +231,7 @@ class Session:
 
     def adopt(self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools) -> None:
         """Go on with the worker of another daemon: with the turn that it was given, and those that it began itself."""
-        self._running.epoch = epoch
+        self._running.epoch = self._adopted_epoch = epoch
         self._background.update(background)
         self.log.open_tools = open_tools
         if turn is None:
@@ -204,12 +243,19 @@ class Session:
         self.questions.adopted(turn.turn_id)
 
     def requeue(self, turn: Turn) -> None:
-        """Run a prompt that another daemon had accepted and not begun."""
+        """Run a prompt that another daemon had accepted and not begun, once its client is back, or after `away_grace`.
+
+        Which MCP servers the worker needs is known to the client's front alone.
+        """
         self.joining.remember(turn)
+        if turn.keys.front is not None and not self.attachments:
+            self._expected.clear()
         self.enqueue(turn)
 
     async def adopted(self, ready: Ready, *, foreign: bool) -> None:
         """The adopted worker answers: it is given what the other daemon could not give it any more."""
+        await self.choosing.settle(ready)
+        await self.questions.settle_restored(ready.asks)
         turn = self._current
         if turn is not None and turn.state == "dispatched" and turn.turn_id != ready.turn_id:
             # The worker has read all that the other daemon wrote: this prompt never left.
@@ -236,21 +282,32 @@ class Session:
         try:
             if adopted is not None:
                 await asyncio.wait([adopted.ended])
+                self._give_up_worker()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._expected.wait()
+            self._expected.set()
             while self._queue:
                 turn = self._current = self._queue.popleft()
                 with structlog.contextvars.bound_contextvars(session=self.id, turn=turn.turn_id):
                     await self._running.run(turn)
                 self._current = None
+                self._give_up_worker()
         finally:
             self._current = None
             self._runner = None
+        self._save_memory()
         self._workers.release(self.id)
-        if self.giving_up_worker:
-            self.giving_up_worker = False
-            self._workers.evict(self.id)
         if self._worker_outdated or self.record.auxiliary:  # a client's own helper: nobody comes back to it
             self._worker_outdated = False
             self._workers.retire(self.id)
+
+    def _give_up_worker(self) -> None:
+        """The turn whose question was parked has ended: others may have its worker, also before the next turn."""
+        if self.giving_up_worker:
+            self.giving_up_worker = False
+            self._workers.release(self.id)
+            self._workers.evict(self.id)
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -273,6 +330,16 @@ class Session:
             self.cancel(self._current)
         elif turn_id in self._background:
             self._spawn(self._running.interrupt_background(turn_id))
+
+    def told_wish(self, wish: WorkerWish) -> None:
+        """A front came back and says how its client opened the session; an adopted worker was launched so."""
+        if self.opened:
+            return
+        self.opened = True
+        if wish != self.wish and self._running.epoch != self._adopted_epoch and self._workers.is_live(self.id):
+            self.change_worker(wish)
+        else:
+            self.wish = wish
 
     def change_worker(self, wish: WorkerWish) -> None:
         """From the next worker on; the one that there is ends as soon as nothing runs on it."""

@@ -51,6 +51,10 @@ class SessionLog:
         self._news.set()
         self._news = asyncio.Event()
 
+    def forget(self) -> None:
+        """Nobody follows: who comes later reads from the database."""
+        self._tail.clear()
+
     def pruned(self) -> None:
         """Its events are gone."""
         self._record.pruned_upto = self._record.last_seq

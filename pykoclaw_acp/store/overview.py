@@ -15,10 +15,17 @@ TURNS_SHOWN: Final = 20
 PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
 
 _UNFINISHED: Final = "('queued', 'dispatched', 'running')"
+# The plus: from the few turns without an end, which have an index, rather than from all turns of the session.
 _SUMMARY: Final = (
     "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
     " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
-    f" WHERE t.acp_session_id = s.acp_session_id AND t.state IN {_UNFINISHED}) FROM acp_sessions s"
+    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {_UNFINISHED}) FROM acp_sessions s"
+)
+# CROSS JOIN keeps the order: from the deleted sessions to their events by key, never through all events.
+_LEFT: Final = (
+    "SELECT s.acp_session_id, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"
+    " CROSS JOIN acp_events e ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL"
+    " GROUP BY s.acp_session_id"
 )
 
 
@@ -163,10 +170,12 @@ async def workers(database: Database) -> list[WorkerRow]:
 async def delete(database: Database, session_id: str) -> None:
     """Forget a session for good: from the first commit on nobody finds it, at the return nothing of it is kept.
 
-    Its row stays, without a title, because an id is never given out again.
+    Its row stays, without a title, because an id is never given out again; the request that made it may come again.
     """
     gone = Statement(
-        "UPDATE acp_sessions SET deleted_at = ?, title = NULL WHERE acp_session_id = ?", (now_ms(), session_id), rows=1
+        "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL WHERE acp_session_id = ?",
+        (now_ms(), session_id),
+        rows=1,
     )
     await database.commit(Unit(statements=(gone,), durable=True))
     await purge(database)
@@ -174,11 +183,7 @@ async def delete(database: Database, session_id: str) -> None:
 
 async def purge(database: Database) -> None:
     """Delete what is left of deleted sessions, also of those whose deletion was cut short."""
-    rows = await database.read(
-        "SELECT e.acp_session_id, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"
-        " JOIN acp_events e ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL"
-        " GROUP BY e.acp_session_id"
-    )
+    rows = await database.read(_LEFT)
     for session_id, first, last in rows:
         for seq in range(first + PURGE, last + PURGE + 1, PURGE):
             step = Statement("DELETE FROM acp_events WHERE acp_session_id = ? AND seq < ?", (session_id, seq))

@@ -3,7 +3,7 @@
 `request` is the whole question, enough to ask it again; `content` is what its form was filled in with (JSON). While a
 row has no `outcome`, `policy` is `attended` (a client is there), the away policy that acts at `deadline` (ms since
 1970), or `parked` (no worker waits any more). `turn_id` is the turn that asks; once a parked question is answered, the
-turn that goes on with the answer.
+turn that goes on with the answer, and NULL as soon as the answer was used for the call that it is about.
 """
 
 from __future__ import annotations
@@ -89,6 +89,13 @@ def settle_parked(settled: Settled, turn_id: str) -> Statement:
     )
 
 
+def use_up(ask_id: str) -> Statement:
+    """The answer to a parked question was used for its call: once is once."""
+    return Statement(
+        "UPDATE acp_permissions SET turn_id = NULL WHERE permission_id = ? AND policy = ?", (ask_id, PARKED)
+    )
+
+
 def withdraw(ask_id: str) -> Statement:
     """The worker does not wait any more; a parked question needs none."""
     return Statement(
@@ -128,21 +135,30 @@ async def matching(database: Database, prefix: str) -> list[Question]:
     """Questions whose id begins so, the open ones first."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
-        " WHERE SUBSTR(p.permission_id, 1, ?) = ?"
+        " WHERE p.permission_id >= ? AND p.permission_id < ?"
         " ORDER BY p.outcome IS NOT NULL, p.created_at DESC LIMIT ?",
-        (len(prefix), prefix, MATCHES),
+        (prefix, prefix + "\U0010ffff", MATCHES),  # a range of the index
     )
     return _questions(rows)
 
 
+async def is_open(database: Database, ask_id: str) -> bool:
+    """Whether the question waits for an answer."""
+    rows = await database.read("SELECT outcome IS NULL FROM acp_permissions WHERE permission_id = ?", (ask_id,))
+    return bool(rows and rows[0][0])
+
+
 async def answers_of(database: Database, epoch: int, ask_ids: Collection[str]) -> list[Answer]:
-    """The answers to those of the questions that are settled, for a worker that still waits for them."""
+    """The answers to those of the questions that are settled, for a worker that still waits for them.
+
+    Not to parked ones: their answer went to another turn.
+    """
     if not ask_ids:
         return []
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
-        f" WHERE p.outcome IS NOT NULL AND p.permission_id IN ({_places(ask_ids)})",
-        tuple(ask_ids),
+        f" WHERE p.outcome IS NOT NULL AND p.policy <> ? AND p.permission_id IN ({_places(ask_ids)})",
+        (PARKED, *ask_ids),
     )
     return [
         answers.answer(epoch, one.ask, Verdict(one.outcome or "", one.option, one.answered_by, one.content))

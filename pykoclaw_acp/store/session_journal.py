@@ -59,7 +59,7 @@ class SessionJournal:
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
-        used = sessions.prompted(turn.session_id, helper=wrappings.by_client_itself(turn.content))
+        used = sessions.prompted(turn.session_id, helper=wrappings.by_client_itself(turn.content, turn.client))
         await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
@@ -133,16 +133,17 @@ class SessionJournal:
         return await sessions.unused(self._database, before)
 
     async def prune(self, session_id: str, before: int) -> bool:
-        """Delete the session's events and hide it, if it is still unused."""
+        """Delete what was said in the session and hide it, if it is still unused."""
         try:
             await self._commit(Unit(statements=sessions.prune(session_id, before)))
         except Conflict:
             return False
         return True
 
-    async def settle(self, settled: Settled) -> None:
-        """A permission question is answered, or moot."""
-        await self._run(permissions.settle(settled))
+    async def settle(self, settled: Settled, used: str | None = None) -> None:
+        """A permission question is answered, or moot; `used`: the parked question whose answer this is."""
+        more = () if used is None else (permissions.use_up(used),)
+        await self._commit(Unit(statements=(permissions.settle(settled), *more)))
 
     async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
         """Which away policy an open question is under, and until when."""
@@ -170,6 +171,10 @@ class SessionJournal:
         """Questions whose id begins so."""
         return await permissions.matching(self._database, prefix)
 
+    async def is_open(self, ask_id: str) -> bool:
+        """Whether the question waits for an answer."""
+        return await permissions.is_open(self._database, ask_id)
+
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """The session's own away policy."""
         await self._run(sessions.set_away_policy(session_id, policy))
@@ -181,6 +186,10 @@ class SessionJournal:
     async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
         """Clients' turns that have ended, by one of their keys, the newest first."""
         return await turns.ended(self._database, session_id, column, value)
+
+    async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+        """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+        return await turns.newest(self._database, session_id, since)
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that a front asked for."""

@@ -101,7 +101,10 @@ _UNUSED: Final = (
     " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
     " AND NOT EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id = acp_sessions.acp_session_id"
     " AND state IN ('queued', 'dispatched', 'running'))"
+    " AND NOT EXISTS (SELECT 1 FROM acp_permissions WHERE acp_permissions.acp_session_id = acp_sessions.acp_session_id"
+    " AND outcome IS NULL)"
 )
+_CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
 
 
 async def unused(database: Database, before: int) -> list[str]:
@@ -111,11 +114,11 @@ async def unused(database: Database, before: int) -> list[str]:
 
 
 def prune(session_id: str, before: int) -> tuple[Statement, ...]:
-    """Hide it and delete its events, if it is still unused; `last_seq` stays, so that no `seq` is given out twice."""
+    """Hide it and delete what was said, if it is still unused; `last_seq` stays: no `seq` is given out twice."""
     hide = f"UPDATE acp_sessions SET pruned_at = ? WHERE acp_session_id = ? AND {_UNUSED}"  # noqa: S608
     return (
         Statement(hide, (now_ms(), session_id, before), rows=1),
-        Statement("DELETE FROM acp_events WHERE acp_session_id = ?", (session_id,)),
+        *(Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,)) for table in _CONTENTS),  # noqa: S608
     )
 
 

@@ -12,7 +12,7 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
 _UNFINISHED: Final = "('queued', 'dispatched', 'running')"
-Key = Literal["request_key", "idempotency_key", "fingerprint"]
+Key = Literal["request_key", "idempotency_key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,36 @@ def answered(turn_id: str) -> Statement:
 
 async def ended(database: Database, session_id: str, column: Key, value: str) -> list[tuple[Turn, Outcome]]:
     """Turns of clients that have ended, found by one of their keys, the newest first; their content is left out."""
-    rows = await database.read(
-        "SELECT turn_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state, stop_reason,"  # noqa: S608
-        f" error, usage FROM acp_turns WHERE acp_session_id = ? AND {column} = ? AND origin = 'client'"
-        f" AND state NOT IN {_UNFINISHED} ORDER BY created_at DESC",
+    return await _ended(
+        database,
+        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {_UNFINISHED}"
+        " ORDER BY created_at DESC",
         (session_id, value),
     )
+
+
+async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+    """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+    found = await _ended(
+        database,
+        "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
+        f" ORDER BY created_at DESC, turn_id DESC LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_at >= ?",
+        (session_id, since),
+    )
+    return found[0] if found else None
+
+
+async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> list[tuple[Turn, Outcome]]:
+    rows = await database.read(
+        "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state,"  # noqa: S608
+        f" stop_reason, error, usage FROM acp_turns {where}",
+        values,
+    )
     found: list[tuple[Turn, Outcome]] = []
-    for turn_id, request, idempotency, fingerprint, created_at, answered_at, state, stop_reason, error, usage in rows:
+    for turn_id, session_id, request, idempotency, fingerprint, created_at, answered_at, state, *end in rows:
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(turn_id, session_id, [], keys, created_at, state=state, answered=answered_at is not None)
+        stop_reason, error, usage = end
         fault = None if error is None else TurnFault(**json.loads(error))
         used = None if usage is None else json.loads(usage)
         found.append((turn, Outcome(state, stop_reason=stop_reason, fault=fault, usage=used)))

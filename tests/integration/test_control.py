@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.config import Settings
 from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import overview, permissions
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.worker.frames import Ask
 from tests.integration.memory_launcher import MemoryChannel
@@ -210,13 +212,53 @@ async def test_a_deleted_session_is_gone_with_everything_that_was_said(
         assert channel not in r.launcher.live
 
 
-async def test_what_an_interrupted_deletion_left_is_deleted_with_the_next(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
-        left, other = await prompted(r), await prompted(r)
+async def test_what_an_interrupted_deletion_left_is_deleted_by_the_next_server(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        left, kept = await prompted(r), await prompted(r)
         half = Statement("UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (left.id,))
         await r.database.commit(Unit(statements=(half,)))
-        await cli.call("sessions/delete", session=other.id)
-        assert await r.database.read("SELECT COUNT(*) FROM acp_events") == [(0,)]
+    places = Places(tmp_path, tmp_path / "state", tmp_path / "socket")
+    app = await App.start(Settings(data=tmp_path), places, resident=False)
+    try:
+
+        async def owners() -> bool:
+            rows = await app.database.read(
+                "SELECT acp_session_id FROM acp_events UNION SELECT acp_session_id FROM acp_turns"
+            )
+            return rows == [(kept.id,)]
+
+        gone: bool = await eventually(owners)
+        assert gone
+    finally:
+        await app.stop(1.0)
+
+
+async def test_the_request_that_made_a_deleted_session_makes_a_new_one(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.sessions.create("/", (), (), request_key="front:1")
+        await r.sessions.delete(session)
+        again = await r.sessions.create("/", (), (), request_key="front:1")
+        assert again.id != session.id
+        assert (await r.sessions.create("/", (), (), request_key="front:1")) is again
+
+
+async def test_what_is_asked_of_all_sessions_is_answered_by_indexes(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        read, steps = r.database.read, list[str]()
+
+        async def explained(sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+            steps.extend(step[3] for step in await read(f"EXPLAIN QUERY PLAN {sql}", parameters))
+            return await read(sql, parameters)
+
+        r.database.read = explained  # type: ignore[method-assign]
+        await overview.listing(r.database, every=False, limit=1)
+        assert any("t USING INDEX acp_turns_unfinished" in step for step in steps)
+        await overview.purge(r.database)
+        await permissions.matching(r.database, "q")
+        await permissions.is_open(r.database, "q")
+        await permissions.waiting(r.database)
+        scanned = {step.split()[1] for step in steps if step.startswith("SCAN") and "acp_permissions_open" not in step}
+        assert scanned == {"s"}, "only the sessions"
 
 
 async def test_a_session_is_renamed(tmp_path: Path) -> None:

@@ -12,11 +12,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.events import OpenTools, Text, UserMessage
+from pykoclaw_acp.sessions.grants import Grants
 from pykoclaw_acp.sessions.model import Turn, TurnTimes
+from pykoclaw_acp.sessions.ports import Settled
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
@@ -335,7 +338,8 @@ async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
         assert "refused" in going_on(r)
 
 
-async def test_a_parked_question_outlives_the_daemon(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked_before", [False, True])
+async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_before: bool) -> None:
     async with rig(tmp_path, "park") as r:
         first = await parked(r)
         await write(r, permissions.interrupt_all())
@@ -356,11 +360,31 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path) -> None:
         (row,) = await SessionJournal(r.database).questions(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
-        session.questions._granted.clear()
+        session.questions._grants = Grants()
         session.restore_questions(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
-        again.ask("same")
+        if asked_before:  # and the daemon died before it could say so
+            again._open.append("same")
+            await write(r, permissions.insert(session.id, replace_struct(row.ask, ask_id="same", turn_id=turn.turn_id)))
+            rows = await SessionJournal(r.database).questions(session.id)
+            session.restore_questions(2, [one for one in rows if one.policy != permissions.PARKED])
+        else:
+            again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
+        assert await SessionJournal(r.database).questions(session.id) == [], "once is once, also for the next daemon"
+
+
+async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await begin(r)
+        later = Turn(str(uuid4()), asking.session.id, [{"type": "text", "text": "hang"}])
+        await asking.session.submit(later)
+        asking.ask("q1")
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
+        assert asking.turn.ended.done()
+        assert not later.ended.done()
+        assert r.launcher.live == [r.launcher.launched[1]]
+        assert not asking.session.giving_up_worker
 
 
 async def test_the_oldest_question_that_nobody_looks_at_makes_room(
@@ -398,6 +422,27 @@ async def test_of_two_clients_the_first_answer_wins_and_both_are_told(tmp_path: 
         assert await asking.settled("q1") == ("selected", "reject_once", "one")
         assert [answer.decision for answer in await eventually(lambda: asking.answers)] == ["reject"]
         assert one.told == other.told == ["q1"]
+
+
+@pytest.mark.parametrize("outcome", [{"outcome": "cancelled"}, RuntimeError("no dialogue")])
+async def test_who_does_not_choose_leaves_the_question_to_the_others(tmp_path: Path, outcome: Any) -> None:
+    async with rig(tmp_path, "wait") as r:
+        one, other = Person("one"), Person("other")
+        asking = await begin(r, one, other)
+        asking.ask("q1")
+        await one.answer("q1", outcome)
+        await eventually(lambda: one.told == ["q1"])
+        await other.answer("q1", choice("allow_once"))
+        assert await asking.settled("q1") == ("selected", "allow_once", "other")
+        asking.ask("q2")
+        await other.answer("q2", outcome)
+        await one.answer("q2", {"outcome": "cancelled"})
+        assert (await asking.settled("q2"))[:2] == ("cancelled", None)
+        asking.ask("q3")
+        await one.answer("q3", {"outcome": "cancelled"})
+        await eventually(lambda: other.ids == ["q1", "q2", "q3"] and one.told[-1:] == ["q3"])
+        asking.session.attachments[1].close()
+        assert (await asking.settled("q3"))[:2] == ("cancelled", None), "who is left had its say"
 
 
 async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> None:
@@ -529,10 +574,13 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
         asking.ask("yes")
         asking.ask("no")
         asking.ask("open")
-        await asking.asked("open")
+        asking.ask("parked")
+        await asking.asked("parked")
+        await write(r, permissions.park("parked"))
+        await write(r, permissions.settle_parked(Settled("parked", "selected", "allow_once"), asking.turn.turn_id))
         await r.sessions.approve("yes", "allow_once", "cli")
         await r.sessions.approve("no", "deny", "cli")
-        given = await permissions.answers_of(r.database, 7, ["yes", "no", "open", "never asked"])
+        given = await permissions.answers_of(r.database, 7, ["yes", "no", "open", "parked", "never asked"])
         assert {(one.ask_id, one.decision, one.epoch) for one in given} == {
             ("yes", "allow_once", 7),
             ("no", "reject", 7),

@@ -10,6 +10,7 @@ from typing import Any
 
 from pykoclaw_acp.sessions import offers
 from pykoclaw_acp.sessions.events import ConfigChanged, ModeChanged
+from pykoclaw_acp.sessions.model import Turn
 from pykoclaw_acp.sessions.offers import Choice, Command, Offer
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -298,6 +299,8 @@ async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path:
         assert await hidden(r) == {made["never"], made["helper"]}
         rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_events")
         assert {session for (session,) in rows} == {made["real"], made["both"]}
+        rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_turns")
+        assert {session for (session,) in rows} == {made["real"], made["both"]}, "they have whole conversations"
         async with client(r) as wire:
             assert current(await load(wire, made["never"])) == ("plan", "default")
             resumed = await wire.call("session/resume", sessionId=made["helper"], cwd="/")
@@ -348,6 +351,62 @@ async def test_the_pruner_looks_again_and_again_and_survives_a_failure(tmp_path:
         found: set[str] = await eventually(lambda: hidden(r))
         running.cancel()
         assert made["real"] not in found
+
+
+async def test_a_start_prunes_nothing_before_clients_had_the_time_to_come_back(tmp_path: Path) -> None:
+    async with used_and_unused(tmp_path) as (r, _, pruner):
+        looked = asyncio.Event()
+
+        async def unused(before: int) -> list[str]:
+            looked.set()
+            return []
+
+        pruner._journal.unused = unused  # type: ignore[method-assign]
+        running = asyncio.ensure_future(pruner.run())
+        await r.database.probe()
+        assert not looked.is_set()
+        running.cancel()
+
+
+async def test_the_prompt_of_another_client_is_no_helper_whatever_it_says(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await wire.call("initialize", protocolVersion=1, clientInfo={"name": "zed", "version": "1"})
+        running = wire.begin("session/prompt", **prompt(await new(wire), TITLE))
+        await end_turn(r)
+        await wire.answer(running)
+        assert await r.database.read("SELECT auxiliary FROM acp_sessions") == [(0,)]
+        assert [session.record.auxiliary for session in r.sessions.live] == [False]
+
+
+async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with client(r) as wire:
+            session = await new(wire)
+            await wire.call("session/prompt", **prompt(session, "say 2"))
+            live = r.sessions.live[0]
+            await r.pool.stop(session)
+            r.sessions.forget(0)
+            assert r.sessions.live == [live], "a client has it open"
+            assert live.log._tail.after(0, 9) != []
+        assert live.log._tail.after(0, 9) == []
+        await r.run(live, "say 2")
+        live.attachments[0].close()
+        r.sessions.forget(0)
+        assert r.sessions.live == [live], "it has a worker"
+        await r.pool.stop(session)
+        r.sessions.forget(60)
+        assert r.sessions.live == [live], "somebody has looked for it just now"
+        live.joining.remember(lost := Turn("lost", session, []))
+        r.sessions.forget(0)
+        assert r.sessions.live == [live], "a client may send its prompt again"
+        await live.joining.answered(lost)
+        r.sessions.forget(0)
+        assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
+        async with client(r) as wire:
+            await load(wire, session)
+            assert len(kinds(wire, "agent_message_chunk")) == 4
+            await wire.call("session/prompt", **prompt(session, "say 1"))
+            assert r.launcher.launched[-1].spec.resume_session_id is not None
 
 
 async def test_a_clients_own_helper_keeps_no_worker(tmp_path: Path) -> None:

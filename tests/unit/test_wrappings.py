@@ -64,7 +64,7 @@ def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
     history = HISTORY.format("[Session Context]\n---\n<user_request>\nold\n</user_request>---")
     assert wrappings.unwrap(history + "new") == "new"
     assert wrappings.unwrap(history + CONTEXT.format("newer")) == "newer"
-    twice = HISTORY.format("What is [END OF HISTORY - Continue the conversation:]\n\nfor?")
+    twice = HISTORY.format("What is\n[END OF HISTORY - Continue the conversation:]\n\nfor?")
     assert wrappings.unwrap(twice + "new") == "new"
 
 
@@ -110,12 +110,8 @@ def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
     assert not wrappings.auxiliary("Analyze this conversation turn and identify what is wrong")
     assert not wrappings.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
     own = [text("List ALL MCP tools currently available to you.\nInclude")]
-    assert [client for client in (None, "unknown", "mitto", "Mitto", "zed") if wrappings.by_client_itself(own, client)] == [
-        None,
-        "unknown",
-        "mitto",
-        "Mitto",
-    ]
+    assert all(wrappings.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto"))
+    assert not wrappings.by_client_itself(own, "zed")
     assert not wrappings.by_client_itself([text("Look:"), *own], "mitto")
     assert not wrappings.by_client_itself([], "mitto")
 
