@@ -62,7 +62,7 @@ def starts(lab: Lab, figures: Figures, times: int) -> None:
     baselines = [("bare Python", median(python)), *([("peer", median(one[0] for one in peer))] if peer else [])]
     theirs = [median(column) for column in zip(*peer, strict=True)] or [None, None]
     for name, against in baselines:
-        figures.note("front start → initialize answered, daemon runs, ms", warm, name, against, theirs[0])
+        figures.note("front start → initialize answered, ms", warm, name, against, theirs[0])
         figures.note("… daemon has to be started, ms", median(cold), name, against, theirs[0])
     figures.note("… → session/new answered, ms", median(opened), *baselines[0], theirs[1])
 
@@ -107,9 +107,7 @@ def attached(lab: Lab, figures: Figures, few: int, many: int) -> None:
         peer = lab.memory("pss", *EVERY) / few
         for agent in agents:
             agent.close()
-    figures.note(
-        f"idle client, one of {many}: front and the daemon's part, PSS, MiB", ours, "idle Python", python, peer
-    )
+    figures.note("idle client: front, part of the daemon, PSS, MiB", ours, "idle Python", python, peer)
 
 
 def recovery(lab: Lab, figures: Figures, book: Logbook) -> None:
@@ -121,7 +119,7 @@ def recovery(lab: Lab, figures: Figures, book: Logbook) -> None:
         pass
     if book.states() != {"failed"}:
         raise RuntimeError(f"the turns that ran are {book.states()}")
-    what = f"daemon killed with {book.logged:,} events → the next one ready, ms"
+    what = f"killed with {book.logged:,} events → next daemon ready, ms"
     figures.note(what, everything * MS, "new daemon", nothing * MS)
 
 
