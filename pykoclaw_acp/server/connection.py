@@ -26,6 +26,7 @@ from pykoclaw_acp.protocol.messages import (
     PermissionResult,
     SessionNotification,
 )
+from pykoclaw_acp.server.asking import CANCEL, Asking
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.sessions.attachment import Attachment
@@ -37,7 +38,6 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.worker.frames import Ask
 
-CANCEL: Final = "$/cancel_request"
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
 
 FollowUp = Callable[[], Coroutine[Any, Any, None]]
@@ -106,15 +106,12 @@ class Connection:
         self._methods = methods
         self._client: Implementation | None = None
         self._prompts: dict[int, tuple[Session, Turn]] = {}
-        self._early: dict[bytes, Response] = {}
-        self._given: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.asking = Asking(peer, sessions)
         self._requests: set[int] = set()  # numbers of those whose answer the client has not confirmed
         self._calls: dict[bytes, Call] = {}
         self._open: set[Call] = set()
         self._later: set[asyncio.Task[None]] = set()
         self._order = SessionOrder()
-        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`."""
@@ -123,9 +120,7 @@ class Connection:
                 for line in lines:
                     await self._line(line)
         finally:
-            for asked in self._asked.values():
-                if not asked.done():
-                    asked.set_exception(ConnectionError("the client is gone"))
+            self.asking.give_up()
 
     async def begun(self) -> None:
         """Wait until every call that came was answered, or handed over to a turn that answers it."""
@@ -199,7 +194,7 @@ class Connection:
     def detached(self, session_id: str) -> None:
         """The session was closed."""
         self.attachments.pop(session_id, None)
-        self._spawn(self.peer.detached(session_id))
+        self.asking.soon(self.peer.detached(session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
@@ -243,13 +238,17 @@ class Connection:
         """Send a request under the question's own id; when cancelled, withdraw it."""
         if question.form is not None:
             form = projection.elicitation(session_id, question.form)
-            raw = await self._request(question.ask_id, "elicitation/create", form)
+            raw = await self.asking.request(question.ask_id, "elicitation/create", form)
             result = jsonrpc.decode_params(raw, ElicitationResult)
             return {"action": result.action, "content": result.content}
         params = projection.permission(session_id, question)
-        raw = await self._request(question.ask_id, "session/request_permission", params)
+        raw = await self.asking.request(question.ask_id, "session/request_permission", params)
         outcome = jsonrpc.decode_params(raw, PermissionResult).outcome
         return {"outcome": outcome.outcome, "optionId": outcome.option_id}
+
+    def settled(self, ask_id: str) -> None:
+        """The question's outcome is in the database."""
+        self.asking.settled(ask_id)
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -273,7 +272,7 @@ class Connection:
             case Invalid() as invalid:
                 await self.peer.answer(line.number, jsonrpc.encode_error(invalid.id, invalid.error))
             case Response() as response:
-                await self._answered(line, response)
+                await self.asking.answered(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self._withdraw(params)
                 await self.peer.acknowledge(line.number)
@@ -368,79 +367,6 @@ class Connection:
                 call.withdraw()
 
     # --- out --------------------------------------------------------------------------------------------------------
-
-    async def _request(self, message_id: str, method: str, params: Any) -> bytes:
-        """A request of ours; returns the raw result, raises AcpError when the client refuses it.
-
-        Asked again under the same id, as after a load, it is sent again, and one answer serves both.
-        """
-        key = msgspec.json.encode(message_id)
-        future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
-        try:
-            if (early := self._early.pop(key, None)) is not None:
-                _settle(future, early)
-            else:
-                await self.peer.request(key, jsonrpc.encode_request(message_id, method, params))
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            if self._asked.pop(key, None) is not None:
-                with contextlib.suppress(ConnectionError):
-                    await self.withdraw(message_id)
-            raise
-        finally:
-            self._asked.pop(key, None)
-
-    async def withdraw(self, message_id: str) -> None:
-        """Tell the client that a request of ours is settled."""
-        await self.peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
-
-    def settled(self, ask_id: str) -> None:
-        """The question's outcome is in the database: the client's answer need not be sent again."""
-        number = self._given.pop(ask_id, None)
-        if number is not None:
-            self._spawn(self.peer.acknowledge(number))
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(coroutine))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _answered(self, line: Line, response: Response) -> None:
-        ask_id = _text(response.id)
-        waits = response.id in self._asked
-        # To a new daemon the answer may come before it has asked once more.
-        early = not waits and await self.sessions.is_open(ask_id)
-        future = self._asked.get(response.id)  # it may have been asked in the meantime
-        if future is not None and not future.done():
-            self._given[ask_id] = line.number
-            _settle(future, response)
-        elif early:
-            self._given[ask_id] = line.number
-            self._early[response.id] = response
-        else:
-            log.info("An answer that nobody waits for was refused", action="answer_late", request=ask_id[:100])
-            await self.peer.acknowledge(line.number)
-
-
-async def _quietly(coroutine: Coroutine[Any, Any, None]) -> None:
-    """The client may be gone before it is told."""
-    with contextlib.suppress(ConnectionError):
-        await coroutine
-
-
-def _settle(future: asyncio.Future[bytes], response: Response) -> None:
-    if response.result is None:
-        future.set_exception(InternalError("The client refused the request."))
-    else:
-        future.set_result(response.result)
-
-
-def _text(message_id: bytes) -> str:
-    try:
-        value = msgspec.json.decode(message_id)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return ""
-    return value if isinstance(value, str) else ""
 
 
 def _update_line(session_id: str, seq: int, event: Event | None) -> bytes:

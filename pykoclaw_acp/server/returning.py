@@ -28,7 +28,7 @@ async def welcome(connection: Connection, hello: FrontHello) -> None:
         await _follow(connection, hello.front, session_id, followed)
     for ask_id in hello.asked:
         if not await connection.sessions.is_open(ask_id):
-            await connection.withdraw(ask_id)
+            await connection.asking.withdraw(ask_id)
 
 
 async def _follow(connection: Connection, front: str, session_id: str, followed: Followed) -> None:

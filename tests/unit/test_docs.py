@@ -24,7 +24,8 @@ from pykoclaw_acp.ops import health
 from pykoclaw_acp.protocol import control, framing, jsonrpc, projection, prompt
 from pykoclaw_acp.protocol.greeting import greeting
 from pykoclaw_acp.server import lifecycle, link
-from pykoclaw_acp.server.connection import CANCEL, MAX_CALLS
+from pykoclaw_acp.server.asking import CANCEL
+from pykoclaw_acp.server.connection import MAX_CALLS
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import events, joining, model, offers
 from pykoclaw_acp.worker import failures, frames, tools

@@ -1,0 +1,113 @@
+"""Requests of ours to a client, and its answers, which a front may bring back before they were asked for once more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.errors import InternalError
+from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.protocol.jsonrpc import Response
+from pykoclaw_acp.server.peer import Line, Peer
+from pykoclaw_acp.sessions.registry import Sessions
+
+CANCEL: Final = "$/cancel_request"
+
+log: Final = structlog.get_logger()
+
+
+class Asking:
+    """The requests that one client has not answered, and its answers whose outcome is not in the database yet."""
+
+    def __init__(self, peer: Peer, sessions: Sessions) -> None:
+        self._peer = peer
+        self._sessions = sessions
+        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
+        self._early: dict[bytes, Response] = {}
+        self._given: dict[str, int] = {}  # by question: the line of the answer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def request(self, message_id: str, method: str, params: Any) -> bytes:
+        """Ask; returns the raw result, raises AcpError when the client refuses.
+
+        Asked again under the same id, as after a load, it is sent again, and one answer serves both.
+        """
+        key = msgspec.json.encode(message_id)
+        future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
+        try:
+            if (early := self._early.pop(key, None)) is not None:
+                _settle(future, early)
+            else:
+                await self._peer.request(key, jsonrpc.encode_request(message_id, method, params))
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if self._asked.pop(key, None) is not None:
+                with contextlib.suppress(ConnectionError):
+                    await self.withdraw(message_id)
+            raise
+        finally:
+            self._asked.pop(key, None)
+
+    async def withdraw(self, message_id: str) -> None:
+        """Tell the client that a request of ours is settled."""
+        await self._peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
+
+    async def answered(self, line: Line, response: Response) -> None:
+        """The client's answer came."""
+        ask_id = _text(response.id)
+        waits = response.id in self._asked
+        # To a new daemon the answer may come before it has asked once more.
+        early = not waits and await self._sessions.is_open(ask_id)
+        future = self._asked.get(response.id)  # it may have been asked in the meantime
+        if future is not None and not future.done():
+            self._given[ask_id] = line.number
+            _settle(future, response)
+        elif early:
+            self._given[ask_id] = line.number
+            self._early[response.id] = response
+        else:
+            log.info("An answer that nobody waits for was refused", action="answer_late", request=ask_id[:100])
+            await self._peer.acknowledge(line.number)
+
+    def settled(self, ask_id: str) -> None:
+        """The question's outcome is in the database: the client's answer need not be sent again."""
+        number = self._given.pop(ask_id, None)
+        if number is not None:
+            self.soon(self._peer.acknowledge(number))
+
+    def soon(self, told: Coroutine[Any, Any, None]) -> None:
+        """Tell the client something, without waiting for it; it may be gone before that."""
+        task = asyncio.get_running_loop().create_task(_quietly(told))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def give_up(self) -> None:
+        """The client is gone."""
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(ConnectionError("the client is gone"))
+
+
+async def _quietly(told: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(ConnectionError):
+        await told
+
+
+def _settle(future: asyncio.Future[bytes], response: Response) -> None:
+    if response.result is None:
+        future.set_exception(InternalError("The client refused the request."))
+    else:
+        future.set_result(response.result)
+
+
+def _text(message_id: bytes) -> str:
+    try:
+        value = msgspec.json.decode(message_id)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return ""
+    return value if isinstance(value, str) else ""
