@@ -118,7 +118,12 @@ def test_two_at_once_pass_in_a_pipe_and_in_a_terminal(temporary: Path, tmp_path:
     ("environment", "step", "reason"),
     [
         ({"PYKOCLAW_CLI_PATH": "/nonexistent/claude"}, "first token", "/nonexistent/claude"),
-        ({"PYKOCLAW_CRASH_AT": "recovered"}, "session/new", "The daemon ended before it was ready"),
+        pytest.param(
+            {"PYKOCLAW_CRASH_AT": "recovered"},
+            "session/new",
+            "The daemon ended before it was ready",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_it_says_which_step_is_wrong(environment: dict[str, str], step: str, reason: str, temporary: Path) -> None:
@@ -180,7 +185,11 @@ def test_it_says_that_the_front_died(
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(signal.SIGINT, b"Once there was"), (signal.SIGTERM, b"May I?"), (signal.SIGTERM, b"SIGKILL  the daemon")],
+    [
+        (signal.SIGINT, b"Once there was"),
+        pytest.param(signal.SIGTERM, b"May I?", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, b"SIGKILL  the daemon", marks=pytest.mark.long),
+    ],
 )
 def test_interrupted_it_leaves_nothing(number: signal.Signals, moment: bytes, temporary: Path) -> None:
     # A process group of its own, as in a terminal, where Ctrl-C reaches the scripted model too.

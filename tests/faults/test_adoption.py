@@ -138,13 +138,13 @@ async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_
 @pytest.mark.parametrize(
     "step",
     [
-        "worker_epoch",
+        pytest.param("worker_epoch", marks=pytest.mark.long),
         "worker_launched",
-        "worker_recorded",
-        "worker_ready",
+        pytest.param("worker_recorded", marks=pytest.mark.long),
+        pytest.param("worker_ready", marks=pytest.mark.long),
         "turn_dispatched",
-        "prompt_sent",
-        "frames_received",
+        pytest.param("prompt_sent", marks=pytest.mark.long),
+        pytest.param("frames_received", marks=pytest.mark.long),
     ],
 )
 async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: Stack, step: str) -> None:
@@ -159,7 +159,15 @@ async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: 
 
 
 @pytest.mark.parametrize(
-    "step", ["recovered", "worker_attached", "worker_ready", "frames_received", "frames_committed"]
+    "step",
+    [
+        "recovered",
+        "worker_attached",
+        *(
+            pytest.param(step, marks=pytest.mark.long)
+            for step in ("worker_ready", "frames_received", "frames_committed")
+        ),
+    ],
 )
 async def test_a_daemon_that_dies_while_it_adopts_leaves_everything_to_the_next(stack: Stack, step: str) -> None:
     session, _, worker = await alone(stack)

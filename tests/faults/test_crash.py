@@ -15,7 +15,7 @@ from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import Client, RpcError, ServerGone
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-MOMENTS = 20 if LONG else 3
+MOMENTS = 20 if LONG else 1
 ENDED = {"done", "cancelled", "failed", "unknown"}
 # Steps that a turn reaches many times; each is tried at seeded times.
 REPEATED = {"frames_received": 20, "frames_committed": 20, "frames_acknowledged": 20, "update_sent": 30}

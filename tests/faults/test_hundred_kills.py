@@ -16,7 +16,7 @@ from tests.e2e.harness.processes import FORK_SERVER
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-KILLS: Final = 100 if LONG else 15
+KILLS: Final = 100 if LONG else 8
 SEED: Final = 20261120
 SESSIONS: Final = 6
 ROLES: Final = ("daemon", "fork server", "worker", "claude", "front")

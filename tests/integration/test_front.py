@@ -157,6 +157,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_served(client: C
     assert b'"next"' in link.line()
 
 
+@pytest.mark.long
 def test_a_line_of_forty_mebibytes_passes_in_both_directions(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()

@@ -145,6 +145,7 @@ async def until_there_is(r: Rig, where: str) -> None:
 
 async def finish(r: Rig, text: str = "done") -> None:
     """Let the hanging turn say something and end."""
+    await there(r, "SELECT 1 FROM acp_turns WHERE state = 'running'")
     (channel,) = r.launcher.live
     (turn,) = [turn for turn, state in (await r.states()).items() if state == "running"]
     channel.say(channel.event(turn, text), channel.ended(turn))
