@@ -4,7 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
-PARALLEL := -n logical
+# Tests wait more than they compute: two for each CPU.
+PARALLEL := -n $(shell expr 2 '*' $$(nproc))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -24,6 +25,7 @@ $(READY): pyproject.toml constraints.txt
 	  $(PYTHON) -m venv .venv; \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"; \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev; \
+	  $(BIN)/python -m compileall -q pykoclaw_acp; \
 	  touch $(READY)'
 
 demo: $(READY) ## play the whole story on the scripted model

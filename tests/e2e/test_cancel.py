@@ -167,6 +167,7 @@ async def test_while_the_model_gives_no_answer(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("work", ["answer", "tool"])
+@pytest.mark.long
 async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

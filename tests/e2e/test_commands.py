@@ -234,6 +234,7 @@ async def test_a_question_is_answered_by_a_command(stack: Stack) -> None:
     assert (await done(stack, "approve")).out == "No question waits.\n"
 
 
+@pytest.mark.long
 async def test_stopping_the_workers_cancels_their_turns(stack: Stack) -> None:
     client, session, prompt = await working(stack)
     assert (await done(stack, "workers", "stop")).out == "Ended 1 worker.\n"
@@ -244,6 +245,7 @@ async def test_stopping_the_workers_cancels_their_turns(stack: Stack) -> None:
     assert (await done(stack, "workers", "stop", session[:8], "--now")).out == "Ended 1 worker.\n"
 
 
+@pytest.mark.long
 async def test_workers_without_a_daemon_are_stopped_too(stack: Stack) -> None:
     client, _, _ = await working(stack)
     await client.kill()
@@ -274,6 +276,7 @@ async def test_nothing_is_wrong_with_a_daemon_that_runs(stack: Stack) -> None:
     assert (await run(stack, "doctor", PYKOCLAW_IDLE_TIMEOUT="soon")).status == 1
 
 
+@pytest.mark.long
 async def test_a_daemon_that_hangs_is_a_problem_and_no_command_hangs_with_it(stack: Stack) -> None:
     daemon = await stack.daemon()
     daemon.send_signal(signal.SIGSTOP)

@@ -126,6 +126,7 @@ def test_two_at_once_pass_in_a_pipe_and_in_a_terminal(temporary: Path, tmp_path:
         ),
     ],
 )
+@pytest.mark.long
 def test_it_says_which_step_is_wrong(environment: dict[str, str], step: str, reason: str, temporary: Path) -> None:
     done = subprocess.run(
         COMMAND, env=surroundings(temporary, **environment), capture_output=True, timeout=LONGEST, check=False
@@ -140,6 +141,7 @@ def test_it_says_which_step_is_wrong(environment: dict[str, str], step: str, rea
     assert left_behind(temporary) == []
 
 
+@pytest.mark.long
 def test_what_differs_from_the_expected_is_wrong_and_the_story_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], temporary: Path
 ) -> None:
@@ -165,6 +167,7 @@ def test_what_differs_from_the_expected_is_wrong_and_the_story_goes_on(
     assert left_behind(temporary) == []
 
 
+@pytest.mark.long
 def test_it_says_that_the_front_died(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], temporary: Path
 ) -> None:

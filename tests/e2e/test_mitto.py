@@ -116,6 +116,7 @@ def wire_of(web: Mitto) -> Wire:
 # --- 1 to 5 ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_1_sessions_are_found_again_while_the_store_is_written(stack: Stack, web: Mitto) -> None:
     """Resume, four session/new and prompts come in the same moment."""
     old, others = Conversation("old"), [Conversation(f"other {number}") for number in range(3)]
@@ -136,6 +137,7 @@ async def test_1_sessions_are_found_again_while_the_store_is_written(stack: Stac
     assert "Remember this." in json.dumps(stack.asked()[-1]["messages"])
 
 
+@pytest.mark.long
 async def test_2_a_daemon_that_died_costs_no_conversation(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -150,6 +152,7 @@ async def test_2_a_daemon_that_died_costs_no_conversation(stack: Stack, web: Mit
     assert conversation.text.endswith("After.")
 
 
+@pytest.mark.long
 async def test_2_claude_that_cannot_start_costs_no_conversation(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -169,6 +172,7 @@ async def test_2_claude_that_cannot_start_costs_no_conversation(stack: Stack, we
     assert await web.prompt(conversation, play("text After.")) == "end_turn"
 
 
+@pytest.mark.long
 async def test_2_a_front_whose_daemon_is_late_starts_all_the_same(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -470,6 +474,7 @@ async def test_12_an_early_end_is_said_in_words(web: Mitto, steps: tuple[str, ..
 # --- 13 to 18 --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_13_sessions_of_its_own_are_not_listed_and_have_no_process(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     made: list[str] = []
@@ -517,6 +522,7 @@ async def test_13_the_user_does_not_wait_behind_them(stack: Stack, web: Mitto) -
     assert listed(stack) == [conversation.session]
 
 
+@pytest.mark.long
 async def test_14_mode_and_model_are_set_during_a_turn(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)

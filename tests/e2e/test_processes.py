@@ -47,6 +47,7 @@ async def test_server_killed_alone(stack: Stack, state: str) -> None:
     await stack.nothing_left(8)
 
 
+@pytest.mark.long
 async def test_server_and_fork_server_killed(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -69,6 +70,7 @@ async def test_claude_ends_with_its_worker(stack: Stack) -> None:
     await stack.nothing_left(5)
 
 
+@pytest.mark.long
 async def test_everything_of_ours_killed_at_once(stack: Stack) -> None:
     """Nobody is left who could end the daemon of a tool: the next start does it."""
     client = await stack.start()

@@ -37,6 +37,7 @@ def state(stack: Stack) -> str:
     ("policy", "outcome", "made"),
     [("deny", "denied", False), ("allow", "selected", True)],
 )
+@pytest.mark.long
 async def test_the_policy_answers_when_the_client_is_gone(stack: Stack, policy: str, outcome: str, made: bool) -> None:
     await stack.daemon(PYKOCLAW_AWAY_POLICY=policy)
     client, session, _ = await asked(stack)

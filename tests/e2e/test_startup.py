@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Client, Stack, text
+from tests.waiting import eventually
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -25,6 +26,13 @@ async def test_second_server_on_the_same_data(stack: Stack) -> None:
     first = await stack.start()
     session = await first.new(stack.work)
     await first.prompt(session, text("First."))
+    # What the client has seen is written a moment later.
+    await eventually(
+        lambda: stack.rows(
+            "SELECT 1 FROM acp_cursors c JOIN acp_sessions s USING (acp_session_id), acp_turns t"
+            " WHERE c.seq = s.last_seq AND t.answered_at IS NOT NULL"
+        )
+    )
     before = contents(stack.data)
     second = await stack.spawn()
     said = await refused(second)
@@ -37,6 +45,7 @@ async def test_second_server_on_the_same_data(stack: Stack) -> None:
     assert first.text(session) == "First.Second."
 
 
+@pytest.mark.long
 async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
     first, second = await stack.start(), await stack.start(PYKOCLAW_DATA=str(stack.root / "other"))
     for client, answer in ((first, "One."), (second, "Two.")):

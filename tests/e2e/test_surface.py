@@ -32,6 +32,7 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     return answer["sessionId"], answer
 
 
+@pytest.mark.long
 async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restart(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

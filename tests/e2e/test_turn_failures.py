@@ -173,6 +173,7 @@ async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> No
 
 
 @pytest.mark.parametrize("fault", ["stream-error overloaded_error times=1", "cut times=1"])
+@pytest.mark.long
 async def test_stream_that_breaks_once(stack: Stack, fault: str) -> None:
     """The CLI asks again by itself: the answer is complete, and nothing in it is said twice."""
     client = await stack.start()
@@ -238,6 +239,7 @@ async def test_claude_that_dies_at_its_start(stack: Stack) -> None:
     assert "this claude is broken" in error.message
 
 
+@pytest.mark.long
 async def test_transcript_that_is_gone(stack: Stack) -> None:
     """Claude's memory cannot be restored: an error says so, instead of an answer without it."""
     client = await stack.start()

@@ -16,6 +16,7 @@ from tests.e2e.harness.client import Client, RpcError, ServerGone
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 MOMENTS = 20 if LONG else 1
+SHORT = {"turn_queued", "turn_dispatched", "frames_committed", "turn_end_committed", "response_ready"}
 ENDED = {"done", "cancelled", "failed", "unknown"}
 # Steps that a turn reaches many times; each is tried at seeded times.
 REPEATED = {"frames_received": 20, "frames_committed": 20, "frames_acknowledged": 20, "update_sent": 30}
@@ -36,7 +37,10 @@ def moments() -> list[tuple[str, int]]:
     return chosen
 
 
-@pytest.mark.parametrize(("step", "time"), moments())
+@pytest.mark.parametrize(
+    ("step", "time"),
+    [pytest.param(step, at, marks=() if step in SHORT else pytest.mark.long) for step, at in moments()],
+)
 async def test_a_crash_at_any_step_keeps_every_promise(stack: Stack, step: str, time: int) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
