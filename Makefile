@@ -4,8 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
-# Tests wait more than they compute: two for each CPU.
-PARALLEL := -n $(shell expr 2 '*' $$(nproc))
+PARALLEL := -n logical
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -59,6 +59,7 @@ async def test_in_the_middle_of_a_tool(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
+@pytest.mark.long
 async def test_before_the_prompt_leaves(stack: Stack, method: str) -> None:
     """Cancel in the same write as the prompt: Claude is never asked."""
     client = await stack.start()
@@ -74,6 +75,7 @@ async def test_before_the_prompt_leaves(stack: Stack, method: str) -> None:
     await goes_on(stack, client, session)
 
 
+@pytest.mark.long
 async def test_right_after_the_prompt_left(stack: Stack) -> None:
     """When the CLI has the prompt, and has not taken it up yet."""
     client = await stack.start()
@@ -105,6 +107,7 @@ async def test_a_waiting_prompt_alone(stack: Stack) -> None:
     await goes_on(stack, client, session, ENDLESS)
 
 
+@pytest.mark.long
 async def test_a_waiting_prompt_while_the_one_before_runs_on(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -192,6 +195,7 @@ async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
 
 @pytest.mark.parametrize("end", ["input ends", "SIGTERM"])
 @pytest.mark.parametrize("work", ["answer", "tool", "silence", "starting"])
+@pytest.mark.long
 async def test_the_server_ends_in_the_middle_of_a_turn(stack: Stack, end: str, work: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

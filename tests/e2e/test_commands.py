@@ -72,6 +72,7 @@ async def test_without_a_daemon_the_status_says_so_and_starts_none(stack: Stack)
     assert stack.processes() == []
 
 
+@pytest.mark.long
 async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
     client, session, prompt = await working(stack)
     status = (await done(stack, "status", "--json")).json
@@ -87,6 +88,7 @@ async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
     await client.answer(prompt)
 
 
+@pytest.mark.long
 async def test_a_server_without_a_socket_is_named(stack: Stack) -> None:
     client = await stack.start()
     result = await run(stack, "status")
@@ -122,6 +124,7 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     assert "\n````\n```\n````\n" in document
 
 
+@pytest.mark.long
 async def test_a_renamed_session_has_its_title_everywhere(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -181,6 +184,7 @@ async def test_a_session_is_followed_also_across_a_restart_of_the_daemon(stack: 
     await client.answer(running)
 
 
+@pytest.mark.long
 async def test_a_question_is_answered_in_an_attached_terminal(stack: Stack) -> None:
     client = await stack.front()
     client.permit = lambda _: None
@@ -255,6 +259,7 @@ async def test_workers_without_a_daemon_are_stopped_too(stack: Stack) -> None:
     assert not any(one.session for one in stack.processes())
 
 
+@pytest.mark.long
 async def test_the_log_of_a_daemon_that_a_client_started(stack: Stack) -> None:
     client = await stack.front()
     await client.prompt(await client.new(stack.work), text("Yes."))

@@ -15,6 +15,8 @@ from tests.e2e.harness.client import selected
 from tests.e2e.test_commands import done, run
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.long
+
 SERVER = {
     "name": "secretary",
     "command": sys.executable,

@@ -23,6 +23,8 @@ from tests.e2e.harness.deaf import Deaf
 from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.long
+
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 MANY: Final = 50

@@ -222,6 +222,7 @@ async def test_4_both_selectors_are_there(web: Mitto) -> None:
     assert all(model["name"] for model in conversation.models["availableModels"])
 
 
+@pytest.mark.long
 async def test_5_stderr_is_one_line_whatever_happens(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -241,6 +242,7 @@ async def test_5_stderr_is_one_line_whatever_happens(stack: Stack, web: Mitto) -
     assert wire.noise == []
 
 
+@pytest.mark.long
 async def test_5_a_start_that_fails_is_no_permanent_one_by_its_words(stack: Stack) -> None:
     """A broken setting is final for us; nothing that Mitto takes for a missing program is said about it."""
     web = Mitto(stack, PYKOCLAW_IDLE_TIMEOUT="soon")
@@ -253,6 +255,7 @@ async def test_5_a_start_that_fails_is_no_permanent_one_by_its_words(stack: Stac
     assert wire.alarms == []
 
 
+@pytest.mark.long
 async def test_5_no_line_is_too_long(web: Mitto) -> None:
     """A file of control characters, each of which takes six bytes in JSON, and its replay."""
     conversation = Conversation()
@@ -310,6 +313,7 @@ async def test_6_a_prompt_right_after_stop_is_not_ended_by_the_first_ones_answer
     assert "The second." not in json.dumps(wire.received[:ended])
 
 
+@pytest.mark.long
 async def test_6_a_second_prompt_is_queued(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -318,6 +322,7 @@ async def test_6_a_second_prompt_is_queued(web: Mitto) -> None:
     assert conversation.text.index("The first answer.") < conversation.text.index("The second answer.")
 
 
+@pytest.mark.long
 async def test_7_a_new_session_that_was_given_up_is_an_orphan_that_nobody_sees(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -336,6 +341,7 @@ async def test_7_a_new_session_that_was_given_up_is_an_orphan_that_nobody_sees(s
     assert wire.unplaced == []
 
 
+@pytest.mark.long
 async def test_7_an_overdue_call_is_withdrawn_after_the_next_one(stack: Stack, web: Mitto) -> None:
     """A daemon that hangs for longer than Mitto waits."""
     conversation = Conversation()
@@ -360,6 +366,7 @@ async def test_7_an_overdue_call_is_withdrawn_after_the_next_one(stack: Stack, w
     assert wire.unplaced == []
 
 
+@pytest.mark.long
 async def test_7_a_prompt_that_is_withdrawn_and_cancelled_is_answered_once(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -396,6 +403,7 @@ async def test_8_questions_of_a_session_come_one_at_a_time(stack: Stack, web: Mi
     assert [statuses[-1] for statuses in conversation.tools.values()] == ["completed"] * len(files)
 
 
+@pytest.mark.long
 async def test_8_nobody_at_the_screen_is_a_no(stack: Stack, web: Mitto) -> None:
     web.approves = web.browser = False
     conversation = Conversation()
@@ -405,6 +413,7 @@ async def test_8_nobody_at_the_screen_is_a_no(stack: Stack, web: Mitto) -> None:
     assert [statuses[-1] for statuses in conversation.tools.values()] == ["failed"]
 
 
+@pytest.mark.long
 async def test_8_stop_while_a_question_is_open(stack: Stack, web: Mitto) -> None:
     web.approves = False
     conversation = Conversation()
@@ -427,6 +436,7 @@ async def test_9_approving_by_itself_mitto_never_approves_for_always(stack: Stac
     assert [row["option_id"] for row in rows] == ["allow_once", "allow_once"]
 
 
+@pytest.mark.long
 async def test_10_what_mitto_shows_of_a_tool_is_final_from_the_start(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -448,6 +458,7 @@ async def test_10_what_mitto_shows_of_a_tool_is_final_from_the_start(stack: Stac
         ("error 400 prompt is too long: 210000 tokens > 200000 maximum", reading.TOO_LARGE),
     ],
 )
+@pytest.mark.long
 async def test_11_no_error_is_taken_for_another_by_its_digits(web: Mitto, fault: str, read: str) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -463,6 +474,7 @@ async def test_11_no_error_is_taken_for_another_by_its_digits(web: Mitto, fault:
     ],
     ids=["refusal", "max_tokens"],
 )
+@pytest.mark.long
 async def test_12_an_early_end_is_said_in_words(web: Mitto, steps: tuple[str, ...], words: str) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -511,6 +523,7 @@ async def test_13_sessions_of_its_own_are_pruned_and_can_be_resumed(stack: Stack
     assert "A real conversation." in json.dumps(stack.asked()[-1]["messages"])
 
 
+@pytest.mark.long
 async def test_13_the_user_does_not_wait_behind_them(stack: Stack, web: Mitto) -> None:
     """Five prompts came within 10 ms for one of the user's."""
     conversation = Conversation()
@@ -555,6 +568,7 @@ def _values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _values(one, path)
 
 
+@pytest.mark.long
 async def test_15_json_types_are_those_that_go_reads(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -572,6 +586,7 @@ async def test_15_json_types_are_those_that_go_reads(web: Mitto) -> None:
     assert usage["totalTokens"] == usage["inputTokens"] + usage["outputTokens"] + usage["cachedWriteTokens"]
 
 
+@pytest.mark.long
 async def test_15_tokens_are_those_of_the_turn(web: Mitto) -> None:
     """Mitto adds them up."""
     conversation = Conversation()
@@ -585,6 +600,7 @@ async def test_15_tokens_are_those_of_the_turn(web: Mitto) -> None:
     assert max(totals) < 2 * min(totals)
 
 
+@pytest.mark.long
 async def test_16_a_session_runs_in_its_own_directory_whatever_the_client_has(stack: Stack) -> None:
     web = Mitto(stack, PATH="/usr/bin:/bin:/usr/sbin:/sbin", MITTO_WORKING_DIR="/", MITTO_ACP_SERVER="x")  # launchd's
     conversation = Conversation()
@@ -593,6 +609,7 @@ async def test_16_a_session_runs_in_its_own_directory_whatever_the_client_has(st
     assert (stack.work / "where.txt").read_text().strip() == str(stack.work)
 
 
+@pytest.mark.long
 async def test_17_mcp_servers_of_the_users_settings_work_without_any_in_session_new(stack: Stack, web: Mitto) -> None:
     install_mitto_tools(stack)
     conversation = Conversation()
@@ -602,6 +619,7 @@ async def test_17_mcp_servers_of_the_users_settings_work_without_any_in_session_
     assert shown[-1] == "completed"
 
 
+@pytest.mark.long
 async def test_18_a_front_that_is_killed_while_it_starts_leaves_nothing_behind(stack: Stack, web: Mitto) -> None:
     for _ in range(4):
         wire = await stack.connect(Wire, *PROGRAM)
@@ -668,6 +686,7 @@ async def test_c_a_turn_goes_on_and_what_was_missed_is_shown(stack: Stack, web: 
     assert conversation.methods == ["new", "resume"]
 
 
+@pytest.mark.long
 async def test_c_what_was_missed_of_a_turn_that_still_runs_goes_on(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -730,6 +749,7 @@ async def test_e_a_history_that_claude_remembers_is_not_told_again(stack: Stack,
     assert "[Session Context]" in second
 
 
+@pytest.mark.long
 async def test_e_the_log_and_the_title_have_the_users_own_words(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -743,6 +763,7 @@ async def test_e_the_log_and_the_title_have_the_users_own_words(stack: Stack, we
     assert [update["title"] for update in titles] == ["How many apples are there?"]
 
 
+@pytest.mark.long
 async def test_e_a_slash_command_in_a_wrapped_prompt_is_one(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     commands = stack.work / ".claude/commands"
@@ -753,6 +774,7 @@ async def test_e_a_slash_command_in_a_wrapped_prompt_is_one(stack: Stack, web: M
     assert conversation.text == "Greetings."
 
 
+@pytest.mark.long
 async def test_f_the_mode_that_claude_leaves_is_told(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -763,6 +785,7 @@ async def test_f_the_mode_that_claude_leaves_is_told(web: Mitto) -> None:
     await wire.until(lambda: conversation.modes and conversation.modes["currentModeId"] == "default")
 
 
+@pytest.mark.long
 async def test_g_one_update_for_each_status_and_an_end_for_each_call(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -773,6 +796,7 @@ async def test_g_one_update_for_each_status_and_an_end_for_each_call(web: Mitto)
         assert len(history) == len(set(history)), "the same status twice"
 
 
+@pytest.mark.long
 async def test_g_a_tool_of_mittos_is_shown_with_its_input_before_it_is_called(stack: Stack, web: Mitto) -> None:
     install_mitto_tools(stack)
     conversation = Conversation()
@@ -792,6 +816,7 @@ async def test_g_a_tool_of_mittos_is_shown_with_its_input_before_it_is_called(st
     assert (stack.work / "called").exists()
 
 
+@pytest.mark.long
 async def test_h_usage_and_commands_at_the_first_prompt(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -802,6 +827,7 @@ async def test_h_usage_and_commands_at_the_first_prompt(web: Mitto) -> None:
     assert "compact" in conversation.commands
 
 
+@pytest.mark.long
 async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
     web = Mitto(stack, PYKOCLAW_MODEL="claude-sonnet-4-6")  # newer models keep no list
     conversation = Conversation()

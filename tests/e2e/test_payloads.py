@@ -13,6 +13,8 @@ import pytest
 
 from tests.e2e.harness import Stack, script, text
 
+pytestmark = pytest.mark.long
+
 
 def png(width: int, height: int) -> bytes:
     """An image that does not compress: about three bytes a pixel."""
@@ -46,7 +48,6 @@ async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
     assert max(len(json.dumps(frame)) for frame in client.received) < 8 * 1024 * 1024
 
 
-@pytest.mark.long
 async def test_large_file_is_written(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -57,7 +58,6 @@ async def test_large_file_is_written(stack: Stack) -> None:
     assert len(json.dumps(call)) < 1_000_000
 
 
-@pytest.mark.long
 async def test_answer_of_three_megabytes(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

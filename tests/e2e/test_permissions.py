@@ -62,6 +62,7 @@ async def test_once_is_once(stack: Stack) -> None:
     ],
     ids=["reject", "cancelled", "unknown option", "unknown outcome", "bad outcome", "empty result", "error"],
 )
+@pytest.mark.long
 async def test_everything_else_is_a_no(stack: Stack, answer: Any, outcome: str) -> None:
     """The tool does not run, its call has failed, and the turn goes on."""
     client, session = await asked(stack, answer)
@@ -108,6 +109,7 @@ async def test_cancel_while_a_question_is_open(stack: Stack) -> None:
     assert [(row["outcome"], row["option_id"]) for row in rows] == [("withdrawn", None), ("selected", "allow_once")]
 
 
+@pytest.mark.long
 async def test_client_that_answers_the_question_and_its_cancel(stack: Stack) -> None:
     """ACP: a client that cancels answers open questions with `cancelled` itself."""
     client, session = await asked(stack, lambda _: None)
@@ -121,6 +123,7 @@ async def test_client_that_answers_the_question_and_its_cancel(stack: Stack) -> 
     assert not (stack.work / "made").exists()
 
 
+@pytest.mark.long
 async def test_open_question_holds_nothing_else_up(stack: Stack) -> None:
     client, session = await asked(stack, lambda _: None)
     pending = client.prompting(session, MAKE)
@@ -158,6 +161,7 @@ async def test_question_that_nobody_answers(stack: Stack) -> None:
     assert client.withdrawn == [client.questions[0]["id"]]
 
 
+@pytest.mark.long
 async def test_server_killed_while_a_question_is_open(stack: Stack) -> None:
     client, session = await asked(stack, lambda _: None)
     client.prompting(session, MAKE)

@@ -124,6 +124,7 @@ async def test_other_peoples_processes_are_left_alone(stack: Stack) -> None:
     other.cancel(session)
 
 
+@pytest.mark.long
 async def test_one_worker_for_two_sessions(stack: Stack) -> None:
     """The one that was idle longest makes room, and both sessions keep their memory."""
     client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
@@ -138,6 +139,7 @@ async def test_one_worker_for_two_sessions(stack: Stack) -> None:
         assert newest["user_texts"] == [text(f"Answer {at} of {session}.") for at in range(2)]
 
 
+@pytest.mark.long
 async def test_turn_waits_when_all_workers_are_busy(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
     busy, waiting = await client.new(stack.work), await client.new(stack.work)
@@ -152,6 +154,7 @@ async def test_turn_waits_when_all_workers_are_busy(stack: Stack) -> None:
     assert client.text(waiting) == "At last."
 
 
+@pytest.mark.long
 async def test_files_of_workers_are_removed(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.client import ServerGone
+from tests.waiting import eventually
 
 Death = Callable[[Stack, Client, str], Awaitable[Client]]
 
@@ -117,10 +118,17 @@ async def test_conversation_survives(stack: Stack, death: Death) -> None:
 
 
 @pytest.mark.parametrize("death", [everything, worker_killed, evicted], ids=lambda death: death.__name__)
+@pytest.mark.long
 async def test_resume_has_the_memory_without_the_history(stack: Stack, death: Death) -> None:
     client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.3" if death is evicted else "1000")
     session = await client.new(stack.work)
     await client.prompt(session, text("The first answer."))
+    # What the client has seen is written a moment later; after that it is not shown again.
+    await eventually(
+        lambda: stack.rows(
+            "SELECT 1 FROM acp_cursors c JOIN acp_sessions s USING (acp_session_id) WHERE c.seq = s.last_seq"
+        )
+    )
 
     client = await death(stack, client, session)
     client.updates.clear()

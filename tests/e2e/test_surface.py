@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
 
+pytestmark = pytest.mark.long
+
 WRAPPED = (
     "[Session Context]\nSession: 20261120-1 (x)\nAgent: pykoclaw\n---\n<user_request>\n{}\n</user_request>---\n"
     "[Mitto MCP Tools Check]\nSome tools.\n"
@@ -32,7 +34,6 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     return answer["sessionId"], answer
 
 
-@pytest.mark.long
 async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restart(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

@@ -52,6 +52,7 @@ async def test_one_socket_as_both_ends(stack: Stack) -> None:
     assert await asyncio.to_thread(process.wait, 10) == 0
 
 
+@pytest.mark.long
 async def test_files_as_both_ends(stack: Stack) -> None:
     """Requests from a file, answers into one: for trying things by hand."""
     asked, answered = stack.root / "asked", stack.root / "answered"
@@ -119,6 +120,7 @@ async def test_closed_streams_are_no_reason_for_a_traceback(stack: Stack) -> Non
         assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.long
 async def test_a_terminal_blocks_again_afterwards(stack: Stack) -> None:
     ours, theirs = pty.openpty()
     try:
@@ -144,6 +146,7 @@ async def test_a_server_on_a_copy_of_the_data_leaves_the_original_alone(stack: S
     assert (await client.answer(pending))["stopReason"] == "end_turn"
 
 
+@pytest.mark.long
 async def test_eight_sessions_at_once_on_eight_real_workers(stack: Stack) -> None:
     client = await stack.start()
     sessions = [await client.new(stack.work) for _ in range(8)]

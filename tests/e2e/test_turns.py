@@ -89,6 +89,7 @@ async def test_parallel_tools(stack: Stack) -> None:
     assert kinds == ["tool_call"] * 2 + ["tool_call_update"] * 2
 
 
+@pytest.mark.long
 async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -102,6 +103,7 @@ async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
     assert parent["kind"] == "think"
 
 
+@pytest.mark.long
 async def test_usage(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -166,6 +168,7 @@ async def test_prompts_of_a_busy_session_run_in_order(stack: Stack) -> None:
     assert [one["user_texts"] for one in stack.asked()] == [prompts[:1], prompts[:2], prompts]
 
 
+@pytest.mark.long
 async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -188,6 +191,7 @@ async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None
     assert client.text(session).endswith("Later.")
 
 
+@pytest.mark.long
 async def test_worker_with_background_work_is_not_evicted(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.2")
     session, other = await client.new(stack.work), await client.new(stack.work)
