@@ -25,12 +25,12 @@ from pykoclaw_acp.protocol.messages import (
     InitializeParams,
     PermissionResult,
     SessionNotification,
+    Update,
 )
 from pykoclaw_acp.server.asking import CANCEL, Asking
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Turn
 from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
@@ -198,41 +198,23 @@ class Connection:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
-        line = _update_line(session_id, logged.seq, logged.event)
+        line = _update_line(session_id, projection.update(logged.seq, logged.event))
         if len(line) > MAX_LINE_OUT:
-            line = _update_line(session_id, logged.seq, None)
+            line = _update_line(session_id, projection.update(logged.seq, None))
         await self.peer.update(session_id, logged.seq, line)
         steps.reached("update_sent")
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Say which slash commands there are."""
-        params = SessionNotification(session_id=session_id, update=projection.commands(commands))
-        await self.peer.notify(jsonrpc.encode_notification("session/update", params))
+        await self.peer.notify(_update_line(session_id, projection.commands(commands)))
 
     async def end_line(self, session_id: str, seq: int) -> None:
         """An empty line after what was said up to `seq`: no event of the log, since it says nothing."""
-        params = SessionNotification(session_id=session_id, update=projection.empty_line(seq))
-        await self.peer.notify(jsonrpc.encode_notification("session/update", params))
+        await self.peer.notify(_update_line(session_id, projection.empty_line(seq)))
 
     async def passed(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""
         await self.peer.passed(session_id, seq)
-
-    # --- server.peer.Listener ---------------------------------------------------------------------------------------
-
-    def seen(self, session_id: str, seq: int) -> None:
-        """The client was shown the session's updates up to `seq`."""
-        self.sessions.confirmations.note(session_id, self.name, seq)
-
-    def done(self, number: int) -> None:
-        """The client has the answer: if it was a turn's, the turn is over for it."""
-        session, turn = self._prompts.pop(number, (None, None))
-        if session is not None and turn is not None:
-            session.answered(turn)
-        elif self.peer.key is not None and number not in self._requests:
-            for attachment in self.attachments.values():  # of an answer that an earlier daemon gave
-                attachment.session.answered_before(f"{self.peer.key}:{number}")
-        self._requests.discard(number)
 
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
@@ -249,6 +231,22 @@ class Connection:
     def settled(self, ask_id: str) -> None:
         """The question's outcome is in the database."""
         self.asking.settled(ask_id)
+
+    # --- server.peer.Listener ---------------------------------------------------------------------------------------
+
+    def seen(self, session_id: str, seq: int) -> None:
+        """The client was shown the session's updates up to `seq`."""
+        self.sessions.confirmations.note(session_id, self.name, seq)
+
+    def done(self, number: int) -> None:
+        """The client has the answer: if it was a turn's, the turn is over for it."""
+        session, turn = self._prompts.pop(number, (None, None))
+        if session is not None and turn is not None:
+            session.answered(turn)
+        elif self.peer.key is not None and number not in self._requests:
+            for attachment in self.attachments.values():  # of an answer that an earlier daemon gave
+                attachment.session.answered_before(f"{self.peer.key}:{number}")
+        self._requests.discard(number)
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -366,9 +364,6 @@ class Connection:
             if msgspec.json.decode(message_id) == request_id:
                 call.withdraw()
 
-    # --- out --------------------------------------------------------------------------------------------------------
 
-
-def _update_line(session_id: str, seq: int, event: Event | None) -> bytes:
-    params = SessionNotification(session_id=session_id, update=projection.update(seq, event))
-    return jsonrpc.encode_notification("session/update", params)
+def _update_line(session_id: str, update: Update) -> bytes:
+    return jsonrpc.encode_notification("session/update", SessionNotification(session_id=session_id, update=update))

@@ -66,7 +66,7 @@ class Attachment:
             self._begun = True
             self._moved.set()
             while True:
-                for logged in await self.session.read_after(self.cursor, PAGE):
+                for logged in await self.session.log.read_after(self.cursor, PAGE):
                     if self._is_own(logged):
                         await self.client.passed(self.session.id, logged.seq)
                     else:

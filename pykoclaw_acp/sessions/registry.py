@@ -110,23 +110,26 @@ class Sessions:
         if session_id in self._deleted:
             return None
         live = self._live.get(session_id)
-        if live is not None:
-            self._found[session_id] = time.monotonic()
         if live is None:
-            record = await self._journal.find(session_id)
-            parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
-            live = self._live.get(session_id)
-            if record is None or live is not None:
-                return live
-            live = self._make(record, ())
-            live.restore_questions(0, parked)
-        elif not self.workers.is_live(session_id) and not live.busy:
+            return await self._load(session_id)
+        self._found[session_id] = time.monotonic()
+        if not self.workers.is_live(session_id) and not live.busy:
             # Another channel may have moved the conversation on since.
             record = await self._journal.find(session_id)
             if record is None:
                 return None
             live.record.claude_session_id = record.claude_session_id
             self.workers.set_resume(session_id, record.claude_session_id)
+        return live
+
+    async def _load(self, session_id: str) -> Session | None:
+        record = await self._journal.find(session_id)
+        parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
+        live = self._live.get(session_id)
+        if record is None or live is not None:
+            return live
+        live = self._make(record, ())
+        live.restore_questions(0, parked)
         return live
 
     async def reopen(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -20,7 +20,7 @@ from pykoclaw_acp.sessions.events import Event, OpenTools, TitleChanged, ToolEnd
 from pykoclaw_acp.sessions.joining import Joining
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Client, Journal, Logged, Question, Workers, WorkerWish
+from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
@@ -34,6 +34,7 @@ from pykoclaw_acp.worker.frames import (
     TurnStarted,
 )
 
+T = TypeVar("T")
 NOT_OPEN: Final = "The session is not open. Open it with session/load or session/resume."
 
 log: Final = structlog.get_logger()
@@ -102,10 +103,6 @@ class Session:
         """A client is there that can be asked."""
         return any(attachment.alive and attachment.client.present for attachment in self.attachments)
 
-    async def read_after(self, cursor: int, limit: int) -> list[Logged]:
-        """The next events after the cursor; waits until there are any."""
-        return await self.log.read_after(cursor, limit)
-
     async def tell(self, events: Sequence[Event]) -> None:
         """Write down events that belong to no turn, and show them."""
         await self.log.tell(events)
@@ -152,9 +149,7 @@ class Session:
         Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
         closed in the meantime. A call that is given up on the way leaves the turn to run without it.
         """
-        accepting = asyncio.get_running_loop().create_task(self._accept(turn, author))
-        self._tasks.add(accepting)
-        accepting.add_done_callback(self._tasks.discard)
+        accepting = self._spawn(self._accept(turn, author))
         try:
             return await asyncio.shield(accepting)
         except asyncio.CancelledError:
@@ -209,8 +204,7 @@ class Session:
         `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed, and
         `request` is its key.
         """
-        wanted = [turn] if turn is not None else [*self._queue, *([self._current] if self._current else [])]
-        for one in wanted:
+        for one in self.turns if turn is None else [turn]:
             if one.ended.done() or one.cancelled.is_set() or (until is not None and one.came_after(until, request)):
                 continue
             one.cancelled.set()
@@ -393,7 +387,8 @@ class Session:
             await self.log.tell(closed)
         await self.questions.withdraw_all()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
