@@ -138,7 +138,9 @@ class Settings(BaseSettings):
         description="Seconds that a permission question waits for its answer; above 0, or none for no limit.",
     )
     stall_timeout: Seconds = Field(
-        default=30.0, description="Seconds without a sign of life after which a worker counts as stalled; above 0."
+        default=30.0,
+        ge=12,
+        description="Seconds without a sign of life (there is one every 10) after which a worker is killed; from 12.",
     )
     socket: AbsolutePath | None = Field(
         default=None, description="Socket of the daemon; below XDG_RUNTIME_DIR, or PYKOCLAW_STATE, when unset."

@@ -11,6 +11,7 @@ from typing import Final
 _PR_SET_NAME: Final = 15
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_PF_EXITING: Final = 0x4  # proc(5) stat field 9, from the kernel's sched.h
 
 
 def become_subreaper() -> None:
@@ -51,6 +52,12 @@ def state(pid: int) -> str | None:
     """`R`, `S`, `Z`…; None if there is no such process."""
     fields = _stat(pid)
     return fields[0] if fields else None
+
+
+def ending(pid: int) -> bool:
+    """The process is dead, or dying: the end of one takes some 10 ms, and until then its files stay open."""
+    fields = _stat(pid)
+    return fields is None or fields[0] in ("Z", "X") or bool(int(fields[6]) & _PF_EXITING)
 
 
 def parent(pid: int) -> int | None:

@@ -24,6 +24,8 @@ from pykoclaw_acp.worker.frames import (
     Hello,
     Lost,
     Numbered,
+    Ping,
+    Pong,
     Ready,
     Skipped,
     Stop,
@@ -101,6 +103,7 @@ class WorkerLife:
         self._bequeaths = False
         self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
         self._taking = False
+        self._pong: asyncio.Future[bool] | None = None
         self._last_sign = asyncio.get_running_loop().time()
 
     @property
@@ -197,6 +200,18 @@ class WorkerLife:
             raise ConnectionError("the worker is gone")
         await self._channel.send(frame)
 
+    async def responds(self) -> bool:
+        """Ask for a sign of life; False when the worker ends instead. One that was killed looks alive for a while."""
+        pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._pong = pong
+        with contextlib.suppress(ConnectionError):
+            await self.send(Ping(epoch=self.spec.epoch))
+        while not (await asyncio.wait([pong], timeout=self._around.limits.stall_timeout))[0]:
+            if not self._taking:
+                log.warning("The worker cannot take a prompt", action="worker_stalled", session=self.spec.session_id)
+                self.kill()
+        return pong.result()
+
     def kill(self) -> None:
         """End the process at once."""
         if self._channel is not None:
@@ -241,6 +256,8 @@ class WorkerLife:
                 self._greet(frame)
             elif isinstance(frame, Lost):
                 self._lost = frame
+            elif isinstance(frame, Pong):
+                self._answer_ping(True)
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif not isinstance(frame, Heartbeat) and frame.n:
@@ -261,6 +278,10 @@ class WorkerLife:
             steps.reached("frames_acknowledged")
         if self._greeting is not None and self._frame >= self._greeting.upto:
             await self._take_ready(self._greeting)
+
+    def _answer_ping(self, alive: bool) -> None:
+        if self._pong is not None and not self._pong.done():
+            self._pong.set_result(alive)
 
     def _greet(self, ready: Ready) -> None:
         steps.reached("worker_ready")
@@ -325,6 +346,7 @@ class WorkerLife:
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()
+        self._answer_ping(False)
         around.changed(self)
 
     async def _end_process(self) -> None:

@@ -68,16 +68,13 @@ class WorkerPool:
         Raises WorkerFailed when none could be started.
         """
         worker = self._workers.get(wish.session_id)
-        while worker is not None and not worker.usable:
+        while worker is not None and not await self._takes_prompts(worker):
             if worker.foreign and not worker.stopping:  # what runs there in the background must not keep a prompt
                 self._retire(worker)
             await worker.cleaned.wait()
             worker = self._workers.get(wish.session_id)
         if worker is None:
             worker = await self._launch(wish)
-        worker.busy = True
-        if worker.idle_timer is not None:
-            worker.idle_timer.cancel()
         try:
             ready = await self._ready(worker)
         except TimeoutError:
@@ -86,6 +83,14 @@ class WorkerPool:
             raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
         self._resume[wish.session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
+
+    async def _takes_prompts(self, worker: WorkerLife) -> bool:
+        if not worker.usable:
+            return False
+        worker.busy = True
+        if worker.idle_timer is not None:
+            worker.idle_timer.cancel()
+        return not worker.ready.done() or await worker.responds()
 
     async def _ready(self, worker: WorkerLife) -> Ready:
         try:

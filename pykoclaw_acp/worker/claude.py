@@ -25,6 +25,7 @@ from claude_agent_sdk import (
     TextBlock,
 )
 
+from pykoclaw_acp.ops import processes
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.asks import Asks
@@ -119,6 +120,12 @@ class ClaudeSession:
             return StartFailure("cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.")
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         return StartFailure("start_failed", f"Claude could not be started: {said[:300]}")
+
+    @property
+    def alive(self) -> bool:
+        """The CLI can take a prompt, for all that is known: that it died is seen some 10 ms after it did."""
+        pid = None if self._client is None else sdk_private.cli_pid(self._client)
+        return pid is None or not processes.ending(pid)
 
     @property
     def background(self) -> int:

@@ -76,6 +76,10 @@ class Ack(_Frame, frozen=True, kw_only=True, tag="ack"):
     upto: int
 
 
+class Ping(_Frame, frozen=True, kw_only=True, tag="ping"):
+    """A prompt is about to come: answered with Pong if Claude can take one."""
+
+
 class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
     """End: interrupt what runs, close the CLI, exit."""
 
@@ -195,6 +199,10 @@ class Heartbeat(_Frame, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker's loop is alive."""
 
 
+class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
+    """The worker and its CLI are alive."""
+
+
 class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
     """The worker cannot go on and exits; `kind` as in TurnError."""
 
@@ -202,9 +210,9 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
     message: str
 
 
-ToWorker = Hello | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Stop
+ToWorker = Hello | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
 Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped
-FromWorker = Ready | Numbered | Heartbeat | Lost
+FromWorker = Ready | Numbered | Heartbeat | Pong | Lost
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

@@ -31,6 +31,8 @@ from pykoclaw_acp.worker.frames import (
     Hello,
     Interrupt,
     Lost,
+    Ping,
+    Pong,
     Prompt,
     Ready,
     SetMode,
@@ -285,6 +287,9 @@ class Worker:
             self._claude.answer(frame)
         elif isinstance(frame, Ack):
             self._outbox.acknowledge(frame.upto)
+        elif isinstance(frame, Ping):
+            if self._claude.alive:
+                await self._send(Pong(epoch=self._spec.epoch))
         elif isinstance(frame, Stop):
             self._ended.set()
 

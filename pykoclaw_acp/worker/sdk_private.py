@@ -2,6 +2,8 @@
 
 MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK (0.2) answers with
 "unsupported", and the server is told `cancel`. Here the request is taken before the SDK sees it.
+
+The CLI's pid: the SDK keeps it to itself.
 """
 
 from __future__ import annotations
@@ -48,6 +50,12 @@ def take_elicitations(client: ClaudeSDKClient, ask: Callable[[Form], Awaitable[d
 
     query._handle_control_request = handle
     return True
+
+
+def cli_pid(client: ClaudeSDKClient) -> int | None:
+    """The CLI's process; None if this SDK is another inside."""
+    pid = getattr(getattr(getattr(client, "_transport", None), "_process", None), "pid", None)
+    return pid if isinstance(pid, int) else None
 
 
 def _form(body: dict[str, Any]) -> Form | None:

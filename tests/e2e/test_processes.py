@@ -34,6 +34,33 @@ async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
     assert client.log.read_text().count('"worker_launched"') == 1
 
 
+@pytest.mark.parametrize("dies", ["worker", pytest.param("claude", marks=pytest.mark.long)])
+async def test_a_prompt_in_the_moment_after_its_idle_process_was_killed(stack: Stack, dies: str) -> None:
+    """Nothing had begun, so it simply runs, with the conversation's memory."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    found = stack.worker(session) if dies == "worker" else stack.claude(session)
+    assert found is not None
+    found.kill()
+    assert (await client.prompt(session, text("Second.")))["stopReason"] == "end_turn"
+    assert client.text(session) == "First.Second."
+    assert stack.asked()[-1]["user_texts"] == [text("First."), text("Second.")]
+
+
+@pytest.mark.long
+async def test_a_stopped_worker_is_replaced_by_the_next_prompt(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_STALL_TIMEOUT="12")
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    stopped = stack.worker(session)
+    stopped.signal(signal.SIGSTOP)
+    assert (await client.prompt(session, text("Second.")))["stopReason"] == "end_turn"
+    assert stack.asked()[-1]["user_texts"] == [text("First."), text("Second.")]
+    assert stack.worker(session).pid != stopped.pid
+    await client.until(lambda: not stopped.alive)
+
+
 @pytest.mark.parametrize("state", ["idle", "in a turn"])
 async def test_server_killed_alone(stack: Stack, state: str) -> None:
     """Its workers end by themselves, with what their tools started."""

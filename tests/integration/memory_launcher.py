@@ -19,6 +19,8 @@ from pykoclaw_acp.worker.frames import (
     Hello,
     Interrupt,
     Numbered,
+    Ping,
+    Pong,
     Prompt,
     Ready,
     Stop,
@@ -107,9 +109,9 @@ class MemoryChannel:
     async def send(self, frame: ToWorker) -> None:
         if self._gone.is_set():
             raise ConnectionResetError
+        self.got.append(frame)
         if self.deaf:
             return
-        self.got.append(frame)
         if isinstance(frame, Hello) and self._adopted:
             self.ready()
             self._out.put_nowait([one for one in self._told if isinstance(one, Numbered) and one.n > frame.after])
@@ -124,6 +126,8 @@ class MemoryChannel:
             self.say(self.ended(frame.turn_id, "cancelled"))
         elif isinstance(frame, Ack):
             self.acked = frame.upto
+        elif isinstance(frame, Ping):
+            self.say(Pong(epoch=self.spec.epoch))
         elif isinstance(frame, Stop):
             self.kill()
 
