@@ -78,7 +78,7 @@ class SessionNotFound(AcpError):
 class TurnFailed(AcpError):
     """A turn ended without an answer; `data.errorKind` says why (see docs/protocol.md)."""
 
-    code = -32001
+    code = -32010  # acpx takes -32001, too, for a session that is gone, and begins a new one
 
 
 class StartupError(Exception):

@@ -8,7 +8,7 @@ import select
 import time
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import StartupError, TurnFailed
 from pykoclaw_acp.front.dial import NotStarted
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.front.ledger import Ledger
@@ -220,7 +220,8 @@ class Relay:
     def _refuse(self, line: Line) -> None:
         assert self._failure is not None
         self._refused = True
-        self._client.put(_error(line.message["id"], -32001, self._failure[0], {"errorKind": "daemon_not_started"}))
+        error = _error(line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": "daemon_not_started"})
+        self._client.put(error)
         del self._ledger.lines[line.number]
 
     def _end(self) -> None:

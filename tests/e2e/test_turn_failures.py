@@ -54,7 +54,7 @@ async def test_killed_while_a_tool_runs(stack: Stack, kill: Callable[[Stack, str
     kill(stack, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
-    assert error.value.code == -32001
+    assert error.value.code == -32010
     assert error.value.kind == "worker_lost"
     assert error.value.data["turnState"] == "failed"
     assert error.value.message in client.text(session)
@@ -75,7 +75,7 @@ async def test_killed_in_the_middle_of_the_answer(stack: Stack, kill: Callable[[
     kill(stack, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
-    assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (-32001, "worker_lost", "failed")
+    assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (-32010, "worker_lost", "failed")
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["failed"]
     await goes_on(stack, client, session, ENDLESS)
     assert [one["user_texts"][-1] for one in stack.asked()] == [ENDLESS, text("It goes on.")]
@@ -121,7 +121,7 @@ async def test_worker_that_hangs(stack: Stack) -> None:
     stack.worker(session).signal(signal.SIGSTOP)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
-    assert error.value.code == -32001
+    assert error.value.code == -32010
     await client.until(lambda: not any(one.session for one in stack.processes()), SOON)
     await goes_on(stack, client, session, ENDLESS)
 
@@ -129,11 +129,11 @@ async def test_worker_that_hangs(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("directive", "code", "kind", "status"),
     [
-        ("error 400 you said something wrong", -32001, "invalid_request", 400),
+        ("error 400 you said something wrong", -32010, "invalid_request", 400),
         ("error 401", -32000, "authentication_failed", 401),
-        ("error 429", -32001, "rate_limit", 429),
-        ("error 500", -32001, "server_error", 500),
-        ("error 529", -32001, "overloaded", 529),
+        ("error 429", -32010, "rate_limit", 429),
+        ("error 500", -32010, "server_error", 500),
+        ("error 529", -32010, "overloaded", 529),
     ],
 )
 async def test_error_of_the_model(stack: Stack, directive: str, code: int, kind: str, status: int) -> None:
@@ -166,7 +166,7 @@ async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> No
     client = await stack.start()
     session = await client.new(stack.work)
     error = await failed(client, session, script("repeat 30x20ms word{n} ", directive))
-    assert (error.code, error.kind) == (-32001, kind)
+    assert (error.code, error.kind) == (-32010, kind)
     *said, failure = messages(client, session)
     assert said
     assert all(one.startswith("word1 ") and WORDS.startswith(one.strip()) for one in said)
@@ -206,7 +206,7 @@ async def test_prompt_that_is_too_long(stack: Stack, prompt: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     error = await failed(client, session, prompt)
-    assert (error.code, error.kind) == (-32001, "context_too_large")
+    assert (error.code, error.kind) == (-32010, "context_too_large")
 
 
 async def test_directory_that_is_gone(stack: Stack) -> None:
@@ -216,7 +216,7 @@ async def test_directory_that_is_gone(stack: Stack) -> None:
     session = await client.new(gone)
     shutil.rmtree(gone)
     error = await failed(client, session, text("Never said."))
-    assert (error.code, error.kind) == (-32001, "cwd_missing")
+    assert (error.code, error.kind) == (-32010, "cwd_missing")
     assert str(gone) in error.message
     assert stack.asked() == []
     gone.mkdir()
@@ -228,7 +228,7 @@ async def test_claude_that_cannot_be_started(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_CLI_PATH="/nowhere/claude")
     session = await client.new(stack.work)
     error = await failed(client, session, text("Never said."))
-    assert (error.code, error.kind) == (-32001, "cli_not_found")
+    assert (error.code, error.kind) == (-32010, "cli_not_found")
     assert "/nowhere/claude" in error.message
 
 

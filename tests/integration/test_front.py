@@ -447,7 +447,7 @@ def refused(client: Client, status: int) -> Any:
     assert set(errors) == {first, second}
     error = errors[second]
     assert client.process.wait(WAIT) == status
-    assert error["code"] == -32001
+    assert error["code"] == -32010
     assert error["data"] == {"errorKind": "daemon_not_started"}
     assert client.said()[-1] == f"pykoclaw-acp: {error['message']}"
     return error["message"]

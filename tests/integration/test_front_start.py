@@ -137,7 +137,7 @@ def test_a_daemon_that_cannot_start_is_a_final_error(
         assert client.line() == b""
         assert client.process.wait(WAIT) == status
         assert error["id"] == request_id
-        assert error["error"]["code"] == -32001
+        assert error["error"]["code"] == -32010
         assert error["error"]["data"] == {"errorKind": "daemon_not_started"}
         assert reason in error["error"]["message"]
         assert places.log in error["error"]["message"]
@@ -152,7 +152,7 @@ def test_a_client_that_was_greeted_meanwhile_gets_the_error_with_its_next_reques
         if "result" in first:
             second = client.request("session/new")
             error = client.message()
-            assert (error["id"], error["error"]["code"]) == (second, -32001)
+            assert (error["id"], error["error"]["code"]) == (second, -32010)
         assert client.process.wait(WAIT) == 1
 
 
