@@ -36,6 +36,7 @@ from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
@@ -110,7 +111,7 @@ class Connection:
         self._requests: set[int] = set()  # numbers of those whose answer the client has not confirmed
         self._calls: dict[bytes, Call] = {}
         self._open: set[Call] = set()
-        self._later: set[asyncio.Task[None]] = set()
+        self._later = Tasks()
         self._order = SessionOrder()
 
     async def serve(self) -> None:
@@ -138,12 +139,13 @@ class Connection:
         for call in self._open:
             if call.task is not None:
                 call.task.cancel()
-        for task in self._later:
-            task.cancel()
+        self._later.cancel()
         for attachment in list(self.attachments.values()):
             attachment.close()
         for session, turn in self._prompts.values():
             session.joining.lose(turn)
+        if self._client is not None:
+            log.info("Client gone", action="client_left", client=self.name, turns=len(self._prompts))
         self._prompts.clear()
 
     # --- for handlers -----------------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ class Connection:
         await self.peer.notify(_update_line(session_id, projection.commands(commands)))
 
     async def end_line(self, session_id: str, seq: int) -> None:
-        """An empty line after what was said up to `seq`: no event of the log, since it says nothing."""
+        """An empty line: no event of the log, since it says nothing."""
         await self.peer.notify(_update_line(session_id, projection.empty_line(seq)))
 
     async def passed(self, session_id: str, seq: int) -> None:
@@ -315,20 +317,10 @@ class Connection:
             if answer is not None:
                 await self.peer.answer(call.line.number, answer)
                 for follow_up in call.follow_ups:
-                    self._begin_later(follow_up)
+                    self._later.start(follow_up()).add_done_callback(_later_done)
             else:
                 await self.peer.acknowledge(call.line.number)
         steps.reached("response_sent")
-
-    def _begin_later(self, follow_up: FollowUp) -> None:
-        task = asyncio.get_running_loop().create_task(follow_up())
-        self._later.add(task)
-        task.add_done_callback(self._later_done)
-
-    def _later_done(self, task: asyncio.Task[None]) -> None:
-        self._later.discard(task)
-        if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError):
-            log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)
 
     def _failed(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
@@ -367,3 +359,8 @@ class Connection:
 
 def _update_line(session_id: str, update: Update) -> bytes:
     return jsonrpc.encode_notification("session/update", SessionNotification(session_id=session_id, update=update))
+
+
+def _later_done(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError):
+        log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)

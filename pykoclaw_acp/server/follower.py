@@ -42,6 +42,9 @@ class Follower:
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Nothing to say: it submits no prompt that could be one of them."""
 
+    async def end_line(self, session_id: str, seq: int) -> None:
+        """Nothing to say: it resumes nothing."""
+
     async def passed(self, session_id: str, seq: int) -> None:
         """Nothing to say: it never submits a prompt."""
 

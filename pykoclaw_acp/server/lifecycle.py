@@ -90,16 +90,17 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
         missed = start < session.last_seq or session.busy
         attachment = call.connection.attach(session, start, hold=CATCH_UP_PAUSE if missed else 0)
         if missed:
-            call.follow_ups.append(lambda: _end_line(call, session, attachment))
+            attachment.loose_end = True
+            call.follow_ups.append(lambda: _end_line(session, attachment))
     return await selection.opened(call, session)
 
 
-async def _end_line(call: Call, session: Session, attachment: Attachment) -> None:
+async def _end_line(session: Session, attachment: Attachment) -> None:
     """Mitto shows text at the end of its line or of the turn, and in a turn that it did not ask for it sees no end."""
     await session.idle()
     await attachment.reached(session.last_seq)
-    if attachment.alive and not attachment.own and not session.busy:
-        await call.connection.end_line(session.id, session.last_seq)
+    if attachment.alive and not session.busy:
+        await attachment.end_line()
 
 
 async def close(call: Call, params: SessionParams) -> Empty:

@@ -22,7 +22,8 @@ class Attachment:
     """Delivers a session's events to one client, in order, each once, from `after` on.
 
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
-    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first.
+    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With a
+    `loose_end` it is shown text whose end it does not see: an empty line ends that, before the client's own next turn.
     """
 
     def __init__(self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0) -> None:
@@ -30,6 +31,7 @@ class Attachment:
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
+        self.loose_end = False
         self._number = number
         self._hold = hold
         self._begun = False
@@ -53,6 +55,12 @@ class Attachment:
         if self.cursor < seq and not self._task.cancelled() and (error := self._task.exception()):
             raise error
 
+    async def end_line(self) -> None:
+        """If there is a loose end, end it."""
+        if self.loose_end:
+            self.loose_end = False
+            await self.client.end_line(self.session.id, self.cursor)
+
     def close(self) -> None:
         """Stop delivering."""
         self._task.cancel()
@@ -68,6 +76,7 @@ class Attachment:
             while True:
                 for logged in await self.session.log.read_after(self.cursor, PAGE):
                     if self._is_own(logged):
+                        await self.end_line()
                         await self.client.passed(self.session.id, logged.seq)
                     else:
                         await self.client.deliver(self.session.id, logged)

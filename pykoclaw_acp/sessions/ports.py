@@ -249,6 +249,9 @@ class Client(Protocol):
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Show which slash commands there are."""
 
+    async def end_line(self, session_id: str, seq: int) -> None:
+        """Send an empty line after what was said up to `seq`."""
+
     async def passed(self, session_id: str, seq: int) -> None:
         """The event at `seq` is the client's own message, which it has already."""
 

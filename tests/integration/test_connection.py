@@ -131,6 +131,26 @@ async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_a
         assert wire.seqs()[-32:] == list(range(1, 33))
 
 
+@pytest.mark.parametrize("missed", ["has ended", "goes on"])
+async def test_what_a_resume_brings_is_not_glued_to_the_answer_of_the_next_prompt(tmp_path: Path, missed: str) -> None:
+    """acpx prompts right after it has resumed."""
+    async with rig(tmp_path) as r, client(r) as gone, client(r) as wire:
+        session, _, worker, turn = await hanging(r, gone)
+        gone.connection.leave()
+        if missed == "has ended":
+            worker.say(worker.event(turn, "the end"), worker.ended(turn))
+            await eventually(lambda: not r.sessions._live[session].busy)
+        resumed = wire.begin("session/resume", sessionId=session, cwd="/")
+        asked = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await wire.answer(resumed)
+        if missed == "goes on":
+            await eventually(lambda: len(r.sessions._live[session].turns) == 2)
+            worker.say(worker.event(turn, "the end"), worker.ended(turn))
+        await wire.answer(asked)
+        said = [one["content"]["text"] for one in wire.updates() if one["sessionUpdate"] == "agent_message_chunk"]
+        assert said == ["the end", "\n\n", "0 "]
+
+
 async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)

@@ -55,6 +55,9 @@ class Client:
     async def passed(self, session_id: str, seq: int) -> None:
         pass
 
+    async def end_line(self, session_id: str, seq: int) -> None:
+        pass
+
     def detached(self, session_id: str) -> None:
         pass
 
@@ -207,7 +210,7 @@ async def test_a_prompt_for_an_idle_worker_that_is_dying_runs_on_a_new_one(tmp_p
         session = await r.session()
         await r.run(session, "say 1")
         dying = r.launcher.launched[0]
-        dying.deaf = True
+        dying.hangs = True
         turn = await r.prompt(session, "say 2")
         if end == "it dies":
             await eventually(lambda: isinstance(dying.got[-1], Ping | Prompt))
