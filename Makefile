@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
-PARALLEL := -n logical
+PARALLEL := -n logical --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

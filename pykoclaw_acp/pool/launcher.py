@@ -71,8 +71,8 @@ class Launcher(Protocol):
     async def attach(self, left: LeftWorker) -> Channel:
         """The line to a worker that another daemon launched; raises LaunchFailed when it is gone."""
 
-    def spooled(self, identity: WorkerIdentity) -> Iterable[list[FromWorker]]:
-        """Batches of what a dead worker has left on disk, in order; some of it may have been received."""
+    def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
+        """Batches of what a dead worker has left on disk, as `read_spool`."""
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         """End a worker that there is no line to: SIGTERM, after `grace` (s) SIGKILL."""

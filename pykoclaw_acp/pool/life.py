@@ -30,6 +30,7 @@ from pykoclaw_acp.worker.frames import (
     Skipped,
     Stop,
     ToWorker,
+    check_order,
 )
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
@@ -261,8 +262,7 @@ class WorkerLife:
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif not isinstance(frame, Heartbeat) and frame.n:
-                if frame.n != last + 1:
-                    raise ValueError(f"frame {frame.n} came after {last}")
+                check_order(frame, last)
                 last = frame.n
                 numbered.append(frame)
                 if isinstance(frame, Background):
@@ -303,8 +303,8 @@ class WorkerLife:
     async def _take_spool(self) -> None:
         """What a worker could not send any more, it may have left on disk."""
         self.foreign = True  # nobody says which version wrote it
-        for batch in self._around.launcher.spooled(self.spec):
-            await self._take([frame for frame in batch if not isinstance(frame, Numbered) or frame.n > self._frame])
+        for batch in self._around.launcher.spooled(self.spec, self._frame):
+            await self._take(batch)
 
     async def _watch(self) -> None:
         """Kill a worker that gives no sign of life; a pause of this process itself is no silence of the worker's."""

@@ -135,9 +135,9 @@ class LocalLauncher:
         except OSError as error:
             raise LaunchFailed(f"the worker cannot be reached: {error}") from error
 
-    def spooled(self, identity: WorkerIdentity) -> Iterator[list[FromWorker]]:
+    def spooled(self, identity: WorkerIdentity, after: int) -> Iterator[list[FromWorker]]:
         """Batches of what the dead worker has left on disk."""
-        return read_spool(Path(identity.spool))
+        return read_spool(Path(identity.spool), after)
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         """SIGTERM, after `grace` (s) SIGKILL."""

@@ -16,6 +16,7 @@ from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Ledger, PoolLimits, Surroundings, WorkerLife
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ready, ToWorker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
@@ -37,7 +38,7 @@ class WorkerPool:
         self._workers: dict[str, WorkerLife] = {}
         self._starting: set[str] = set()  # counted already, not launched yet
         self._changed = asyncio.Event()  # a worker became idle or went away
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closing = False
 
     # --- for sessions -----------------------------------------------------------------------------------------------
@@ -147,9 +148,7 @@ class WorkerPool:
         """Stop all workers, within `grace` (s) also those that hang, then the launcher."""
         self._closing = True
         await asyncio.gather(*(worker.stop(grace / 3, hurry=True) for worker in list(self._workers.values())))
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         await self._launcher.close()
 
     # --- from one daemon to the next -------------------------------------------------------------------------------
@@ -167,9 +166,7 @@ class WorkerPool:
             worker.detach()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=DETACH_WAIT)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         await self._launcher.close()
 
     # --- launch -----------------------------------------------------------------------------------------------------
@@ -257,6 +254,4 @@ class WorkerPool:
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         # A context of its own: the worker's log lines are not those of the turn that launched it.
-        task = asyncio.get_running_loop().create_task(coroutine, context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(coroutine, context=contextvars.Context())

@@ -15,6 +15,7 @@ from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Response
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.tasks import Tasks
 
 CANCEL: Final = "$/cancel_request"
 
@@ -30,7 +31,7 @@ class Asking:
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         self._early: dict[bytes, Response] = {}
         self._given: dict[str, int] = {}  # by question: the line of the answer
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def request(self, message_id: str, method: str, params: Any) -> bytes:
         """Ask; returns the raw result, raises AcpError when the client refuses.
@@ -82,9 +83,7 @@ class Asking:
 
     def soon(self, told: Coroutine[Any, Any, None]) -> None:
         """Tell the client something, without waiting for it; it may be gone before that."""
-        task = asyncio.get_running_loop().create_task(_quietly(told))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(_quietly(told))
 
     def give_up(self) -> None:
         """The client is gone."""

@@ -8,8 +8,8 @@ import faulthandler
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -29,6 +29,7 @@ from pykoclaw_acp.server.link import GREETING, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer, Peer
 from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.tasks import Tasks
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
 CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
@@ -45,7 +46,7 @@ class Daemon:
     def __init__(self, app: App, places: Places) -> None:
         self._app = app
         self._methods = METHODS | Control(app.sessions, app.database, places).methods
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._connections: set[Connection] = set()
 
     async def accept(self, listener: socket.socket) -> None:
@@ -59,7 +60,7 @@ class Daemon:
                 log.warning("A client could not be accepted", action="accept_failed", error=str(error))
                 await asyncio.sleep(0.1)  # too many open files: others may close theirs
                 continue
-            self._start(self._serve(connection))
+            self._tasks.start(self._serve(connection))
 
     async def leave(self) -> None:
         """Let calls that came just now end, then let go of every client."""
@@ -67,9 +68,7 @@ class Daemon:
             begun = [connection.begun() for connection in self._connections]
             async with asyncio.timeout(CALLS_GRACE):
                 await asyncio.gather(*begun)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
 
     async def _serve(self, accepted: socket.socket) -> None:
         if peer_uid(accepted) != os.geteuid():
@@ -97,11 +96,6 @@ class Daemon:
                 self._connections.discard(connection)
                 connection.leave()
             await transport.close()
-
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _meet(transport: SocketTransport) -> Peer | None:

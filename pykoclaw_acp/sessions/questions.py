@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.away import AwayClock
 from pykoclaw_acp.sessions.grants import Grants
 from pykoclaw_acp.sessions.model import Turn, TurnTimes
 from pykoclaw_acp.sessions.ports import Client, Journal, Question, Settled, Workers
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Waiting:
     asked_at: float  # s since 1970
     clock: AwayClock
     verdict: asyncio.Future[Verdict]
-    asked: set[asyncio.Task[None]] = field(default_factory=set)
+    asked: Tasks = field(default_factory=Tasks)
     settling: asyncio.Task[bool] | None = None
     limit: asyncio.TimerHandle | None = None
     parking: asyncio.Future[None] | None = None
@@ -87,7 +88,7 @@ class Questions:
         self._waiting: dict[str, _Waiting] = {}
         self._grants = Grants()
         self._restored: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     # --- from the session -------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Questions:
     def _begin_parking(self, one: _Waiting) -> None:
         one.parking = asyncio.get_running_loop().create_future()
         one.stop()
-        self._spawn(self._park(one, one.parking))
+        self._tasks.start(self._park(one, one.parking))
 
     async def _park(self, one: _Waiting, done: asyncio.Future[None]) -> None:
         try:
@@ -265,9 +266,7 @@ class Questions:
         )
 
     def _ask(self, one: _Waiting, attachment: Attachment) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask_client(one, attachment))
-        one.asked.add(task)
-        task.add_done_callback(one.asked.discard)
+        one.asked.start(self._ask_client(one, attachment))
 
     async def _ask_client(self, one: _Waiting, attachment: Attachment) -> None:
         """A client's choice counts, and that it does not choose if nobody else can; one that went away says nothing."""
@@ -302,8 +301,7 @@ class Questions:
         """Nobody is asked any more; those who were are told that it is settled."""
         self._waiting.pop(one.ask.ask_id, None)
         one.stop()
-        for asked in list(one.asked):
-            asked.cancel()
+        one.asked.cancel()
         for attachment in self._session.attachments:
             attachment.client.settled(one.ask.ask_id)
 
@@ -375,18 +373,13 @@ class Questions:
         return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
 
     def _note(self, one: _Waiting, policy: str, deadline: int | None) -> None:
-        self._spawn(self._write_clock(one.ask.ask_id, policy, deadline))
+        self._tasks.start(self._write_clock(one.ask.ask_id, policy, deadline))
 
     async def _write_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
         try:
             await self._journal.set_clock(ask_id, policy, deadline)
         except Exception:
             log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _can_ask(client: Client, ask: Ask) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import structlog
 
@@ -24,6 +24,7 @@ from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, Work
 from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import (
     Ask,
     AskWithdrawn,
@@ -34,7 +35,6 @@ from pykoclaw_acp.worker.frames import (
     TurnStarted,
 )
 
-T = TypeVar("T")
 NOT_OPEN: Final = "The session is not open. Open it with session/load or session/resume."
 
 log: Final = structlog.get_logger()
@@ -65,7 +65,7 @@ class Session:
         self._current: Turn | None = None
         self._runner: asyncio.Task[None] | None = None
         self._suspended = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
         self._running = Running(self, journal, workers, times.cancel_grace)
         self.joining = Joining(self, journal, times.rejoin_window, times.started)
@@ -114,7 +114,7 @@ class Session:
 
     def offered(self, offer: Offer) -> None:
         """The session's worker is ready, and says what Claude offers."""
-        self._spawn(self.choosing.offered(offer))
+        self._tasks.start(self.choosing.offered(offer))
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Session:
         Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
         closed in the meantime. A call that is given up on the way leaves the turn to run without it.
         """
-        accepting = self._spawn(self._accept(turn, author))
+        accepting = self._tasks.start(self._accept(turn, author))
         try:
             return await asyncio.shield(accepting)
         except asyncio.CancelledError:
@@ -173,11 +173,11 @@ class Session:
 
     def answered(self, turn: Turn) -> None:
         """A client has got the turn's response."""
-        self._spawn(self.joining.answered(turn))
+        self._tasks.start(self.joining.answered(turn))
 
     def answered_before(self, request_key: str) -> None:
         """A client has got the response of a turn that an earlier daemon had ended, if this request was one."""
-        self._spawn(self.joining.answered_before(request_key))
+        self._tasks.start(self.joining.answered_before(request_key))
 
     async def submit(self, turn: Turn) -> None:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
@@ -211,12 +211,12 @@ class Session:
             self._expected.set()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._current:
-                self._spawn(self._running.interrupt(one))
+                self._tasks.start(self._running.interrupt(one))
             elif one in self._queue:
                 self._queue.remove(one)
-                self._spawn(self._running.finish(one, endings.CANCELLED))
+                self._tasks.start(self._running.finish(one, endings.CANCELLED))
         for turn_id in self._background if turn is None and until is None else ():
-            self._spawn(self._running.interrupt_background(turn_id))
+            self._tasks.start(self._running.interrupt_background(turn_id))
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -260,7 +260,7 @@ class Session:
             else:
                 await self._running.send_prompt(turn)
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._spawn(self._running.interrupt(turn))  # it was cancelled before there was a way to say so
+            self._tasks.start(self._running.interrupt(turn))  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
             for answer in await self._journal.answers(self._running.epoch, ready.asks):
                 await self._workers.send(self.id, answer)
@@ -323,7 +323,7 @@ class Session:
             self.giving_up_worker = True
             self.cancel(self._current)
         elif turn_id in self._background:
-            self._spawn(self._running.interrupt_background(turn_id))
+            self._tasks.start(self._running.interrupt_background(turn_id))
 
     def told_wish(self, wish: WorkerWish) -> None:
         """A front came back and says how its client opened the session; an adopted worker was launched so."""
@@ -386,9 +386,3 @@ class Session:
         if closed:
             await self.log.tell(closed)
         await self.questions.withdraw_all()
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task

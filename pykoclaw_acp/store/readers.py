@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from pykoclaw_acp.store.connection import Connection
+from pykoclaw_acp.tasks import Tasks
 
 
 class ReaderPool:
@@ -16,15 +17,12 @@ class ReaderPool:
         self._idle: asyncio.Queue[Connection] = asyncio.Queue()
         for reader in readers:
             self._idle.put_nowait(reader)
-        self._queries: set[asyncio.Task[list[tuple[Any, ...]]]] = set()
+        self._queries = Tasks()
 
     async def read(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """As `Database.read`."""
         # A task of its own, because the reader is busy until the query ends, even if the caller is cancelled.
-        query = asyncio.create_task(self._query(sql, parameters))
-        self._queries.add(query)
-        query.add_done_callback(self._queries.discard)
-        return await asyncio.shield(query)
+        return await asyncio.shield(self._queries.start(self._query(sql, parameters)))
 
     async def close(self) -> None:
         """Lets the queries that were asked end, then closes the connections."""

@@ -269,6 +269,12 @@ def decode_from_worker(line: bytes) -> FromWorker:
     )
 
 
+def check_order(frame: Numbered, after: int) -> None:
+    """Raises ValueError unless the frame is the one that follows number `after`."""
+    if frame.n != after + 1:
+        raise ValueError(f"frame {frame.n} came after {after}")
+
+
 def decode_to_worker(line: bytes) -> ToWorker | None:
     """A daemon's frame; None for one that this version does not know. Raises ValueError for what is no JSON."""
     try:

@@ -19,6 +19,7 @@ from claude_agent_sdk import ClaudeSDKError, ProcessError
 
 from pykoclaw_acp.ops.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_frames
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import StartFailure
@@ -76,7 +77,7 @@ class Worker:
         self._fault = TurnError("worker_stopped", "Claude's worker was stopped in the middle of this turn.")
         self._broken = False
         self._orphaned: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @property
     def alone(self) -> bool:
@@ -96,8 +97,7 @@ class Worker:
         self._start(self._live())
         await self._ended.wait()
         await self._finish()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._line is not None:
             self._line.end()
         listener.close()
@@ -122,14 +122,12 @@ class Worker:
             self._last_words = Lost(epoch=self._spec.epoch, kind=self._fault.kind, message=self._fault.message)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
+        task = self._tasks.start(coroutine)
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         """A task that broke would leave its turn hanging: the worker is lost instead."""
-        self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.error("The worker is broken", action="worker_broken", exc_info=error)

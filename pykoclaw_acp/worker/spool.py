@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from pykoclaw_acp.worker.frames import FromWorker, decode_from_worker
+from pykoclaw_acp.worker.frames import FromWorker, Numbered, check_order, decode_from_worker
 
 CHUNK: Final = 256 * 1024  # bytes read at once
 BATCH: Final = 500  # frames of a dead worker that are handed on at once, at most
@@ -96,8 +96,11 @@ class Spool:
             raise
 
 
-def read_spool(path: Path) -> Iterator[list[FromWorker]]:
-    """What a dead worker left, in batches; ends at what cannot be read: it may have died while it wrote that line."""
+def read_spool(path: Path, after: int) -> Iterator[list[FromWorker]]:
+    """What a dead worker left and had not told up to frame `after`, in batches, in order.
+
+    Ends at what cannot be read: it may have died while it wrote that line. Raises ValueError where a frame is missing.
+    """
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
     except OSError:
@@ -107,10 +110,16 @@ def read_spool(path: Path) -> Iterator[list[FromWorker]]:
     with file:
         for line in file:
             try:
-                batch.append(decode_from_worker(line))
+                frame = decode_from_worker(line)
             except ValueError:
                 log.warning("A worker's spool ends in a broken line", action="spool_broken", file=path.name)
                 break
+            if isinstance(frame, Numbered):
+                if frame.n <= after:
+                    continue
+                check_order(frame, after)
+                after = frame.n
+            batch.append(frame)
             size += len(line)
             if len(batch) == BATCH or size >= BATCH_SIZE:
                 yield batch

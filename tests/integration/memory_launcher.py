@@ -37,7 +37,7 @@ class MemoryChannel:
     """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be interrupted.
 
     `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left (ns, monotonic).
-    It outlives its daemon, and can be attached to by the next one.
+    It outlives its daemon, and can be attached to by the next one. `deaf`: it lives, and takes no command any more.
     """
 
     def __init__(self, spec: LaunchSpec, process: WorkerProcess | None = None) -> None:
@@ -52,6 +52,7 @@ class MemoryChannel:
         self.terminated = False
         self.acked = 0
         self.deaf = False
+        self.hangs = False
         self.prompts: list[str] = []
         self.answers: list[Answer] = []
         self._n = 0
@@ -110,7 +111,9 @@ class MemoryChannel:
         if self._gone.is_set():
             raise ConnectionResetError
         self.got.append(frame)
-        if self.deaf:
+        if isinstance(frame, Ping) and not self.hangs:
+            self.say(Pong(epoch=self.spec.epoch))
+        if self.deaf or self.hangs:
             return
         if isinstance(frame, Hello) and self._adopted:
             self.ready()
@@ -126,8 +129,6 @@ class MemoryChannel:
             self.say(self.ended(frame.turn_id, "cancelled"))
         elif isinstance(frame, Ack):
             self.acked = frame.upto
-        elif isinstance(frame, Ping):
-            self.say(Pong(epoch=self.spec.epoch))
         elif isinstance(frame, Stop):
             self.kill()
 
@@ -219,8 +220,9 @@ class MemoryLauncher:
                 return channel
         raise LaunchFailed("it is gone")
 
-    def spooled(self, identity: WorkerIdentity) -> list[list[FromWorker]]:
-        return self.spools.pop(identity.cookie, [])
+    def spooled(self, identity: WorkerIdentity, after: int) -> list[list[FromWorker]]:
+        left = self.spools.pop(identity.cookie, [])
+        return [[one for one in batch if not isinstance(one, Numbered) or one.n > after] for batch in left]
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         self.ended.append(process)

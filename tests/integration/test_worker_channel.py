@@ -90,7 +90,7 @@ class Rig:
 
     @property
     def on_disk(self) -> list[int]:
-        frames = [one for batch in read_spool(Path(self.spec.spool)) for one in batch]
+        frames = [one for batch in read_spool(Path(self.spec.spool), 0) for one in batch]
         return [one.n for one in frames if isinstance(one, EventFrame)]
 
 

@@ -172,7 +172,7 @@ async def test_a_full_spool_is_said_once_and_takes_the_ends_of_turns_alone(tmp_p
     assert kept == 1
     box.outbox.put(end())
     await spilled(box.outbox)
-    *_, last = [one for batch in read_spool(box.path) for one in batch]
+    *_, last = [one for batch in read_spool(box.path, 0) for one in batch]
     assert isinstance(last, TurnEnded)
     assert last.n == kept + 1
     box.outbox.attach(0)
@@ -192,21 +192,20 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     (tmp_path / "missing").mkdir()
     await spilled(box.outbox)
     assert box.on_disk == [(1, "kept in memory")]
-    assert [one.n for batch in read_spool(box.path) for one in batch if isinstance(one, TurnEnded)] == [2]
+    assert [one.n for batch in read_spool(box.path, 0) for one in batch if isinstance(one, TurnEnded)] == [2]
 
 
 def test_a_dead_workers_spool_is_read_up_to_its_broken_end(tmp_path: Path) -> None:
     path = tmp_path / "spool"
-    lines = [encode(EventFrame(epoch=1, n=n, turn_id="t", event=Text("m", str(n)))) for n in (1, 2, 3)]
-    path.write_bytes(b"".join(lines)[:-20])
-    assert [one.n for batch in read_spool(path) for one in batch if isinstance(one, EventFrame)] == [1, 2]
-    assert list(read_spool(tmp_path / "missing")) == []
+    path.write_bytes(b"".join(_lines(1, 2, 3))[:-20])
+    assert [one.n for batch in read_spool(path, 0) for one in batch if isinstance(one, EventFrame)] == [1, 2]
+    assert list(read_spool(tmp_path / "missing", 0)) == []
 
 
 def test_a_link_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(encode(frame("of somebody else")))
     (tmp_path / "spool").symlink_to(tmp_path / "elsewhere")
-    assert list(read_spool(tmp_path / "spool")) == []
+    assert list(read_spool(tmp_path / "spool", 0)) == []
     with pytest.raises(OSError, match="symbolic"):
         Spool(str(tmp_path / "spool")).note(b"x\n")
 
@@ -215,7 +214,7 @@ async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
     box = Box(tmp_path)
     box.outbox.put(frame("a"))
     box.outbox.bequeath(Lost(epoch=1, kind="worker_lost", message="It died."))
-    batch = [one for batch in read_spool(box.path) for one in batch]
+    batch = [one for batch in read_spool(box.path, 0) for one in batch]
     assert [type(one) for one in batch] == [EventFrame, Lost]
 
 
@@ -240,7 +239,23 @@ def test_the_end_of_a_turn_is_understood_whatever_else_is_said_of_it() -> None:
 
 
 def test_a_spool_is_read_in_pieces_that_memory_bears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = encode(frame("x" * 1000))
-    monkeypatch.setattr(spool, "BATCH_SIZE", 2 * len(line))
-    (tmp_path / "spool").write_bytes(line * 5)
-    assert [len(batch) for batch in read_spool(tmp_path / "spool")] == [2, 2, 1]
+    lines = _lines(*range(1, 7))
+    monkeypatch.setattr(spool, "BATCH_SIZE", 2 * len(lines[0]))
+    (tmp_path / "spool").write_bytes(b"".join(lines))
+    assert [[one.n for one in batch if isinstance(one, EventFrame)] for batch in read_spool(tmp_path / "spool", 1)] == [
+        [2, 3],
+        [4, 5],
+        [6],
+    ]
+
+
+def test_a_spool_with_a_gap_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "spool").write_bytes(b"".join(_lines(3, 5)))
+    with pytest.raises(ValueError, match="frame 5 came after 3"):
+        list(read_spool(tmp_path / "spool", 2))
+    with pytest.raises(ValueError, match="frame 3 came after 1"):
+        list(read_spool(tmp_path / "spool", 1))
+
+
+def _lines(*numbers: int) -> list[bytes]:
+    return [encode(EventFrame(epoch=1, n=n, turn_id="t", event=Text("m", str(n)))) for n in numbers]
