@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
+from pykoclaw_acp.pool.liveness import Liveness
+from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
 from pykoclaw_acp.store.database import Conflict, IntegrityError, OperationalError
 from pykoclaw_acp.worker.frames import (
@@ -40,33 +41,6 @@ TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tool
 HURRY: Final = 0.3  # s; the same while the server stops
 
 log: Final = structlog.get_logger()
-
-
-class Ledger(Protocol):
-    """Where it is written down which workers there are."""
-
-    async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed."""
-
-    async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
-        """A worker lives."""
-
-    async def worker_gone(self, session_id: str, epoch: int) -> None:
-        """It does not any more, and nothing of it is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLimits:
-    """Counts, times (s) and sizes (bytes) of config.py, and the directory of sockets, spools and temporary files."""
-
-    directory: Path
-    max_workers: int
-    idle_timeout: float
-    start_timeout: float
-    stall_timeout: float
-    stop_grace: float
-    orphan_grace: float
-    spool_limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +77,7 @@ class WorkerLife:
         self._hurry = False
         self._bequeaths = False
         self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
-        self._taking = False
-        self._pong: asyncio.Future[bool] | None = None
-        self._last_sign = asyncio.get_running_loop().time()
+        self._liveness = Liveness(around.limits.stall_timeout, self.kill)
 
     @property
     def usable(self) -> bool:
@@ -138,9 +110,10 @@ class WorkerLife:
             await self._channel.send(Hello(epoch=spec.epoch, after=self._frame, protocol=PROTOCOL))
             if self.stopping:
                 await self._channel.send(Stop(epoch=spec.epoch))
-            watching = asyncio.get_running_loop().create_task(self._watch())
+            watching = asyncio.get_running_loop().create_task(self._liveness.watch())
             async for batch in self._channel.batches():
-                await self._take_in_time(batch)
+                with self._liveness.sign():
+                    await self._take(batch)
         except LaunchFailed as error:
             kind, message = "start_failed", f"Claude's worker could not be launched: {error}"
         except ConnectionError:
@@ -164,6 +137,7 @@ class WorkerLife:
                 if self._lost is None:
                     self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
                 await asyncio.shield(self._end())
+            self._liveness.answered(False)
 
     async def _open(self) -> Channel:
         if isinstance(self._begin, LeftWorker):
@@ -203,15 +177,7 @@ class WorkerLife:
 
     async def responds(self) -> bool:
         """Ask for a sign of life; False when the worker ends instead. One that was killed looks alive for a while."""
-        pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._pong = pong
-        with contextlib.suppress(ConnectionError):
-            await self.send(Ping(epoch=self.spec.epoch))
-        while not (await asyncio.wait([pong], timeout=self._around.limits.stall_timeout))[0]:
-            if not self._taking:
-                log.warning("The worker cannot take a prompt", action="worker_stalled", session=self.spec.session_id)
-                self.kill()
-        return pong.result()
+        return await self._liveness.ask(self.send(Ping(epoch=self.spec.epoch)))
 
     def kill(self) -> None:
         """End the process at once."""
@@ -238,15 +204,6 @@ class WorkerLife:
                 await self.cleaned.wait()
         return self.cleaned.is_set()
 
-    async def _take_in_time(self, batch: list[FromWorker]) -> None:
-        """A commit that takes long is no silence of the worker's."""
-        self._taking = True
-        try:
-            await self._take(batch)
-        finally:
-            self._taking = False
-            self._last_sign = asyncio.get_running_loop().time()
-
     async def _take(self, batch: list[FromWorker]) -> None:
         last = self._frame
         numbered: list[Numbered] = []
@@ -258,7 +215,7 @@ class WorkerLife:
             elif isinstance(frame, Lost):
                 self._lost = frame
             elif isinstance(frame, Pong):
-                self._answer_ping(True)
+                self._liveness.answered(True)
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif not isinstance(frame, Heartbeat) and frame.n:
@@ -278,10 +235,6 @@ class WorkerLife:
             steps.reached("frames_acknowledged")
         if self._greeting is not None and self._frame >= self._greeting.upto:
             await self._take_ready(self._greeting)
-
-    def _answer_ping(self, alive: bool) -> None:
-        if self._pong is not None and not self._pong.done():
-            self._pong.set_result(alive)
 
     def _greet(self, ready: Ready) -> None:
         steps.reached("worker_ready")
@@ -305,18 +258,6 @@ class WorkerLife:
         self.foreign = True  # nobody says which version wrote it
         for batch in self._around.launcher.spooled(self.spec, self._frame):
             await self._take(batch)
-
-    async def _watch(self) -> None:
-        """Kill a worker that gives no sign of life; a pause of this process itself is no silence of the worker's."""
-        loop = asyncio.get_running_loop()
-        interval = self._around.limits.stall_timeout / 3
-        while True:
-            before = loop.time()
-            await asyncio.sleep(interval)
-            late = loop.time() - before > 2 * interval
-            if not late and not self._taking and loop.time() - self._last_sign > self._around.limits.stall_timeout:
-                log.warning("Worker gives no sign of life", action="worker_stalled")
-                self.kill()
 
     async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""
@@ -346,7 +287,6 @@ class WorkerLife:
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()
-        self._answer_ping(False)
         around.changed(self)
 
     async def _end_process(self) -> None:

@@ -14,7 +14,8 @@ import structlog
 
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
-from pykoclaw_acp.pool.life import Ledger, PoolLimits, Surroundings, WorkerLife
+from pykoclaw_acp.pool.life import Surroundings, WorkerLife
+from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ready, ToWorker

@@ -14,9 +14,9 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front.places import Places, secure_directory
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool.life import PoolLimits
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
+from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass

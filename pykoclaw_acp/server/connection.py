@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from pykoclaw_acp.protocol.messages import (
     Update,
 )
 from pykoclaw_acp.server.asking import CANCEL, Asking
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.sessions.attachment import Attachment
@@ -41,55 +41,7 @@ from pykoclaw_acp.worker.frames import Ask
 
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
 
-FollowUp = Callable[[], Coroutine[Any, Any, None]]
-
 log: Final = structlog.get_logger()
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """A call that is being answered, as its handler sees it."""
-
-    connection: Connection
-    request_id: bytes | None
-    line: Line
-    method: Method[Call, Any] | None
-    task: asyncio.Task[None] | None = None
-    started: bool = False
-    withdrawn: bool = False
-    handed_over: bool = False
-    cancel_turn: Callable[[], None] | None = None
-    follow_ups: list[FollowUp] = field(default_factory=list)  # what begins when the answer was written
-
-    @property
-    def sessions(self) -> Sessions:
-        """All sessions."""
-        return self.connection.sessions
-
-    @property
-    def key(self) -> str | None:
-        """What names this request for ever; None for a client whose connection is all that we know of it."""
-        front = self.connection.peer.key
-        return None if front is None else f"{front}:{self.line.number}"
-
-    def on_cancel(self, cancel: Callable[[], None]) -> None:
-        """Let `$/cancel_request` call this, instead of giving up the call: the call then answers by itself."""
-        self.cancel_turn = cancel
-        if self.withdrawn:
-            cancel()
-
-    def withdraw(self) -> None:
-        """The client sent `$/cancel_request`."""
-        self.withdrawn = True
-        if self.method is not None and self.method.answers_cancel:
-            if self.cancel_turn is not None:
-                self.cancel_turn()
-        elif self.started and self.task is not None:
-            self.task.cancel()
-
-    def warm(self) -> None:
-        """A prompt is likely to follow."""
-        self.sessions.workers.warm()
 
 
 class Connection:

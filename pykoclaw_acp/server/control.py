@@ -14,7 +14,7 @@ from pykoclaw_acp.ops import memory, processes
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
-from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.follower import Follower
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session

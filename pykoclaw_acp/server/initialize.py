@@ -6,7 +6,7 @@ from typing import Any
 
 from pykoclaw_acp.protocol.greeting import greeting
 from pykoclaw_acp.protocol.messages import InitializeParams
-from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.call import Call
 
 
 async def initialize(call: Call, params: InitializeParams) -> dict[str, Any]:

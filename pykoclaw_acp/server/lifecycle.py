@@ -22,7 +22,7 @@ from pykoclaw_acp.protocol.messages import (
     SessionState,
 )
 from pykoclaw_acp.server import selection
-from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.worker.spec import McpStdio

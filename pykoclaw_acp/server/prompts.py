@@ -13,7 +13,7 @@ from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.protocol.dispatch import Later
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
-from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.joining import IDEMPOTENCY
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault

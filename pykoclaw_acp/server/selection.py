@@ -15,7 +15,7 @@ from pykoclaw_acp.protocol.messages import (
     SetModelParams,
     SetModeParams,
 )
-from pykoclaw_acp.server.connection import Call
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.session import Session
 
 COMMANDS_PAUSE: Final = 0.2  # s; clients lose what comes before they have dealt with the answer

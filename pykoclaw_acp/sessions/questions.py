@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import structlog
 
@@ -18,8 +15,10 @@ from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.away import AwayClock
 from pykoclaw_acp.sessions.grants import Grants
-from pykoclaw_acp.sessions.model import Turn, TurnTimes
+from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.ports import Client, Journal, Question, Settled, Workers
+from pykoclaw_acp.sessions.settling import Settling
+from pykoclaw_acp.sessions.waiting import Waiting
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
@@ -34,43 +33,6 @@ NOT_WAITING: Final = "This question is not waiting any more: it was answered, or
 log: Final = structlog.get_logger()
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """A question that waits; `seq` is what a client must have been shown before it is asked.
-
-    `parking` is there from the moment on when the question gives up its worker, and done when that is in the database.
-    """
-
-    epoch: int
-    ask: Ask
-    seq: int
-    asked_at: float  # s since 1970
-    clock: AwayClock
-    verdict: asyncio.Future[Verdict]
-    asked: Tasks = field(default_factory=Tasks)
-    settling: asyncio.Task[bool] | None = None
-    limit: asyncio.TimerHandle | None = None
-    parking: asyncio.Future[None] | None = None
-    grant: str | None = None  # the parked question whose answer settles this one
-    passed: dict[Attachment, Verdict] = field(default_factory=dict)  # who was asked and did not choose
-    withdrawn: bool = False
-
-    @property
-    def held(self) -> bool:
-        """A worker waits for the answer, and there is none yet."""
-        return self.parking is None and not self.verdict.done()
-
-    @property
-    def parkable(self) -> bool:
-        """Its worker waits, and nobody is there."""
-        return self.held and self.clock.away and self.ask.form is None
-
-    def stop(self) -> None:
-        self.clock.stop()
-        if self.limit is not None:
-            self.limit.cancel()
-
-
 class Questions:
     """Those that wait, the oldest first. A client is asked one at a time: Mitto refuses the first when a second comes.
 
@@ -83,10 +45,10 @@ class Questions:
     def __init__(self, session: Session, journal: Journal, workers: Workers, times: TurnTimes) -> None:
         self._session = session
         self._journal = journal
-        self._workers = workers
         self._times = times
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         self._grants = Grants()
+        self._settling = Settling(session, journal, workers, self._grants, self._close)
         self._restored: set[str] = set()
         self._tasks = Tasks()
 
@@ -98,7 +60,7 @@ class Questions:
         if self._is_granted(one):
             return
         if self._session.attended and not self._attended(one):
-            self._give(one, answers.UNSUPPORTED)
+            one.give(answers.UNSUPPORTED)
             return
         self._limit(one, at_least=0)
         self._offer(one)
@@ -188,7 +150,7 @@ class Questions:
             raise InvalidRequest(NOT_WAITING)
         if not answers.is_choice(one.ask, verdict):
             raise InvalidParams(f"This question can be answered with: {', '.join(answers.offered(one.ask))}.")
-        self._give(one, verdict)
+        one.give(verdict)
         await asyncio.wait([one.settling])
         if one.settling.cancelled():
             raise InvalidRequest(NOT_WAITING)
@@ -213,12 +175,12 @@ class Questions:
         if away:
             self._begin_parking(min(away, key=lambda one: one.asked_at))
 
-    def _begin_parking(self, one: _Waiting) -> None:
+    def _begin_parking(self, one: Waiting) -> None:
         one.parking = asyncio.get_running_loop().create_future()
         one.stop()
         self._tasks.start(self._park(one, one.parking))
 
-    async def _park(self, one: _Waiting, done: asyncio.Future[None]) -> None:
+    async def _park(self, one: Waiting, done: asyncio.Future[None]) -> None:
         try:
             await self._session.park(one.ask, answers.parked(one.ask))
             log.info("Question parked", action="question_parked", session=self._session.id, question=one.ask.ask_id)
@@ -235,22 +197,22 @@ class Questions:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _add(self, epoch: int, ask: Ask, seq: int, asked_at: float) -> _Waiting:
+    def _add(self, epoch: int, ask: Ask, seq: int, asked_at: float) -> Waiting:
         loop = asyncio.get_running_loop()
         clock = AwayClock(self._times, lambda policy: self._act(one, policy))
-        one = self._waiting[ask.ask_id] = _Waiting(epoch, ask, seq, asked_at, clock, loop.create_future())
+        one = self._waiting[ask.ask_id] = Waiting(epoch, ask, seq, asked_at, clock, loop.create_future())
         one.settling = loop.create_task(self._settle(one))
         return one
 
-    def _is_granted(self, one: _Waiting) -> bool:
+    def _is_granted(self, one: Waiting) -> bool:
         """The answer to a parked question settles it."""
         found = self._grants.take(one.ask)
         if found is not None:
             one.grant, verdict = found
-            self._give(one, verdict)
+            one.give(verdict)
         return found is not None
 
-    def _offer(self, one: _Waiting, row: Question | None = None) -> None:
+    def _offer(self, one: Waiting, row: Question | None = None) -> None:
         """Ask who is there; with nobody there, the away policy's clock runs."""
         for attachment in self._session.attachments:
             if _can_ask(attachment.client, one.ask):
@@ -258,17 +220,17 @@ class Questions:
         if not self._attended(one):
             self._start_clock(one, row)
 
-    def _attended(self, one: _Waiting) -> bool:
+    def _attended(self, one: Waiting) -> bool:
         """A client is there that can be asked this, and has not passed."""
         return any(
             place.alive and _can_ask(place.client, one.ask) and place not in one.passed
             for place in self._session.attachments
         )
 
-    def _ask(self, one: _Waiting, attachment: Attachment) -> None:
+    def _ask(self, one: Waiting, attachment: Attachment) -> None:
         one.asked.start(self._ask_client(one, attachment))
 
-    async def _ask_client(self, one: _Waiting, attachment: Attachment) -> None:
+    async def _ask_client(self, one: Waiting, attachment: Attachment) -> None:
         """A client's choice counts, and that it does not choose if nobody else can; one that went away says nothing."""
         client = attachment.client
         try:
@@ -282,22 +244,17 @@ class Questions:
             log.info("A client could not answer", action="permission_unanswered", error=repr(error))
             verdict = answers.UNANSWERED
         if answers.is_choice(one.ask, verdict):
-            self._give(one, verdict)
+            one.give(verdict)
             return
         one.passed[attachment] = verdict
         if one.parking is None and not self._attended(one):
-            self._give(one, verdict)
+            one.give(verdict)
         else:
             client.settled(one.ask.ask_id)  # for this client: it will be asked again when it comes the next time
 
     # --- settling ---------------------------------------------------------------------------------------------------
 
-    def _give(self, one: _Waiting, verdict: Verdict) -> None:
-        """The first one counts."""
-        if not one.verdict.done():
-            one.verdict.set_result(verdict)
-
-    def _close(self, one: _Waiting) -> None:
+    def _close(self, one: Waiting) -> None:
         """Nobody is asked any more; those who were are told that it is settled."""
         self._waiting.pop(one.ask.ask_id, None)
         one.stop()
@@ -305,51 +262,26 @@ class Questions:
         for attachment in self._session.attachments:
             attachment.client.settled(one.ask.ask_id)
 
-    async def _settle(self, one: _Waiting) -> bool:
+    async def _settle(self, one: Waiting) -> bool:
         """Wait for the verdict, write it down, tell everybody; whether it is in the database."""
         verdict = await asyncio.shield(one.verdict)
         one.stop()
         if one.parking is not None:
             await asyncio.wait([one.parking])
-        recorded = await (self._settle_held(one, verdict) if one.parking is None else self._settle_parked(one, verdict))
+        settle = self._settling.held if one.parking is None else self._settling.parked
+        recorded = await settle(one, verdict)
         log.info("Permission settled", action="permission_settled", session=self._session.id, outcome=verdict.outcome)
         return recorded
 
-    async def _settle_held(self, one: _Waiting, verdict: Verdict) -> bool:
-        recorded = True
-        try:
-            await self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant)
-        except Exception:
-            log.exception("The answer could not be recorded", action="permission_not_recorded")
-            verdict, recorded = Verdict("unrecorded"), False
-        self._close(one)
-        with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session.id, answers.answer(one.epoch, one.ask, verdict))
-        return recorded
-
-    async def _settle_parked(self, one: _Waiting, verdict: Verdict) -> bool:
-        """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
-        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict))
-        try:
-            await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
-        except Exception:
-            log.exception("The answer could not be recorded", action="permission_not_recorded")
-            return False
-        finally:
-            self._close(one)
-        self._grants.add(turn, one.ask, verdict)
-        self._session.enqueue(turn)
-        return True
-
     # --- time -------------------------------------------------------------------------------------------------------
 
-    def _limit(self, one: _Waiting, at_least: float) -> None:
+    def _limit(self, one: Waiting, at_least: float) -> None:
         """How long (s) a question waits at all, whoever is there."""
         if self._times.permission_timeout is not None:
             left = max(one.asked_at + self._times.permission_timeout - time.time(), at_least)
-            one.limit = asyncio.get_running_loop().call_later(left, self._give, one, answers.OVERDUE)
+            one.limit = asyncio.get_running_loop().call_later(left, one.give, answers.OVERDUE)
 
-    def _start_clock(self, one: _Waiting, row: Question | None = None) -> None:
+    def _start_clock(self, one: Waiting, row: Question | None = None) -> None:
         if one.held:
             policy = self._session.record.away_policy or self._times.away_policy
             if self._passed(one) is not None:
@@ -358,21 +290,21 @@ class Questions:
                 policy = "wait"
             self._note(one, policy, one.clock.start(policy, row))
 
-    def _act(self, one: _Waiting, policy: AwayPolicy) -> None:
+    def _act(self, one: Waiting, policy: AwayPolicy) -> None:
         """Nobody came in time."""
         if (verdict := self._passed(one)) is not None:
-            self._give(one, verdict)
+            one.give(verdict)
         elif policy == "park":
             if one.held:
                 self._begin_parking(one)
         else:
-            self._give(one, answers.of_policy(one.ask, policy))
+            one.give(answers.of_policy(one.ask, policy))
 
-    def _passed(self, one: _Waiting) -> Verdict | None:
+    def _passed(self, one: Waiting) -> Verdict | None:
         """What a client answered that is there and did not choose: it counts once the others stay away."""
         return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
 
-    def _note(self, one: _Waiting, policy: str, deadline: int | None) -> None:
+    def _note(self, one: Waiting, policy: str, deadline: int | None) -> None:
         self._tasks.start(self._write_clock(one.ask.ask_id, policy, deadline))
 
     async def _write_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -24,6 +23,7 @@ from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, Work
 from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
+from pykoclaw_acp.sessions.turn_queue import TurnQueue
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import (
     Ask,
@@ -58,16 +58,10 @@ class Session:
         self.giving_up_worker = False  # as soon as the turn whose question was parked has ended
         self.opened = False  # in this daemon: its wish is what a client has said, not the database
         self._adopted_epoch: int | None = None
-        self._expected = asyncio.Event()  # the client of turns that another daemon had accepted
-        self._expected.set()
-        self._patience = times.away_grace
-        self._queue: deque[Turn] = deque()
-        self._current: Turn | None = None
-        self._runner: asyncio.Task[None] | None = None
-        self._suspended = False
         self._tasks = Tasks()
         self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
         self._running = Running(self, journal, workers, times.cancel_grace)
+        self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest, times.away_grace)
         self.joining = Joining(self, journal, times.rejoin_window, times.started)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
@@ -83,13 +77,13 @@ class Session:
         """Deliver everything after `after` to this client, from now on; the rest as in Attachment."""
         attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold)
         self.attachments.append(attachment)
-        self._expected.set()
+        self._queue.client_is_back()
         self.questions.attached(attachment)
         return attachment
 
     def queued(self, turn_ids: set[str]) -> set[str]:
         """Which of these turns still wait, so that their messages are not in the log yet."""
-        return {turn.turn_id for turn in self._queue if turn.turn_id in turn_ids}
+        return {turn.turn_id for turn in self._queue.waiting if turn.turn_id in turn_ids}
 
     def detach(self, attachment: Attachment) -> None:
         """The client is no longer interested."""
@@ -126,7 +120,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """A turn runs or waits."""
-        return self._runner is not None
+        return self._queue.busy
 
     @property
     def dormant(self) -> bool:
@@ -141,7 +135,7 @@ class Session:
     @property
     def turns(self) -> list[Turn]:
         """Those that run or wait."""
-        return [*([self._current] if self._current else []), *self._queue]
+        return self._queue.turns
 
     async def accept(self, turn: Turn, author: Attachment) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt comes again.
@@ -193,10 +187,8 @@ class Session:
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
-        self._queue.append(turn)
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
-        if self._runner is None and not self._suspended:
-            self._runner = asyncio.get_running_loop().create_task(self._run_queue())
+        self._queue.add(turn)
 
     def cancel(self, turn: Turn | None = None, until: int | None = None, request: str | None = None) -> None:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
@@ -208,20 +200,22 @@ class Session:
             if one.ended.done() or one.cancelled.is_set() or (until is not None and one.came_after(until, request)):
                 continue
             one.cancelled.set()
-            self._expected.set()
+            self._queue.client_is_back()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
-            if one is self._current:
+            if one is self._queue.current:
                 self._tasks.start(self._running.interrupt(one))
-            elif one in self._queue:
-                self._queue.remove(one)
+            elif self._queue.remove(one):
                 self._tasks.start(self._running.finish(one, endings.CANCELLED))
         for turn_id in self._background if turn is None and until is None else ():
             self._tasks.start(self._running.interrupt_background(turn_id))
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
-        while self._runner is not None:
-            await asyncio.wait([self._runner])
+        await self._queue.idle()
+
+    async def suspend(self) -> None:
+        """Leave the turns as they are, for the next daemon, and begin none any more."""
+        await self._queue.suspend()
 
     def adopt(self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools) -> None:
         """Go on with the worker of another daemon: with the turn that it was given, and those that it began itself."""
@@ -232,8 +226,7 @@ class Session:
             self._workers.release(self.id)
             return
         self.joining.remember(turn)
-        self._current = turn
-        self._runner = asyncio.get_running_loop().create_task(self._run_queue(turn))
+        self._queue.go_on(turn)
         self.questions.adopted(turn.turn_id)
 
     def requeue(self, turn: Turn) -> None:
@@ -243,14 +236,14 @@ class Session:
         """
         self.joining.remember(turn)
         if turn.keys.front is not None and not self.attachments:
-            self._expected.clear()
+            self._queue.expect_client()
         self.enqueue(turn)
 
     async def adopted(self, ready: Ready, *, foreign: bool) -> None:
         """The adopted worker answers: it is given what the other daemon could not give it any more."""
         await self.choosing.settle(ready)
         await self.questions.settle_restored(ready.asks)
-        turn = self._current
+        turn = self._queue.current
         if turn is not None and turn.state == "dispatched" and turn.turn_id != ready.turn_id:
             # The worker has read all that the other daemon wrote: this prompt never left.
             if turn.cancelled.is_set():
@@ -265,31 +258,8 @@ class Session:
             for answer in await self._journal.answers(self._running.epoch, ready.asks):
                 await self._workers.send(self.id, answer)
 
-    async def suspend(self) -> None:
-        """Leave the turns as they are, for the next daemon, and begin none any more."""
-        self._suspended = True
-        if self._runner is not None:
-            self._runner.cancel()
-            await asyncio.wait([self._runner])
-
-    async def _run_queue(self, adopted: Turn | None = None) -> None:
-        try:
-            if adopted is not None:
-                await asyncio.wait([adopted.ended])
-                self._give_up_worker()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
-                    await self._expected.wait()
-            self._expected.set()
-            while self._queue:
-                turn = self._current = self._queue.popleft()
-                with structlog.contextvars.bound_contextvars(session=self.id, turn=turn.turn_id):
-                    await self._running.run(turn)
-                self._current = None
-                self._give_up_worker()
-        finally:
-            self._current = None
-            self._runner = None
+    def _rest(self) -> None:
+        """No turn runs or waits."""
         self._save_memory()
         self._workers.release(self.id)
         if self._worker_outdated or self.record.auxiliary:  # a client's own helper: nobody comes back to it
@@ -319,9 +289,9 @@ class Session:
 
     def stop_for_parked(self, turn_id: str) -> None:
         """A question of this turn was parked: stop it, if it runs."""
-        if self._current is not None and self._current.turn_id == turn_id:
+        if turn := self._queue.running(turn_id):
             self.giving_up_worker = True
-            self.cancel(self._current)
+            self.cancel(turn)
         elif turn_id in self._background:
             self._tasks.start(self._running.interrupt_background(turn_id))
 
@@ -349,10 +319,10 @@ class Session:
         """Commit a worker's frames, then tell everybody."""
         outcomes: dict[str, Outcome] = {}
         for frame in frames:
-            if isinstance(frame, EventFrame) and self._current and frame.turn_id == self._current.turn_id:
-                self._current.spoke = True
+            if isinstance(frame, EventFrame) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
+                turn.spoke = True
             elif isinstance(frame, TurnEnded):
-                turn = self._current if self._current and self._current.turn_id == frame.turn_id else None
+                turn = self._queue.running(frame.turn_id)
                 outcomes[frame.turn_id] = endings.of_frame(frame, cancelled=bool(turn and turn.cancelled.is_set()))
         logged = await self._journal.record(self.id, epoch, frames, outcomes)
         self.log.publish(logged)
@@ -368,14 +338,14 @@ class Session:
             self._background.discard(turn_id)
             self.record.claude_session_id = outcome.claude_session_id
             self._workers.set_resume(self.id, outcome.claude_session_id)
-            if self._current is not None and self._current.turn_id == turn_id:
-                self._running.resolve(self._current, outcome)
+            if turn := self._queue.running(turn_id):
+                self._running.resolve(turn, outcome)
 
     async def lost(self, epoch: int, kind: str, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words."""
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self.log.open_tools]
         background, self._background = self._background, set()
-        turn = self._current
+        turn = self._queue.current
         if turn is not None and turn.state != "queued" and epoch == self._running.epoch:
             await self._running.finish(turn, endings.lost(turn, kind, message), closed)
             closed = []

@@ -27,19 +27,17 @@ from claude_agent_sdk import (
 
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.worker import options, sdk_private
+from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.asks import Asks
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.failures import StartFailure, early_end, plain, turn_error
+from pykoclaw_acp.worker.failures import StartFailure, early_end, plain
 from pykoclaw_acp.worker.frames import (
     Answer,
     Background,
     EventFrame,
     Prompt,
-    TurnEnded,
     TurnError,
     TurnStarted,
-    TurnUsage,
 )
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.spec import LaunchSpec
@@ -48,7 +46,6 @@ from pykoclaw_acp.worker.translate import Translator, is_turn_start
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
 REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
-_ABORTED: Final = ("aborted_streaming", "aborted_tools")
 _IN_USE: Final = "already in use"
 _NOTHING_TO_RESUME: Final = "No conversation found"
 
@@ -260,7 +257,7 @@ class ClaudeSession:
             self._report_background()
 
     def _end_turn(self, result: ResultMessage) -> None:
-        mine = self._prompted is not None and _answers(result, self._prompted)
+        mine = self._prompted is not None and results.answers(result, self._prompted)
         turn_id, self._turn = self._turn, None
         self.claude_session_id = result.session_id
         if turn_id is None and not mine:
@@ -278,36 +275,11 @@ class ClaudeSession:
             self._prompted = None
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> None:
-        ended = self._ended(turn_id, result)
+        fault, self._fault = self._fault, None
+        ended = results.turn_ended(self._spec.epoch, turn_id, result, fault, self._api_error)
         for event in early_end(turn_id, ended.stop_reason):
             self._put(event, turn_id)
         self._outbox.put(ended)
-
-    def _ended(self, turn_id: str, result: ResultMessage) -> TurnEnded:
-        error: TurnError | None = None
-        stop: str | None = None
-        if self._fault is not None:
-            error, self._fault = self._fault, None
-        elif result.terminal_reason in _ABORTED:
-            stop = "cancelled"
-        elif result.subtype == "error_max_turns":
-            stop = "max_turn_requests"
-        elif result.stop_reason == "refusal":
-            stop = "refusal"
-        elif result.stop_reason == "max_tokens" or (self._api_error and self._api_error[0] == "max_output_tokens"):
-            stop = "max_tokens"
-        elif result.is_error:
-            error = turn_error(result, self._api_error)
-        else:
-            stop = "end_turn"
-        return TurnEnded(
-            epoch=self._spec.epoch,
-            turn_id=turn_id,
-            stop_reason=stop,
-            claude_session_id=result.session_id,
-            error=error,
-            usage=_usage(result.usage),
-        )
 
     async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
         """Wait until the call was reported, or report it; gives the turn that it belongs to."""
@@ -336,26 +308,6 @@ def _claude_id(session_id: str) -> str:
         return str(UUID(session_id))
     except ValueError:
         return str(uuid5(NAMESPACE_OID, session_id))
-
-
-def _answers(result: ResultMessage, turn_id: str) -> bool:
-    if result.user_message_uuids:
-        return turn_id in result.user_message_uuids
-    if result.user_message_uuid is not None:
-        return result.user_message_uuid == turn_id
-    return result.origin is None
-
-
-def _usage(usage: dict[str, Any] | None) -> TurnUsage | None:
-    """Tokens of the turn; None when the CLI counted none, as after an interrupt."""
-    given = usage or {}
-    used = TurnUsage(
-        input_tokens=int(given.get("input_tokens") or 0),
-        output_tokens=int(given.get("output_tokens") or 0),
-        cached_read_tokens=int(given.get("cache_read_input_tokens") or 0),
-        cached_write_tokens=int(given.get("cache_creation_input_tokens") or 0),
-    )
-    return None if used == TurnUsage() else used
 
 
 def _message_content(block: dict[str, Any]) -> dict[str, Any]:

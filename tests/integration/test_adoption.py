@@ -78,18 +78,17 @@ async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True
 @asynccontextmanager
 async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
     """A daemon that dies at the end of the block: nothing is told to anybody."""
-    context = rig(path)
-    r = await context.__aenter__()
-    r.launcher.process = process
-    yield r
-    await r.sessions.suspend()
-    for task in r.pool._tasks:
-        task.cancel()
-    for worker in r.pool._workers.values():
-        worker.detach()
-    await asyncio.gather(*r.pool._tasks, return_exceptions=True)
-    r.pool._workers.clear()
-    await context.__aexit__(None, None, None)
+    async with rig(path) as r:
+        r.launcher.process = process
+        try:
+            yield r
+        finally:
+            await r.sessions.suspend()
+            r.pool._tasks.cancel()
+            for worker in r.pool._workers.values():
+                worker.detach()
+            await r.pool._tasks.end()
+            r.pool._workers.clear()
 
 
 async def found(r: Rig, session: Session) -> Session:

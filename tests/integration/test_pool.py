@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from pykoclaw_acp.pool.life import PoolLimits
 from pykoclaw_acp.pool.pool import WorkerPool
+from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.sessions.events import Failure, Text, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn, TurnTimes
 from pykoclaw_acp.sessions.offers import Command

@@ -30,6 +30,7 @@ from pykoclaw_acp.worker.frames import (
     Ready,
     Stop,
     ToWorker,
+    TurnEnded,
     TurnError,
     decode_from_worker,
     decode_to_worker,
@@ -285,7 +286,10 @@ async def test_giving_up_without_a_turn_spoils_no_later_one(tmp_path: Path) -> N
         await daemon.ready()
         claude = rig.worker._claude
         await claude.give_up(TurnError("spool_full", "No room."))
-        assert claude._ended("t", result()).error is None
+        claude._report_end("t", result())
+        ended = await daemon.receive()
+        assert isinstance(ended, TurnEnded)
+        assert ended.error is None
         await daemon.line.close()
 
 

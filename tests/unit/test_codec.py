@@ -24,7 +24,8 @@ from pykoclaw_acp.protocol.messages import (
     PromptParams,
     SessionParams,
 )
-from pykoclaw_acp.server.connection import Call, Connection
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.registry import Sessions

@@ -1,0 +1,37 @@
+"""What the pool needs: the rows of its workers, and the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pykoclaw_acp.pool.launcher import WorkerProcess
+from pykoclaw_acp.worker.spec import LaunchSpec
+
+
+class Ledger(Protocol):
+    """Where it is written down which workers there are."""
+
+    async def next_epoch(self, session_id: str) -> int:
+        """The session's next epoch, committed."""
+
+    async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
+        """A worker lives."""
+
+    async def worker_gone(self, session_id: str, epoch: int) -> None:
+        """It does not any more, and nothing of it is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """Counts, times (s) and sizes (bytes) of config.py, and the directory of sockets, spools and temporary files."""
+
+    directory: Path
+    max_workers: int
+    idle_timeout: float
+    start_timeout: float
+    stall_timeout: float
+    stop_grace: float
+    orphan_grace: float
+    spool_limit: int

@@ -1,0 +1,70 @@
+"""How a question is settled: its outcome is written down, then whoever waits for it is told.
+
+Both ways return whether the outcome is in the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import structlog
+
+from pykoclaw_acp.sessions import answers
+from pykoclaw_acp.sessions.answers import Verdict
+from pykoclaw_acp.sessions.grants import Grants
+from pykoclaw_acp.sessions.model import Turn
+from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.waiting import Waiting
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+log: Final = structlog.get_logger()
+
+
+class Settling:
+    """Settles questions of one session; `close` is called as soon as nobody is to be asked any more."""
+
+    def __init__(
+        self,
+        session: Session,
+        journal: Journal,
+        workers: Workers,
+        grants: Grants,
+        close: Callable[[Waiting], None],
+    ) -> None:
+        self._session = session
+        self._journal = journal
+        self._workers = workers
+        self._grants = grants
+        self._close = close
+
+    async def held(self, one: Waiting, verdict: Verdict) -> bool:
+        """The worker that asks is told."""
+        recorded = True
+        try:
+            await self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant)
+        except Exception:
+            log.exception("The answer could not be recorded", action="permission_not_recorded")
+            verdict, recorded = Verdict("unrecorded"), False
+        self._close(one)
+        with contextlib.suppress(ConnectionError):
+            await self._workers.send(self._session.id, answers.answer(one.epoch, one.ask, verdict))
+        return recorded
+
+    async def parked(self, one: Waiting, verdict: Verdict) -> bool:
+        """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
+        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict))
+        try:
+            await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
+        except Exception:
+            log.exception("The answer could not be recorded", action="permission_not_recorded")
+            return False
+        finally:
+            self._close(one)
+        self._grants.add(turn, one.ask, verdict)
+        self._session.enqueue(turn)
+        return True

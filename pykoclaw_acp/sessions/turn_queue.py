@@ -1,0 +1,119 @@
+"""The turns of a session: one runs, the others wait, in the order of their prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from pykoclaw_acp.sessions.model import Turn
+
+
+class TurnQueue:
+    """Calls `run` for one turn after the other, `after_each` between them, and `over` when none is left.
+
+    `patience` (s) is how long turns of another daemon's time wait for their client.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        run: Callable[[Turn], Awaitable[None]],
+        after_each: Callable[[], None],
+        over: Callable[[], None],
+        patience: float,
+    ) -> None:
+        self.current: Turn | None = None
+        self._session_id = session_id
+        self._run = run
+        self._after_each = after_each
+        self._over = over
+        self._patience = patience
+        self._waiting: deque[Turn] = deque()
+        self._runner: asyncio.Task[None] | None = None
+        self._suspended = False
+        self._client_is_back = asyncio.Event()
+        self._client_is_back.set()
+
+    @property
+    def busy(self) -> bool:
+        """A turn runs or waits."""
+        return self._runner is not None
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Those that run or wait."""
+        return [*([self.current] if self.current else []), *self._waiting]
+
+    @property
+    def waiting(self) -> list[Turn]:
+        """Those that wait."""
+        return list(self._waiting)
+
+    def running(self, turn_id: str) -> Turn | None:
+        """The turn that runs, if it is this one."""
+        return self.current if self.current is not None and self.current.turn_id == turn_id else None
+
+    def add(self, turn: Turn) -> None:
+        """Run it when those before it have ended."""
+        self._waiting.append(turn)
+        if self._runner is None and not self._suspended:
+            self._start(None)
+
+    def go_on(self, turn: Turn) -> None:
+        """A turn that runs already: another daemon has begun it."""
+        self.current = turn
+        self._start(turn)
+
+    def remove(self, turn: Turn) -> bool:
+        """It will not run; False if it waits no more."""
+        if turn not in self._waiting:
+            return False
+        self._waiting.remove(turn)
+        return True
+
+    def expect_client(self) -> None:
+        """Let turns wait until `client_is_back`, or for as long as the patience lasts."""
+        self._client_is_back.clear()
+
+    def client_is_back(self) -> None:
+        """A client is there, or says what it wants."""
+        self._client_is_back.set()
+
+    async def idle(self) -> None:
+        """Wait until no turn runs or waits."""
+        while self._runner is not None:
+            await asyncio.wait([self._runner])
+
+    async def suspend(self) -> None:
+        """Leave the turns as they are, for the next daemon, and begin none any more."""
+        self._suspended = True
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.wait([self._runner])
+
+    def _start(self, running: Turn | None) -> None:
+        self._runner = asyncio.get_running_loop().create_task(self._run_all(running))
+
+    async def _run_all(self, running: Turn | None) -> None:
+        try:
+            if running is not None:
+                await asyncio.wait([running.ended])
+                self._after_each()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._client_is_back.wait()
+            self._client_is_back.set()
+            while self._waiting:
+                turn = self.current = self._waiting.popleft()
+                with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):
+                    await self._run(turn)
+                self.current = None
+                self._after_each()
+        finally:
+            self.current = None
+            self._runner = None
+        self._over()

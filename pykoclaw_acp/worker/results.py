@@ -1,0 +1,63 @@
+"""What the CLI's result of a turn means: pure functions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from claude_agent_sdk import ResultMessage
+
+from pykoclaw_acp.worker.failures import turn_error
+from pykoclaw_acp.worker.frames import TurnEnded, TurnError, TurnUsage
+
+_ABORTED: Final = ("aborted_streaming", "aborted_tools")
+
+
+def answers(result: ResultMessage, turn_id: str) -> bool:
+    """Whether it is the result of this prompt, and not of a turn that the CLI began by itself."""
+    if result.user_message_uuids:
+        return turn_id in result.user_message_uuids
+    if result.user_message_uuid is not None:
+        return result.user_message_uuid == turn_id
+    return result.origin is None
+
+
+def turn_ended(
+    epoch: int, turn_id: str, result: ResultMessage, fault: TurnError | None, api_error: tuple[str, str] | None
+) -> TurnEnded:
+    """The turn's end. `fault`: why we stopped it; `api_error`: kind and words of the model service's last error."""
+    error: TurnError | None = None
+    stop: str | None = None
+    if fault is not None:
+        error = fault
+    elif result.terminal_reason in _ABORTED:
+        stop = "cancelled"
+    elif result.subtype == "error_max_turns":
+        stop = "max_turn_requests"
+    elif result.stop_reason == "refusal":
+        stop = "refusal"
+    elif result.stop_reason == "max_tokens" or (api_error and api_error[0] == "max_output_tokens"):
+        stop = "max_tokens"
+    elif result.is_error:
+        error = turn_error(result, api_error)
+    else:
+        stop = "end_turn"
+    return TurnEnded(
+        epoch=epoch,
+        turn_id=turn_id,
+        stop_reason=stop,
+        claude_session_id=result.session_id,
+        error=error,
+        usage=_usage(result.usage),
+    )
+
+
+def _usage(usage: dict[str, Any] | None) -> TurnUsage | None:
+    """Tokens of the turn; None when the CLI counted none, as after an interrupt."""
+    given = usage or {}
+    used = TurnUsage(
+        input_tokens=int(given.get("input_tokens") or 0),
+        output_tokens=int(given.get("output_tokens") or 0),
+        cached_read_tokens=int(given.get("cache_read_input_tokens") or 0),
+        cached_write_tokens=int(given.get("cache_creation_input_tokens") or 0),
+    )
+    return None if used == TurnUsage() else used
