@@ -72,14 +72,14 @@ class Client:
 
     def line(self) -> bytes:
         """The next line of standard output; b"" at its end."""
-        while b"\n" not in self._rest:
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
             if not select.select([self.stdout], [], [], WAIT)[0]:
                 raise TimeoutError("the front wrote nothing")
-            data = os.read(self.stdout.fileno(), 1 << 20)
-            if not data:
+            parts.append(os.read(self.stdout.fileno(), 1 << 20))
+            if not parts[-1]:
                 return b""
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
+        line, _, self._rest = b"".join(parts).partition(b"\n")
         return line
 
     def message(self) -> Any:
@@ -110,12 +110,12 @@ class Connection:
 
     def line(self) -> bytes:
         """The next line; b"" at the end."""
-        while b"\n" not in self._rest:
-            data = self.socket.recv(1 << 20)
-            if not data:
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
+            parts.append(self.socket.recv(1 << 20))
+            if not parts[-1]:
                 return b""
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
+        line, _, self._rest = b"".join(parts).partition(b"\n")
         return line
 
     def client_line(self) -> bytes:
