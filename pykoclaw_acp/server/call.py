@@ -29,7 +29,7 @@ class Call:
     started: bool = False
     withdrawn: bool = False
     handed_over: bool = False
-    cancel_turn: Callable[[], None] | None = None
+    cancel_turn: Callable[[], object] | None = None
     follow_ups: list[FollowUp] = field(default_factory=list)  # what begins when the answer was written
 
     @property
@@ -43,7 +43,7 @@ class Call:
         front = self.connection.peer.key
         return None if front is None else f"{front}:{self.line.number}"
 
-    def on_cancel(self, cancel: Callable[[], None]) -> None:
+    def on_cancel(self, cancel: Callable[[], object]) -> None:
         """Let `$/cancel_request` call this, instead of giving up the call: the call then answers by itself."""
         self.cancel_turn = cancel
         if self.withdrawn:

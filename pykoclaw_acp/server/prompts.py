@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
 from pykoclaw_acp.sessions.session import NOT_OPEN
 
 MAX_KEY: Final = 255  # characters
+LEAVING: Final = 1.0  # s; for a worker to be told to stop
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
@@ -65,8 +66,8 @@ async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResul
 async def cancel(call: Call, params: SessionParams) -> None:
     """Stops the session's turns; for an unknown or idle session it does nothing (ACP)."""
     session = await call.sessions.find(params.session_id)
-    if session is not None:
-        session.cancel(until=call.line.sent_at, request=call.key)
+    if session is not None and (leaving := session.cancel(until=call.line.sent_at, request=call.key)):
+        await asyncio.wait(leaving, timeout=LEAVING)  # a front repeats what was not acknowledged
 
 
 def _usage(outcome: Outcome) -> Usage | None:

@@ -99,6 +99,10 @@ class Turn:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    async def over(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.wait([self.ended])
+
     def came_after(self, at: int, request: str | None) -> bool:
         """Whether its client sent it after another line: by number if one front sent both, else by time (ms)."""
         front, _, number = (request or "").rpartition(":")

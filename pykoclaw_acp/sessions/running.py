@@ -45,7 +45,7 @@ class Running:
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
             await self.finish(turn, endings.not_started(turn, "internal", endings.INTERNAL))
-        await asyncio.wait([turn.ended])
+        await turn.over()
 
     async def send_prompt(self, turn: Turn) -> None:
         """Let the prompt leave for the worker; that it does is in the journal."""
@@ -57,23 +57,17 @@ class Running:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         steps.reached("prompt_sent")
 
-    async def interrupt(self, turn: Turn) -> None:
-        """Ask the worker to stop; kill it when it does not."""
-        if turn.state == "queued":
-            return
-        try:
-            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn.turn_id))
-            await asyncio.wait([turn.ended], timeout=self._grace)
-        except ConnectionError:
-            return
+    async def interrupt(self, turn_id: str) -> None:
+        """Ask the worker to stop this turn, which may be one that Claude began by itself."""
+        with contextlib.suppress(ConnectionError):
+            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+
+    async def kill_if_it_goes_on(self, turn: Turn) -> None:
+        """The worker of a turn that was interrupted has some time."""
+        await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
             log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
             self._workers.kill(self._session.id)
-
-    async def interrupt_background(self, turn_id: str) -> None:
-        """Ask the worker to stop a turn that Claude began by itself."""
-        with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
 
     async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
         """End a turn that no worker ends, saying so in the log."""

@@ -190,12 +190,17 @@ class Session:
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
         self._queue.add(turn)
 
-    def cancel(self, turn: Turn | None = None, until: int | None = None, request: str | None = None) -> None:
+    def cancel(
+        self, turn: Turn | None = None, until: int | None = None, request: str | None = None
+    ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
+
+        What is returned is done when workers were told, or the database: then the cancel outlives this daemon.
 
         `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed, and
         `request` is its key.
         """
+        leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
             if one.ended.done() or one.cancelled.is_set() or (until is not None and one.came_after(until, request)):
                 continue
@@ -203,11 +208,17 @@ class Session:
             self._queue.client_is_back()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._queue.current:
-                self._tasks.start(self._running.interrupt(one))
+                leaving.append(self._interrupt(one))
             elif self._queue.remove(one):
-                self._tasks.start(self._running.finish(one, endings.CANCELLED))
-        for turn_id in self._background if turn is None and until is None else ():
-            self._tasks.start(self._running.interrupt_background(turn_id))
+                leaving.append(self._tasks.start(self._running.finish(one, endings.CANCELLED)))
+        background = self._background if turn is None and until is None else ()
+        return leaving + [self._tasks.start(self._running.interrupt(turn_id)) for turn_id in background]
+
+    def _interrupt(self, turn: Turn) -> asyncio.Task[None]:
+        if turn.state == "queued":  # its worker has not got it yet, and will not
+            return self._tasks.start(turn.over())
+        self._tasks.start(self._running.kill_if_it_goes_on(turn))
+        return self._tasks.start(self._running.interrupt(turn.turn_id))
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -253,7 +264,7 @@ class Session:
             else:
                 await self._running.send_prompt(turn)
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._tasks.start(self._running.interrupt(turn))  # it was cancelled before there was a way to say so
+            self._interrupt(turn)  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
             for answer in await self._journal.answers(self._running.epoch, ready.asks):
                 await self._workers.send(self.id, answer)
@@ -293,7 +304,7 @@ class Session:
             self.giving_up_worker = True
             self.cancel(turn)
         elif turn_id in self._background:
-            self._tasks.start(self._running.interrupt_background(turn_id))
+            self._tasks.start(self._running.interrupt(turn_id))
 
     def told_wish(self, wish: WorkerWish) -> None:
         """A front came back and says how its client opened the session; an adopted worker was launched so."""

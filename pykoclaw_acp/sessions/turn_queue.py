@@ -101,7 +101,7 @@ class TurnQueue:
     async def _run_all(self, running: Turn | None) -> None:
         try:
             if running is not None:
-                await asyncio.wait([running.ended])
+                await running.over()
                 self._after_each()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._patience):

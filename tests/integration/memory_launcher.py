@@ -37,7 +37,8 @@ class MemoryChannel:
     """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be interrupted.
 
     `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left (ns, monotonic).
-    It outlives its daemon, and can be attached to by the next one. `deaf`: it lives, and takes no command any more.
+    It outlives its daemon, and can be attached to by the next one. `deaf`: it lives, and takes no command any more;
+    `hangs`: it does not even live; `full` is set when there is room again in the line to it.
     """
 
     def __init__(self, spec: LaunchSpec, process: WorkerProcess | None = None) -> None:
@@ -53,6 +54,7 @@ class MemoryChannel:
         self.acked = 0
         self.deaf = False
         self.hangs = False
+        self.full: asyncio.Event | None = None
         self.prompts: list[str] = []
         self.answers: list[Answer] = []
         self._n = 0
@@ -111,6 +113,8 @@ class MemoryChannel:
         if self._gone.is_set():
             raise ConnectionResetError
         self.got.append(frame)
+        if self.full is not None:
+            await self.full.wait()
         if isinstance(frame, Ping) and not self.hangs:
             self.say(Pong(epoch=self.spec.epoch))
         if self.deaf or self.hangs:

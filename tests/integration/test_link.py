@@ -21,7 +21,9 @@ from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.store.database import Statement
+from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
+from pykoclaw_acp.worker.frames import Interrupt
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 
@@ -260,6 +262,46 @@ async def test_a_cancel_that_is_sent_again_spares_what_came_later(tmp_path: Path
             two.notify(10, "session/cancel", again=before + 3_600_000, sessionId=session)
             assert (await one.answer(3))["result"]["stopReason"] == "cancelled"
             assert (await r.states())["by itself"] == "running"
+
+
+async def test_a_cancel_is_acknowledged_when_it_has_left_for_the_worker(tmp_path: Path) -> None:
+    """From then on it outlives the daemon; before, the front has to send it again."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(3, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        (channel,) = r.launcher.live
+        channel.full = asyncio.Event()
+        one.notify(4, "session/cancel", sessionId=session)
+        await eventually(lambda: isinstance(channel.got[-1], Interrupt))
+        assert "4" not in one.rests("ack")
+        channel.full.set()
+        await eventually(lambda: "4" in one.rests("ack"))
+        assert (await one.answer(3))["result"]["stopReason"] == "cancelled"
+
+
+async def test_a_cancel_of_a_prompt_that_has_no_worker_yet_is_acknowledged_when_it_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        r.launcher.slow = True
+        one.call(3, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: r.launcher.live)
+        asked, may_end, end = asyncio.Event(), asyncio.Event(), SessionJournal.finish
+
+        async def finish(*given: Any) -> Any:
+            asked.set()
+            await may_end.wait()
+            return await end(*given)
+
+        monkeypatch.setattr(SessionJournal, "finish", finish)
+        one.notify(4, "session/cancel", sessionId=session)
+        await asyncio.wait_for(asked.wait(), 30)
+        assert "4" not in one.rests("ack")
+        may_end.set()
+        await eventually(lambda: "4" in one.rests("ack"))
+        assert list((await r.states()).values()) == ["cancelled"]
 
 
 async def test_a_prompt_and_its_cancel_that_came_while_no_daemon_was_there_end_each_other(tmp_path: Path) -> None:
