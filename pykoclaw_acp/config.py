@@ -116,7 +116,7 @@ class Settings(BaseSettings):
         default=16, ge=1, description="Sessions that may have a live worker at a time; at least 1."
     )
     state: AbsolutePath = Field(
-        default_factory=_default_state, description="Directory of the workers' sockets and temporary files."
+        default_factory=_default_state, description="Directory of logs, and of workers' sockets, spools and temporary files."
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
         default="info", description="Least severe log lines to write: debug (shows prompts), info, warning, error."
@@ -131,7 +131,7 @@ class Settings(BaseSettings):
         default=10.0, description="Seconds that an interrupted turn may take before its worker is killed; above 0."
     )
     shutdown_grace: Seconds = Field(
-        default=2.5, description="Seconds that running turns get to end when the server stops; above 0."
+        default=2.5, description="Seconds that running turns get to end when `serve --stdio` stops; above 0."
     )
     permission_timeout: Annotated[Seconds | None, BeforeValidator(_or_none)] = Field(
         default=None,

@@ -59,5 +59,8 @@ class Call:
             self.task.cancel()
 
     def warm(self) -> None:
-        """A prompt is likely to follow."""
+        """A prompt is likely to follow: after the answer, since to start a process takes some milliseconds."""
+        self.follow_ups.append(self._warm)
+
+    async def _warm(self) -> None:
         self.sessions.workers.warm()

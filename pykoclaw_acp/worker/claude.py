@@ -30,7 +30,7 @@ from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.asks import Asks
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.failures import StartFailure, early_end, plain
+from pykoclaw_acp.worker.failures import StartFailure, early_end, failed_servers, plain
 from pykoclaw_acp.worker.frames import (
     Answer,
     Background,
@@ -66,6 +66,7 @@ class ClaudeSession:
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
         self._turn: str | None = None  # the turn whose messages come in now
         self._api_error: tuple[str, str] | None = None
+        self._failed_servers: set[str] = set()
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
         self._fault: TurnError | None = None  # why we interrupt the turn that runs
@@ -215,6 +216,7 @@ class ClaudeSession:
     async def _take(self, message: Message) -> None:
         if isinstance(message, SystemMessage):
             self.choices.follow(message)
+            self._note_failed_servers(failed_servers(message))
         if is_turn_start(message):
             self._start_turn()
         elif isinstance(message, ResultMessage):
@@ -235,6 +237,11 @@ class ClaudeSession:
         if events:
             async with self._reported:
                 self._reported.notify_all()
+
+    def _note_failed_servers(self, failed: set[str]) -> None:
+        for name in failed - self._failed_servers:
+            log.warning("An MCP server could not be started; Claude works without it", action="mcp_failed", server=name)
+        self._failed_servers |= failed
 
     def _report_background(self) -> None:
         self._outbox.put(Background(epoch=self._spec.epoch, running=self.background))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from claude_agent_sdk import ResultMessage
+from claude_agent_sdk import ResultMessage, SystemMessage
 
 from pykoclaw_acp.sessions.events import Event, Text
 from pykoclaw_acp.worker.frames import TurnError
@@ -54,6 +54,13 @@ class StartFailure(Exception):
 def plain(words: str) -> str:
     """Another program's words, in one line, without what a client would take for something else."""
     return " ".join(_MISREAD.sub("…", words).split())[:_LONGEST]
+
+
+def failed_servers(message: SystemMessage) -> set[str]:
+    """Names of the MCP servers that Claude could not start or reach, as it says when a turn begins."""
+    servers = message.data.get("mcp_servers") if message.subtype == "init" else None
+    found = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
+    return {str(one.get("name")) for one in found if one.get("status") == "failed"}
 
 
 def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:

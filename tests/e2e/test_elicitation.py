@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.test_commands import done, run
 from tests.waiting import eventually
@@ -145,3 +145,15 @@ async def test_the_command_line_can_only_deny_a_form(stack: Stack) -> None:
     await client.answer(answer)
     assert heard(client, session) == {"action": "decline"}
     await eventually(lambda: client.withdrawn == [form["id"]])
+
+
+async def test_a_server_that_cannot_be_started_is_in_the_log_once(stack: Stack) -> None:
+    """Claude works without it, and says nothing."""
+    client = await stack.start()
+    missing = {"name": "absent", "command": "/nonexistent/server", "args": [], "env": []}
+    session = await client.new(stack.work, mcpServers=[missing])
+    for answer in ("First.", "Second."):
+        await client.prompt(session, text(answer))
+    (log,) = (stack.home / ".local/state/pykoclaw").rglob("workers.log")
+    said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
+    assert [(one["level"], one["server"]) for one in said] == [("warning", "absent")]
