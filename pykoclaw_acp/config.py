@@ -116,7 +116,8 @@ class Settings(BaseSettings):
         default=16, ge=1, description="Sessions that may have a live worker at a time; at least 1."
     )
     state: AbsolutePath = Field(
-        default_factory=_default_state, description="Directory of logs, and of workers' sockets, spools and temporary files."
+        default_factory=_default_state,
+        description="Directory of logs, and of workers' sockets, spools and temporary files.",
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
         default="info", description="Least severe log lines to write: debug (shows prompts), info, warning, error."

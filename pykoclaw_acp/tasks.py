@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: the event loop itself keeps only weak references to them."""
+"""Tasks that are started, and kept until they end: the event loop itself keeps only weak references to them."""
 
 from __future__ import annotations
 

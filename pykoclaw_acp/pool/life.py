@@ -137,7 +137,7 @@ class WorkerLife:
                 if self._lost is None:
                     self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
                 await asyncio.shield(self._end())
-            self._liveness.answered(False)
+            self._liveness.ended()
 
     async def _open(self) -> Channel:
         if isinstance(self._begin, LeftWorker):
@@ -215,7 +215,7 @@ class WorkerLife:
             elif isinstance(frame, Lost):
                 self._lost = frame
             elif isinstance(frame, Pong):
-                self._liveness.answered(True)
+                self._liveness.answered()
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif not isinstance(frame, Heartbeat) and frame.n:

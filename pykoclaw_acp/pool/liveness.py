@@ -20,6 +20,7 @@ class Liveness:
         self._kill = kill
         self._listening = False
         self._last_sign = asyncio.get_running_loop().time()
+        self._asked: float | None = None  # since when it owes an answer
         self._answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
@@ -40,24 +41,32 @@ class Liveness:
             before = loop.time()
             await asyncio.sleep(interval)
             late = loop.time() - before > 2 * interval
-            if not late and loop.time() - self._last_sign > self._limit:
-                self._stalled("Worker gives no sign of life")
+            if late or self._listening:
+                continue
+            if loop.time() - self._last_sign > self._limit:
+                log.warning("Worker gives no sign of life", action="worker_stalled")
+                self._kill()
+            elif self._asked is not None and loop.time() - self._asked > self._limit:
+                log.warning("Worker cannot take a prompt", action="worker_stalled")
+                self._kill()
 
     async def ask(self, question: Awaitable[None]) -> bool:
         """Let the question leave, and wait for the answer; False if the worker ends instead."""
         self._answer = asyncio.get_running_loop().create_future()
+        self._asked = asyncio.get_running_loop().time()
         with contextlib.suppress(ConnectionError):
             await question
-        while not (await asyncio.wait([self._answer], timeout=self._limit))[0]:
-            self._stalled("Worker cannot take a prompt")
-        return self._answer.result()
+        try:
+            return await asyncio.shield(self._answer)
+        finally:
+            self._asked = None
 
-    def answered(self, alive: bool) -> None:
-        """It answers, or has ended."""
+    def answered(self) -> None:
+        """It can take a prompt."""
         if not self._answer.done():
-            self._answer.set_result(alive)
+            self._answer.set_result(True)
 
-    def _stalled(self, what: str) -> None:
-        if not self._listening:
-            log.warning(what, action="worker_stalled")
-            self._kill()
+    def ended(self) -> None:
+        """It is gone."""
+        if not self._answer.done():
+            self._answer.set_result(False)

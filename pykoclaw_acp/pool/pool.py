@@ -70,7 +70,7 @@ class WorkerPool:
         Raises WorkerFailed when none could be started.
         """
         worker = self._workers.get(wish.session_id)
-        while worker is not None and not await self._takes_prompts(worker):
+        while worker is not None and not await self._claim(worker):
             if worker.foreign and not worker.stopping:  # what runs there in the background must not keep a prompt
                 self._retire(worker)
             await worker.cleaned.wait()
@@ -86,13 +86,14 @@ class WorkerPool:
         self._resume[wish.session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
 
-    async def _takes_prompts(self, worker: WorkerLife) -> bool:
+    async def _claim(self, worker: WorkerLife) -> bool:
+        """Keep the worker from eviction; False if it takes no prompt."""
         if not worker.usable:
             return False
         worker.busy = True
         if worker.idle_timer is not None:
             worker.idle_timer.cancel()
-        return not worker.ready.done() or await worker.responds()
+        return not worker.ready.done() or (await worker.responds() and worker.usable)
 
     async def _ready(self, worker: WorkerLife) -> Ready:
         try:

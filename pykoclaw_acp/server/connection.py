@@ -97,7 +97,7 @@ class Connection:
         for session, turn in self._prompts.values():
             session.joining.lose(turn)
         if self._client is not None:
-            log.info("Client gone", action="client_left", client=self.name, turns=len(self._prompts))
+            log.info("Client left", action="client_left", client=self.name, turns=len(self._prompts))
         self._prompts.clear()
 
     # --- for handlers -----------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
 from pykoclaw_acp.sessions.session import NOT_OPEN
 
 MAX_KEY: Final = 255  # characters
-LEAVING: Final = 1.0  # s; for a worker to be told to stop
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
@@ -63,11 +62,19 @@ async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResul
     raise _error(outcome)
 
 
-async def cancel(call: Call, params: SessionParams) -> None:
-    """Stops the session's turns; for an unknown or idle session it does nothing (ACP)."""
+async def cancel(call: Call, params: SessionParams) -> Later:
+    """Stops the session's turns; for an unknown or idle session it does nothing (ACP).
+
+    Acknowledged when it outlives this daemon: a front repeats it until then.
+    """
     session = await call.sessions.find(params.session_id)
-    if session is not None and (leaving := session.cancel(until=call.line.sent_at, request=call.key)):
-        await asyncio.wait(leaving, timeout=LEAVING)  # a front repeats what was not acknowledged
+    leaving = [] if session is None else session.cancel(until=call.line.sent_at, request=call.key)
+    return Later(_all(leaving))
+
+
+async def _all(leaving: list[asyncio.Task[None]]) -> None:
+    if leaving:
+        await asyncio.wait(leaving)
 
 
 def _usage(outcome: Outcome) -> Usage | None:

@@ -129,7 +129,7 @@ def _end_processes(rows: Sequence[WorkerRow], directory: Path, wanted: Collectio
         if row.process.boot_id == boot
         and row.directory.name == directory.name
         and processes.start_time(row.process.pid) == row.process.start_time
-        and processes.state(row.process.pid) not in ("Z", "X", None)
+        and not processes.ending(row.process.pid)
     ]
     newest = {row.session_id: row for row in alive if row.session_id in wanted}
     adopted = list(newest.values())

@@ -15,6 +15,7 @@ from pykoclaw_acp.sessions import endings, titles
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Interrupt, Prompt
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Running:
         self._journal = journal
         self._workers = workers
         self._grace = grace
+        self._tasks = Tasks()
 
     async def run(self, turn: Turn) -> None:
         """From the journal to its end, whatever happens."""
@@ -57,13 +59,30 @@ class Running:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         steps.reached("prompt_sent")
 
-    async def interrupt(self, turn_id: str) -> None:
-        """Ask the worker to stop this turn, which may be one that Claude began by itself."""
-        with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+    async def stop(self, turn: Turn) -> None:
+        """Ask the worker to stop the turn, and kill it when it does not.
 
-    async def kill_if_it_goes_on(self, turn: Turn) -> None:
-        """The worker of a turn that was interrupted has some time."""
+        Returns when the worker was told, or the turn has ended. One that has not got its prompt gets none.
+        """
+        if turn.state == "queued":
+            await turn.over()
+            return
+        overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
+        try:
+            await self._interrupt(turn.turn_id)
+        except ConnectionError:
+            overdue.cancel()
+            await turn.over()
+
+    async def stop_background(self, turn_id: str) -> None:
+        """Ask the worker to stop a turn that Claude began by itself."""
+        with contextlib.suppress(ConnectionError):
+            await self._interrupt(turn_id)
+
+    async def _interrupt(self, turn_id: str) -> None:
+        await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+
+    async def _kill_if_it_goes_on(self, turn: Turn) -> None:
         await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
             log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)

@@ -195,30 +195,25 @@ class Session:
     ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        What is returned is done when workers were told, or the database: then the cancel outlives this daemon.
-
         `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed, and
-        `request` is its key.
+        `request` is its key. What is returned is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
-            if one.ended.done() or one.cancelled.is_set() or (until is not None and one.came_after(until, request)):
+            if one.ended.done() or (until is not None and one.came_after(until, request)):
+                continue
+            if one.cancelled.is_set():
+                leaving.append(self._tasks.start(one.over()))
                 continue
             one.cancelled.set()
             self._queue.client_is_back()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._queue.current:
-                leaving.append(self._interrupt(one))
+                leaving.append(self._tasks.start(self._running.stop(one)))
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._running.finish(one, endings.CANCELLED)))
         background = self._background if turn is None and until is None else ()
-        return leaving + [self._tasks.start(self._running.interrupt(turn_id)) for turn_id in background]
-
-    def _interrupt(self, turn: Turn) -> asyncio.Task[None]:
-        if turn.state == "queued":  # its worker has not got it yet, and will not
-            return self._tasks.start(turn.over())
-        self._tasks.start(self._running.kill_if_it_goes_on(turn))
-        return self._tasks.start(self._running.interrupt(turn.turn_id))
+        return leaving + [self._tasks.start(self._running.stop_background(turn_id)) for turn_id in background]
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -264,7 +259,7 @@ class Session:
             else:
                 await self._running.send_prompt(turn)
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._interrupt(turn)  # it was cancelled before there was a way to say so
+            self._tasks.start(self._running.stop(turn))  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
             for answer in await self._journal.answers(self._running.epoch, ready.asks):
                 await self._workers.send(self.id, answer)
@@ -304,7 +299,7 @@ class Session:
             self.giving_up_worker = True
             self.cancel(turn)
         elif turn_id in self._background:
-            self._tasks.start(self._running.interrupt(turn_id))
+            self._tasks.start(self._running.stop_background(turn_id))
 
     def told_wish(self, wish: WorkerWish) -> None:
         """A front came back and says how its client opened the session; an adopted worker was launched so."""

@@ -24,7 +24,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
-from pykoclaw_acp.worker.frames import Ask, Ping, Prompt
+from pykoclaw_acp.worker.frames import Ask, Heartbeat, Ping, Pong, Prompt, Stop
 from tests.integration.memory_launcher import MemoryLauncher
 from tests.waiting import eventually
 
@@ -206,7 +206,7 @@ async def test_a_turn_whose_worker_dies_is_told_and_not_run_again(tmp_path: Path
 @pytest.mark.parametrize("end", ["it dies", "it never answers"])
 async def test_a_prompt_for_an_idle_worker_that_is_dying_runs_on_a_new_one(tmp_path: Path, end: str) -> None:
     """A process that was killed is connected for a while yet; what leaves for it would never be sent again."""
-    async with rig(tmp_path, stall_timeout=10.0 if end == "it dies" else 0.1) as r:
+    async with rig(tmp_path, stall_timeout=10.0 if end == "it dies" else 0.5) as r:
         session = await r.session()
         await r.run(session, "say 1")
         dying = r.launcher.launched[0]
@@ -215,9 +215,35 @@ async def test_a_prompt_for_an_idle_worker_that_is_dying_runs_on_a_new_one(tmp_p
         if end == "it dies":
             await eventually(lambda: isinstance(dying.got[-1], Ping | Prompt))
             dying.kill()
+        beating = asyncio.ensure_future(heartbeats(r))  # it lives, and so does the next one
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        beating.cancel()
+        assert outcome.state == "done"
+        assert [channel.prompts for channel in r.launcher.launched] == [["say 1"], ["say 2"]]
+
+
+async def heartbeats(r: Rig) -> None:
+    while True:
+        for channel in r.launcher.live:
+            channel.say(Heartbeat(epoch=channel.spec.epoch))
+        await asyncio.sleep(0.02)
+
+
+async def test_a_worker_that_is_stopped_while_it_is_asked_gets_no_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        worker = r.launcher.launched[0]
+        worker.hangs = True
+        turn = await r.prompt(session, "say 2")
+        await eventually(lambda: isinstance(worker.got[-1], Ping))
+        stopping = asyncio.ensure_future(r.pool.stop(session.id))
+        await eventually(lambda: isinstance(worker.got[-1], Stop))
+        worker.say(Pong(epoch=1))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert outcome.state == "done"
         assert [channel.prompts for channel in r.launcher.launched] == [["say 1"], ["say 2"]]
+        await stopping
 
 
 async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from pykoclaw_acp.worker.frames import (
     Heartbeat,
     Hello,
     Interrupt,
+    Ping,
+    Pong,
     Ready,
     Stop,
     ToWorker,
@@ -278,6 +280,20 @@ async def test_a_worker_says_what_claude_runs_with_and_up_to_which_frame(tmp_pat
         third = await rig.connect()
         assert (await third.ready(after=2)).upto == 0
         await third.line.close()
+
+
+async def test_a_worker_answers_a_ping_while_claude_can_take_a_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = iter([False, True])
+    monkeypatch.setattr(ClaudeSession, "alive", property(lambda _: next(alive)))
+    async with worker(tmp_path) as rig:
+        daemon = await rig.connect()
+        await daemon.ready()
+        await daemon.send(Ping(epoch=3), Ping(epoch=3))
+        assert await daemon.receive() == Pong(epoch=3)
+        assert next(alive, None) is None
+        await daemon.line.close()
 
 
 async def test_giving_up_without_a_turn_spoils_no_later_one(tmp_path: Path) -> None:

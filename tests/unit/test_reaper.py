@@ -60,6 +60,8 @@ def test_orphans_are_reaped_and_own_children_are_left_to_their_owner() -> None:
     orphan = subprocess.Popen(["true"], start_new_session=True)
     child = subprocess.Popen(["true"])
     eventually_sync(lambda: {processes.state(process.pid) for process in (orphan, child)} == {"Z"})
+    assert processes.ending(child.pid)
+    assert not processes.ending(os.getpid())
     processes.reap_orphans()
     assert processes.state(orphan.pid) is None
     assert processes.state(child.pid) == "Z"
