@@ -20,6 +20,7 @@ KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
 END_WAIT: Final = 10.0  # s; for processes that were told to end
 _POLL: Final = 0.01  # s
 _WORKER: Final = "pykoclaw-worker"  # what a worker calls itself; it has the command line of the fork server
+_SPAWNING: Final = ("front", "daemon")
 _ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude", "tool")
 
 
@@ -53,6 +54,8 @@ def find(home: Path) -> list[Process]:
         if started is None or facts.state(pid) in ("Z", "X"):
             continue
         role = "worker" if facts.name(pid) == _WORKER else _role(arguments)
+        if role in _SPAWNING and found.get(facts.parent(pid) or 0) == arguments:
+            continue  # forked just now: it is about to become what it was forked for
         # Directories, and the CLI's many options, are long and say little.
         short = " ".join([os.path.basename(arguments[0]), *arguments[1:5]])
         processes.append(Process(pid, started, role, arguments[0], short))
