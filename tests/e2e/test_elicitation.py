@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.client import selected
 from tests.e2e.test_commands import done, run
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.long
 
 SERVER = {
     "name": "secretary",
@@ -69,7 +67,11 @@ async def asked(stack: Stack) -> tuple[Client, str, Any, dict[str, Any]]:
     return client, session, answer, form
 
 
-@pytest.mark.parametrize("answer", [ADA, {"action": "decline"}, {"action": "cancel"}], ids=lambda one: one["action"])
+@pytest.mark.parametrize(
+    "answer",
+    [ADA, *(pytest.param({"action": action}, marks=pytest.mark.long) for action in ("decline", "cancel"))],
+    ids=lambda one: one["action"],
+)
 async def test_the_server_hears_what_the_user_did_with_its_form(stack: Stack, answer: dict[str, Any]) -> None:
     client = await front(stack, answer)
     session = await client.new(stack.work, mcpServers=[SERVER])
@@ -86,6 +88,7 @@ async def test_the_server_hears_what_the_user_did_with_its_form(stack: Stack, an
     assert client.text(session) == "And then?"
 
 
+@pytest.mark.long
 async def test_a_client_that_shows_no_forms_is_not_asked(stack: Stack) -> None:
     client = await front(stack, ADA, forms=False)
     session = await client.new(stack.work, mcpServers=[SERVER])
@@ -94,6 +97,7 @@ async def test_a_client_that_shows_no_forms_is_not_asked(stack: Stack) -> None:
     assert heard(client, session) == {"action": "cancel"}
 
 
+@pytest.mark.long
 async def test_a_server_that_wants_a_url_opened_is_told_that_it_was_not(stack: Stack) -> None:
     client = await front(stack, ADA)
     session = await client.new(stack.work, mcpServers=[SERVER])
@@ -103,6 +107,7 @@ async def test_a_server_that_wants_a_url_opened_is_told_that_it_was_not(stack: S
     assert heard(client, session) == {"action": "cancel"}
 
 
+@pytest.mark.long
 async def test_an_answer_given_while_no_daemon_runs_reaches_the_server(stack: Stack) -> None:
     client, session, answer, form = await asked(stack)
     await stack.end_daemon(signal.SIGKILL)
@@ -113,6 +118,7 @@ async def test_an_answer_given_while_no_daemon_runs_reaches_the_server(stack: St
     assert len(stack.asked()) == 2
 
 
+@pytest.mark.long
 async def test_a_form_outlives_the_daemon_and_its_client(stack: Stack) -> None:
     client, session, _, form = await asked(stack)
     await client.kill()
@@ -127,6 +133,7 @@ async def test_a_form_outlives_the_daemon_and_its_client(stack: Stack) -> None:
     assert forms(plain) == []
 
 
+@pytest.mark.long
 async def test_cancelling_the_turn_takes_the_form_back(stack: Stack) -> None:
     client, session, answer, form = await asked(stack)
     client.cancel(session)
@@ -135,6 +142,7 @@ async def test_cancelling_the_turn_takes_the_form_back(stack: Stack) -> None:
     assert row(stack) == ("withdrawn", None)
 
 
+@pytest.mark.long
 async def test_the_command_line_can_only_deny_a_form(stack: Stack) -> None:
     client, session, answer, form = await asked(stack)
     assert "secretary asks: Who are you?" in (await done(stack, "approve")).out
@@ -145,15 +153,3 @@ async def test_the_command_line_can_only_deny_a_form(stack: Stack) -> None:
     await client.answer(answer)
     assert heard(client, session) == {"action": "decline"}
     await eventually(lambda: client.withdrawn == [form["id"]])
-
-
-async def test_a_server_that_cannot_be_started_is_in_the_log_once(stack: Stack) -> None:
-    """Claude works without it, and says nothing."""
-    client = await stack.start()
-    missing = {"name": "absent", "command": "/nonexistent/server", "args": [], "env": []}
-    session = await client.new(stack.work, mcpServers=[missing])
-    for answer in ("First.", "Second."):
-        await client.prompt(session, text(answer))
-    (log,) = (stack.home / ".local/state/pykoclaw").rglob("workers.log")
-    said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
-    assert [(one["level"], one["server"]) for one in said] == [("warning", "absent")]

@@ -23,8 +23,6 @@ from tests.e2e.harness.deaf import Deaf
 from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.long
-
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 MANY: Final = 50
@@ -97,6 +95,7 @@ async def gather_on(stack: Stack, fronts: list[Client]) -> list[str]:
     return [shared] * TOGETHER + [await front.new(stack.work) for front in fronts[TOGETHER:]]
 
 
+@pytest.mark.long
 async def test_fifty_fronts_each_see_their_session_in_order_and_complete(many: Stack) -> None:
     fronts = list(await asyncio.gather(*(many.front() for _ in range(MANY))))
     sessions = await gather_on(many, fronts)
@@ -178,6 +177,7 @@ def deaf_front(stack: Stack) -> Iterator[Deaf]:
         process.wait(30)
 
 
+@pytest.mark.long
 async def test_clients_that_do_not_read_slow_nobody_and_catch_up(many: Stack) -> None:
     one, other, elsewhere = [await many.front() for _ in range(3)]
     session, quiet = await one.new(many.work), await elsewhere.new(many.work)

@@ -116,7 +116,6 @@ def wire_of(web: Mitto) -> Wire:
 # --- 1 to 5 ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 async def test_1_sessions_are_found_again_while_the_store_is_written(stack: Stack, web: Mitto) -> None:
     """Resume, four session/new and prompts come in the same moment."""
     old, others = Conversation("old"), [Conversation(f"other {number}") for number in range(3)]
@@ -137,7 +136,6 @@ async def test_1_sessions_are_found_again_while_the_store_is_written(stack: Stac
     assert "Remember this." in json.dumps(stack.asked()[-1]["messages"])
 
 
-@pytest.mark.long
 async def test_2_a_daemon_that_died_costs_no_conversation(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -222,7 +220,6 @@ async def test_4_both_selectors_are_there(web: Mitto) -> None:
     assert all(model["name"] for model in conversation.models["availableModels"])
 
 
-@pytest.mark.long
 async def test_5_stderr_is_one_line_whatever_happens(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -535,7 +532,6 @@ async def test_13_the_user_does_not_wait_behind_them(stack: Stack, web: Mitto) -
     assert listed(stack) == [conversation.session]
 
 
-@pytest.mark.long
 async def test_14_mode_and_model_are_set_during_a_turn(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
@@ -827,7 +823,6 @@ async def test_h_usage_and_commands_at_the_first_prompt(web: Mitto) -> None:
     assert "compact" in conversation.commands
 
 
-@pytest.mark.long
 async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
     web = Mitto(stack, PYKOCLAW_MODEL="claude-sonnet-4-6")  # newer models keep no list
     conversation = Conversation()

@@ -13,8 +13,6 @@ import pytest
 
 from tests.e2e.harness import Stack, script, text
 
-pytestmark = pytest.mark.long
-
 
 def png(width: int, height: int) -> bytes:
     """An image that does not compress: about three bytes a pixel."""
@@ -28,6 +26,7 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
 
 
+@pytest.mark.long
 async def test_prompt_of_two_megabytes(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -39,6 +38,7 @@ async def test_prompt_of_two_megabytes(stack: Stack) -> None:
     assert client.text(session, "user_message_chunk") == large + text("Read it all.")
 
 
+@pytest.mark.long
 async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -48,6 +48,7 @@ async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
     assert max(len(json.dumps(frame)) for frame in client.received) < 8 * 1024 * 1024
 
 
+@pytest.mark.long
 async def test_large_file_is_written(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -58,6 +59,7 @@ async def test_large_file_is_written(stack: Stack) -> None:
     assert len(json.dumps(call)) < 1_000_000
 
 
+@pytest.mark.long
 async def test_answer_of_three_megabytes(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -69,6 +71,7 @@ async def test_answer_of_three_megabytes(stack: Stack) -> None:
     assert [one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk"] == live
 
 
+@pytest.mark.long
 async def test_large_image_is_read(stack: Stack) -> None:
     """The CLI's line for it is longer than the SDK's default limit, which would end the session without a word."""
     client = await stack.start()
@@ -135,10 +138,15 @@ async def test_mcp_server_that_does_not_start(stack: Stack) -> None:
     client = await stack.start()
     broken = {"name": "broken", "command": "/nowhere/server", "args": [], "env": []}
     session = await client.new(stack.work, mcpServers=[broken])
-    await client.prompt(session, text("It works without."))
-    assert client.text(session) == "It works without."
+    for answer in ("It works without.", "Still."):
+        await client.prompt(session, text(answer))
+    assert client.text(session) == "It works without.Still."
+    (log,) = (stack.home / ".local/state/pykoclaw").rglob("workers.log")
+    said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
+    assert [(one["level"], one["server"]) for one in said] == [("warning", "broken")], "it is in the log, once"
 
 
+@pytest.mark.long
 async def test_additional_directories(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
     more = stack.root / "more"

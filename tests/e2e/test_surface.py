@@ -9,8 +9,6 @@ import pytest
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
 
-pytestmark = pytest.mark.long
-
 WRAPPED = (
     "[Session Context]\nSession: 20261120-1 (x)\nAgent: pykoclaw\n---\n<user_request>\n{}\n</user_request>---\n"
     "[Mitto MCP Tools Check]\nSome tools.\n"
@@ -34,6 +32,7 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     return answer["sessionId"], answer
 
 
+@pytest.mark.long
 async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restart(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -74,6 +73,7 @@ async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(stack: 
     assert current(client, session) == ["acceptEdits", "dontAsk"]
 
 
+@pytest.mark.long
 async def test_plan_mode_that_claude_leaves_is_told_and_kept(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -84,6 +84,7 @@ async def test_plan_mode_that_claude_leaves_is_told_and_kept(stack: Stack) -> No
     assert (await client.load(session, stack.work))["modes"]["currentModeId"] == "default"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sandbox", [True, False])
 async def test_everything_may_be_allowed_only_where_claude_allows_that(stack: Stack, *, sandbox: bool) -> None:
     client = await stack.start(**({"IS_SANDBOX": "1"} if sandbox else {}))
@@ -124,6 +125,7 @@ async def test_commands_and_models_are_those_of_claude_and_known_before_the_next
     assert stack.claude(session) is None
 
 
+@pytest.mark.long
 async def test_a_slash_command_works_inside_of_mittos_wrapping(stack: Stack) -> None:
     commands = stack.work / ".claude/commands"
     commands.mkdir(parents=True)
