@@ -59,7 +59,6 @@ async def test_in_the_middle_of_a_tool(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
-@pytest.mark.long
 async def test_before_the_prompt_leaves(stack: Stack, method: str) -> None:
     """Cancel in the same write as the prompt: Claude is never asked."""
     client = await stack.start()
@@ -75,7 +74,6 @@ async def test_before_the_prompt_leaves(stack: Stack, method: str) -> None:
     await goes_on(stack, client, session)
 
 
-@pytest.mark.long
 async def test_right_after_the_prompt_left(stack: Stack) -> None:
     """When the CLI has the prompt, and has not taken it up yet."""
     client = await stack.start()
@@ -170,7 +168,6 @@ async def test_while_the_model_gives_no_answer(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("work", ["answer", "tool"])
-@pytest.mark.long
 async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

@@ -109,7 +109,6 @@ async def test_cancel_while_a_question_is_open(stack: Stack) -> None:
     assert [(row["outcome"], row["option_id"]) for row in rows] == [("withdrawn", None), ("selected", "allow_once")]
 
 
-@pytest.mark.long
 async def test_client_that_answers_the_question_and_its_cancel(stack: Stack) -> None:
     """ACP: a client that cancels answers open questions with `cancelled` itself."""
     client, session = await asked(stack, lambda _: None)
@@ -161,7 +160,6 @@ async def test_question_that_nobody_answers(stack: Stack) -> None:
     assert client.withdrawn == [client.questions[0]["id"]]
 
 
-@pytest.mark.long
 async def test_server_killed_while_a_question_is_open(stack: Stack) -> None:
     client, session = await asked(stack, lambda _: None)
     client.prompting(session, MAKE)

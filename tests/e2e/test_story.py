@@ -156,7 +156,6 @@ async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> No
 
 
 @pytest.mark.parametrize("moment", ["before the first byte", "in the middle of the answer"])
-@pytest.mark.long
 async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str) -> None:
     slow = script("hang 60s") if moment.startswith("before") else script("repeat 2000x20ms word{n} ")
     client = await stack.start()

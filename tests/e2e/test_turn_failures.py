@@ -160,7 +160,6 @@ WORDS = " ".join(f"word{n}" for n in range(1, 31))
 @pytest.mark.parametrize(
     ("directive", "kind"), [("stream-error overloaded_error", "overloaded"), ("cut", "server_error")]
 )
-@pytest.mark.long
 async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> None:
     """What was said stays, what is missing is an error and no end of turn."""
     client = await stack.start()
@@ -201,7 +200,6 @@ async def test_error_that_passes(stack: Stack) -> None:
     [script("error 400 prompt is too long: 210000 tokens > 200000 maximum"), "x" * 4_000_000],
     ids=["says the model", "says the CLI"],
 )
-@pytest.mark.long
 async def test_prompt_that_is_too_long(stack: Stack, prompt: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -232,7 +230,6 @@ async def test_claude_that_cannot_be_started(stack: Stack) -> None:
     assert "/nowhere/claude" in error.message
 
 
-@pytest.mark.long
 async def test_claude_that_dies_at_its_start(stack: Stack) -> None:
     broken = stack.root / "claude"
     broken.write_text("#!/bin/sh\necho this claude is broken >&2\nexit 7\n")
@@ -244,7 +241,6 @@ async def test_claude_that_dies_at_its_start(stack: Stack) -> None:
     assert "this claude is broken" in error.message
 
 
-@pytest.mark.long
 async def test_transcript_that_is_gone(stack: Stack) -> None:
     """Claude's memory cannot be restored: an error says so, instead of an answer without it."""
     client = await stack.start()
@@ -262,7 +258,6 @@ async def test_transcript_that_is_gone(stack: Stack) -> None:
     assert len(stack.asked()) == 1
 
 
-@pytest.mark.long
 async def test_error_text_has_no_secret(stack: Stack) -> None:
     client = await stack.start(ANTHROPIC_API_KEY="sk-ant-very-secret")
     session = await client.new(stack.work)

@@ -89,7 +89,6 @@ async def test_parallel_tools(stack: Stack) -> None:
     assert kinds == ["tool_call"] * 2 + ["tool_call_update"] * 2
 
 
-@pytest.mark.long
 async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -103,7 +102,6 @@ async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
     assert parent["kind"] == "think"
 
 
-@pytest.mark.long
 async def test_usage(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -168,7 +166,6 @@ async def test_prompts_of_a_busy_session_run_in_order(stack: Stack) -> None:
     assert [one["user_texts"] for one in stack.asked()] == [prompts[:1], prompts[:2], prompts]
 
 
-@pytest.mark.long
 async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

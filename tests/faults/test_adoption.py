@@ -78,7 +78,6 @@ async def test_a_turn_that_ends_while_there_is_no_daemon_is_complete_afterwards(
     assert len(stack.asked()) == 2
 
 
-@pytest.mark.long
 async def test_a_worker_that_was_told_to_end_leaves_the_truth_on_disk(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     worker.signal(signal.SIGTERM)
@@ -90,7 +89,6 @@ async def test_a_worker_that_was_told_to_end_leaves_the_truth_on_disk(stack: Sta
     assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"
 
 
-@pytest.mark.long
 async def test_a_worker_that_was_killed_leaves_what_it_had_written(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     await eventually(lambda: any((stack.home / ".local/state/pykoclaw").glob("*/spool/*.ndjson")))
@@ -101,7 +99,6 @@ async def test_a_worker_that_was_killed_leaves_what_it_had_written(stack: Stack)
     assert turn(stack)["state"] == "failed"
 
 
-@pytest.mark.long
 async def test_an_orphan_ends_when_its_time_is_over_and_says_so(stack: Stack) -> None:
     session, before, _ = await alone(stack, LONG, {"PYKOCLAW_ORPHAN_GRACE": "1"})
     await eventually(lambda: not stack.processes(), 20)
@@ -111,7 +108,6 @@ async def test_an_orphan_ends_when_its_time_is_over_and_says_so(stack: Stack) ->
     assert "orphaned" in turn(stack)["error"]
 
 
-@pytest.mark.long
 async def test_a_spool_that_is_full_ends_the_turn_with_a_clear_failure(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG, {"PYKOCLAW_SPOOL_LIMIT": "2000"})
     await eventually(lambda: ended_on_disk(stack), 60)
@@ -142,13 +138,13 @@ async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("worker_epoch", marks=pytest.mark.long),
+        "worker_epoch",
         "worker_launched",
-        pytest.param("worker_recorded", marks=pytest.mark.long),
-        pytest.param("worker_ready", marks=pytest.mark.long),
+        "worker_recorded",
+        "worker_ready",
         "turn_dispatched",
-        pytest.param("prompt_sent", marks=pytest.mark.long),
-        pytest.param("frames_received", marks=pytest.mark.long),
+        "prompt_sent",
+        "frames_received",
     ],
 )
 async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: Stack, step: str) -> None:
@@ -183,7 +179,6 @@ async def test_a_daemon_that_dies_while_it_adopts_leaves_everything_to_the_next(
     assert len(stack.asked()) == 1
 
 
-@pytest.mark.long
 async def test_a_daemon_that_dies_while_it_takes_a_spool_leaves_the_rest_to_the_next(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)
