@@ -101,6 +101,26 @@ def status(as_json: bool) -> None:
     command.main(as_json)
 
 
+@cli.command(short_help="Restart the daemon; what it runs goes on.")
+def restart() -> None:
+    """End the daemon, and start the next one, which takes over its workers and clients: no turn is lost.
+
+    For a new version or another setting. The next one has the environment of an open client, or of this shell; where
+    systemd runs the daemon, that of its unit. Exits with 3 when no daemon runs.
+    """
+    from pykoclaw_acp.commands import ending as command
+
+    command.restart()
+
+
+@cli.command(short_help="End the daemon and all workers.")
+def stop() -> None:
+    """End all workers, then the daemon; turns end as cancelled. Exits with 3 when no daemon runs."""
+    from pykoclaw_acp.commands import ending as command
+
+    command.stop()
+
+
 @cli.group()
 def sessions() -> None:
     """List, show and change the sessions that are kept.

@@ -72,6 +72,33 @@ async def test_without_a_daemon_the_status_says_so_and_starts_none(stack: Stack)
     assert stack.processes() == []
 
 
+async def test_a_restart_loses_no_turn(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    prompt = client.prompting(session, script("repeat 100x20ms w{n} "))
+    await client.until(lambda: "w5 " in client.text(session))
+    before = stack.daemon_pid()
+    result = await done(stack, "restart")
+    after = stack.daemon_pid()
+    assert result.out == f"The daemon (pid {before}) has ended; pid {after} goes on with 1 worker.\n"
+    assert (await client.answer(prompt))["stopReason"] == "end_turn"
+    assert client.text(session).split() == [f"w{n}" for n in range(1, 101)]
+    assert len(stack.asked()) == 1
+
+
+async def test_stop_ends_the_daemon_with_all_that_it_runs(stack: Stack) -> None:
+    assert [(await run(stack, command)).status for command in ("restart", "stop")] == [3, 3]
+    client, _, _ = await working(stack)
+    await client.kill()
+    pid = stack.daemon_pid()
+    result = await done(stack, "stop")
+    ended, said = result.out.splitlines()
+    assert ended == "Ended 1 worker."
+    assert said == f"The daemon (pid {pid}) has ended. A client that is open starts the next one."
+    await stack.nothing_left()
+    assert stack.rows("SELECT state FROM acp_turns") == [{"state": "cancelled"}]
+
+
 @pytest.mark.long
 async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
     client, session, prompt = await working(stack)
