@@ -149,7 +149,7 @@ class Control:
 
     async def answer(self, call: Call, params: control.AnswerParams) -> Empty:  # noqa: ARG002
         """Answer one of them."""
-        await self._sessions.approve(params.question, params.decision, by="cli")
+        await self._sessions.approval.answer(params.question, params.decision, by="cli")
         return Empty()
 
     # --- workers ------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Control:
                 deadline=one.deadline,
                 parked=one.policy == permissions.PARKED,
             )
-            for one in await self._sessions.open_questions()
+            for one in await self._sessions.approval.open()
         ]
 
     async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:

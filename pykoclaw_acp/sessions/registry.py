@@ -12,14 +12,15 @@ from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
-from pykoclaw_acp.sessions import answers, titles
+from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.sessions import titles
+from pykoclaw_acp.sessions.approval import Approval
 from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.sessions.events import TitleChanged
 from pykoclaw_acp.sessions.model import SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Journal, Question, Workers, WorkerWish
-from pykoclaw_acp.sessions.questions import NOT_WAITING, PARKED
+from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
+from pykoclaw_acp.sessions.questions import PARKED
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.worker.frames import Numbered, Ready
 from pykoclaw_acp.worker.spec import McpStdio
@@ -27,12 +28,6 @@ from pykoclaw_acp.worker.spec import McpStdio
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
 
-Decision = Literal["allow_once", "allow_always", "deny"]
-_OPTIONS: Final[dict[Decision, str]] = {
-    "allow_once": answers.ALLOW_ONCE,
-    "allow_always": answers.ALLOW_ALWAYS,
-    "deny": answers.REJECT_ONCE,
-}
 NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on a collision
 
 log: Final = structlog.get_logger()
@@ -61,6 +56,7 @@ class Sessions:
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
         self.confirmations = Confirmations(journal)
+        self.approval = Approval(self.find, journal)
         self._deleted: set[str] = set()  # while they are
         self.workers: Workers
 
@@ -217,31 +213,6 @@ class Sessions:
         await self._journal.set_away_policy(session_id, policy)
         session.record.away_policy = policy
         session.questions.policy_changed()
-
-    async def open_questions(self) -> list[Question]:
-        """Those of all sessions that wait for an answer, the oldest first."""
-        return [one for one in await self._journal.questions() if one.outcome is None]
-
-    async def approve(self, question: str, decision: Decision, by: str) -> Question:
-        """Answer the open question whose id begins so; when this returns the answer is in the database.
-
-        `by` is who answers, for the row. An answer to a parked question starts a turn. Raises InvalidParams for an id
-        that is unknown or not unique, for an option that was not offered and for a form, which can only be denied;
-        InvalidRequest if it waits no more.
-        """
-        found = await self._journal.matching(question) if question else []
-        if not found:
-            raise InvalidParams("There is no question with this id. List those that wait to see their ids.")
-        exact = [one for one in found if one.ask.ask_id == question]
-        wanted = exact or [one for one in found if one.outcome is None]
-        if len(wanted) > 1:
-            raise InvalidParams(f"{len(wanted)} open questions have ids that begin so. Give more of the id.")
-        one = (wanted or found)[0]
-        session = None if one.outcome is not None else await self.find(one.session_id)
-        if session is None:
-            raise InvalidRequest(NOT_WAITING)
-        await session.questions.answer(one.ask.ask_id, answers.of_command(one.ask, _OPTIONS[decision], by))
-        return one
 
     def in_use(self, session_id: str) -> bool:
         """A client has it open, or a turn runs or waits."""

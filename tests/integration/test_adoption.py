@@ -286,12 +286,12 @@ async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives
         )
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
-        (row,) = await second.sessions.open_questions()
+        (row,) = await second.sessions.approval.open()
         assert row.ask.ask_id == "open"
         await eventually(
             lambda: [(one.ask_id, one.decision) for one in channel.answers] == [("answered", "allow_once")]
         )
-        await second.sessions.approve("open", "allow_once", "somebody")
+        await second.sessions.approval.answer("open", "allow_once", "somebody")
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.sessions.registry import Decision
+from pykoclaw_acp.protocol.control import Decision
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.worker.frames import Ask, Form
 from tests.integration import test_pool
@@ -102,9 +102,9 @@ async def test_a_command_can_only_deny_it(tmp_path: Path) -> None:
         await asking.asked("q1")
         for decision in ALLOWING:
             with pytest.raises(InvalidParams, match="only a client that shows forms"):
-                await r.sessions.approve("q1", decision, "cli")
+                await r.sessions.approval.answer("q1", decision, "cli")
         assert (await asking.row("q1"))[1] is None
-        await r.sessions.approve("q1", "deny", "cli")
+        await r.sessions.approval.answer("q1", "deny", "cli")
         assert await asking.settled("q1") == ("decline", None, "cli")
         assert await given(asking) == ("decline", None)
 

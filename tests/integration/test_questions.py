@@ -307,7 +307,7 @@ async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(t
 async def test_claude_is_not_asked_again_about_the_very_call_that_was_answered(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r, always="make")
-        await r.sessions.approve("q1", "allow_always", "cli")
+        await r.sessions.approval.answer("q1", "allow_always", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         (turn,) = asking.session.turns
         person = Person()
@@ -332,7 +332,7 @@ async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
             await eventually(lambda: person.told == ["q1"])  # noqa: B023  the front need not keep the answer
             place.close()
             assert await asking.row("q1") == ("parked", None, None, None)
-        await r.sessions.approve("q1", "deny", "cli")
+        await r.sessions.approval.answer("q1", "deny", "cli")
         assert await asking.settled("q1") == ("selected", "reject_once", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert "refused" in going_on(r)
@@ -351,9 +351,9 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         assert session is not None
         session.attach(person, 0)
         assert await eventually(lambda: person.ids) == ["q1"]
-        (waiting,) = await later.open_questions()
+        (waiting,) = await later.approval.open()
         assert (waiting.ask.title, waiting.policy) == ("Bash: make", "parked")
-        await later.approve("q1", "allow_once", "cli")
+        await later.approval.answer("q1", "allow_once", "cli")
         await eventually(lambda: person.withdrawn == ["q1"])
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         # The daemon dies once more while that turn runs: the answer still holds for the call.
@@ -451,11 +451,11 @@ async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> N
         asking = await begin(r, person)
         asking.ask("q1", always="make")
         await eventually(lambda: person.asked)
-        await r.sessions.approve("q", "allow_always", "cli")
+        await r.sessions.approval.answer("q", "allow_always", "cli")
         assert await asking.row("q1") == ("attended", "selected", "allow_always", "cli")
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
         with pytest.raises(InvalidRequest, match="not waiting any more"):
-            await r.sessions.approve("q1", "deny", "cli")
+            await r.sessions.approval.answer("q1", "deny", "cli")
 
 
 async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
         for ask_id in ("q1", "q2", "q3"):
             asking.ask(ask_id)
         await asking.asked("q3")
-        await r.sessions.approve("q2", "deny", "cli")
+        await r.sessions.approval.answer("q2", "deny", "cli")
         assert person.ids == ["q1"]
         await person.answer("q1", choice("allow_once"))
         await person.answer("q3", choice("reject_once"))
@@ -490,13 +490,13 @@ async def test_an_approval_that_cannot_be_says_why(
         asking = await begin(r)
         asking.ask("old")
         await asking.asked("old")
-        await r.sessions.approve("old", "deny", "cli")
+        await r.sessions.approval.answer("old", "deny", "cli")
         asking.ask("q1")
         asking.ask("q10")
         await asking.asked("q10")
         with pytest.raises(error, match=words):
-            await r.sessions.approve(question, decision, "cli")
-        assert [one.ask.ask_id for one in await r.sessions.open_questions()] == ["q1", "q10"]
+            await r.sessions.approval.answer(question, decision, "cli")
+        assert [one.ask.ask_id for one in await r.sessions.approval.open()] == ["q1", "q10"]
 
 
 # --- a new daemon --------------------------------------------------------------------------------------------------
@@ -578,8 +578,8 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
         await asking.asked("parked")
         await write(r, permissions.park("parked"))
         await write(r, permissions.settle_parked(Settled("parked", "selected", "allow_once"), asking.turn.turn_id))
-        await r.sessions.approve("yes", "allow_once", "cli")
-        await r.sessions.approve("no", "deny", "cli")
+        await r.sessions.approval.answer("yes", "allow_once", "cli")
+        await r.sessions.approval.answer("no", "deny", "cli")
         given = await permissions.answers_of(r.database, 7, ["yes", "no", "open", "parked", "never asked"])
         assert {(one.ask_id, one.decision, one.epoch) for one in given} == {
             ("yes", "allow_once", 7),
