@@ -1,4 +1,4 @@
-"""Zed, acpx and OpenCode, as their own sources say that they behave: tests/e2e/fixtures, played against a front.
+"""Zed, acpx and OpenCode, as they were seen to behave or as their sources say: tests/e2e/fixtures, played to a front.
 
 A step is a call, or the beginning of one and the notification that ends it, or a restart in the client's own way. What
 the step says besides is what the client relies on: fields of the answer (`expect`), kinds of updates that came
