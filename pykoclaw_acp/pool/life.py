@@ -230,6 +230,7 @@ class WorkerLife:
             await self._around.listener.frames(self.spec.session_id, self.spec.epoch, numbered)
             steps.reached("frames_committed")
             self._frame = last
+            await asyncio.sleep(0)  # clients are shown it first
             with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
                 await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
             steps.reached("frames_acknowledged")
