@@ -9,7 +9,7 @@ from typing import Final, cast, get_args
 import msgspec
 
 from pykoclaw_acp.config import AwayPolicy
-from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -105,9 +105,7 @@ async def _end_line(session: Session, attachment: Attachment) -> None:
 
 async def close(call: Call, params: SessionParams) -> Empty:
     """Ends the session's turns and its worker; its history stays, and it can be loaded again."""
-    session = await call.sessions.find(params.session_id)
-    if session is None:
-        raise SessionNotFound(params.session_id)
+    session = await call.sessions.get(params.session_id)
     await call.sessions.close(session)
     return Empty()
 
@@ -116,9 +114,7 @@ async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, r
     cwd = _absolute("cwd", params.cwd)
     policy = _away_policy(params)
     further, mcp = directories(params.additional_directories), servers(raw)
-    session = await call.sessions.find(params.session_id)
-    if session is None:
-        raise SessionNotFound(params.session_id)
+    session = await call.sessions.get(params.session_id)
     known = session.record.cwd
     if known is not None and not await asyncio.to_thread(_same_place, known, cwd):
         raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})

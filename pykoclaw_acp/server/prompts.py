@@ -7,7 +7,7 @@ import time
 from typing import Final
 from uuid import uuid4
 
-from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, InvalidRequest, SessionNotFound, TurnFailed
+from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol import wrappings
@@ -17,7 +17,6 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.joining import IDEMPOTENCY
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
-from pykoclaw_acp.sessions.session import NOT_OPEN
 
 MAX_KEY: Final = 255  # characters
 
@@ -26,11 +25,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     """Journals the prompt, in order; the answer comes when its turn has ended and everything of it was sent."""
     steps.reached("prompt_received")
     blocks = content.accepted(params.prompt)
-    session = await call.sessions.find(params.session_id)
-    if session is None:
-        raise SessionNotFound(params.session_id)
-    if session.record.closed or session.record.cwd is None:
-        raise InvalidRequest(NOT_OPEN)
+    session = await call.sessions.get_open(params.session_id)
     attachment = call.connection.following(session)
     keys = PromptKeys(call.key, _idempotency_key(params), wrappings.fingerprint(blocks))
     sent_at = call.line.sent_at or time.time_ns() // 1_000_000

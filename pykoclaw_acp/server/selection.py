@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -23,21 +23,21 @@ COMMANDS_PAUSE: Final = 0.2  # s; clients lose what comes before they have dealt
 
 async def set_mode(call: Call, params: SetModeParams) -> Empty:
     """The permission mode, from now on, also in the middle of a turn."""
-    session = await _open(call, params.session_id)
+    session = await call.sessions.get_open(params.session_id)
     await session.choosing.choose("modeId", mode=params.mode_id)
     return Empty()
 
 
 async def set_model(call: Call, params: SetModelParams) -> Empty:
     """The model."""
-    session = await _open(call, params.session_id)
+    session = await call.sessions.get_open(params.session_id)
     await session.choosing.choose("modelId", model=params.model_id)
     return Empty()
 
 
 async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetConfigOptionResult:
     """Either of the two; the answer has all options with their values."""
-    session = await _open(call, params.session_id)
+    session = await call.sessions.get_open(params.session_id)
     if not isinstance(params.value, str):
         raise InvalidParams("`value`: must be the id of one of the option's values.")
     if params.config_id == projection.MODE:
@@ -61,12 +61,3 @@ async def _show_commands(call: Call, session: Session) -> None:
     commands = await session.choosing.commands()
     if commands and call.connection.follows(session):
         await call.connection.offer(session.id, commands)
-
-
-async def _open(call: Call, session_id: str) -> Session:
-    session = await call.sessions.find(session_id)
-    if session is None:
-        raise SessionNotFound(session_id)
-    if session.record.closed or session.record.cwd is None:
-        raise InvalidRequest("The session is not open. Open it with session/load or session/resume.")
-    return session

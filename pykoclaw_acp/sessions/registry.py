@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.sessions import titles
 from pykoclaw_acp.sessions.approval import Approval
 from pykoclaw_acp.sessions.confirmations import Confirmations
@@ -21,7 +21,7 @@ from pykoclaw_acp.sessions.model import SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import PARKED
-from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.session import NOT_OPEN, Session
 from pykoclaw_acp.worker.frames import Numbered, Ready
 from pykoclaw_acp.worker.spec import McpStdio
 
@@ -118,6 +118,20 @@ class Sessions:
             self.workers.set_resume(session_id, record.claude_session_id)
         return live
 
+    async def get(self, session_id: str) -> Session:
+        """The same; raises SessionNotFound."""
+        session = await self.find(session_id)
+        if session is None:
+            raise SessionNotFound(session_id)
+        return session
+
+    async def get_open(self, session_id: str) -> Session:
+        """The same; raises InvalidRequest as well, if no client has opened it."""
+        session = await self.get(session_id)
+        if session.record.closed or session.record.cwd is None:
+            raise InvalidRequest(NOT_OPEN)
+        return session
+
     async def _load(self, session_id: str) -> Session | None:
         record = await self._journal.find(session_id)
         parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
@@ -158,9 +172,7 @@ class Sessions:
 
         Raises SessionNotFound, and InvalidParams for a title without words.
         """
-        session = await self.find(session_id)
-        if session is None:
-            raise SessionNotFound(session_id)
+        session = await self.get(session_id)
         line = titles.shorten(title)
         if line is None:
             raise InvalidParams("`title`: must not be empty.")
@@ -207,9 +219,7 @@ class Sessions:
 
         Raises SessionNotFound.
         """
-        session = await self.find(session_id)
-        if session is None:
-            raise SessionNotFound(session_id)
+        session = await self.get(session_id)
         await self._journal.set_away_policy(session_id, policy)
         session.record.away_policy = policy
         session.questions.policy_changed()

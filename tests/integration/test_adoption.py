@@ -17,7 +17,7 @@ from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.model import Outcome
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
@@ -35,7 +35,7 @@ from pykoclaw_acp.worker.frames import (
     encode,
 )
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_pool import Client, Rig, rig
+from tests.integration.test_pool import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 
@@ -105,13 +105,6 @@ async def ended(session: Session) -> Outcome:
 async def texts(r: Rig, session: Session) -> list[str]:
     logged = await SessionJournal(r.database).read(session.id, 0, 1000)
     return [one.event.text for one in logged if isinstance(one.event, Text)]
-
-
-async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
-    session = await r.session()
-    turn = await r.prompt(session, "hang")
-    await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
-    return session, turn, r.launcher.launched[-1]
 
 
 async def test_a_turn_goes_on_under_the_next_daemon_and_nothing_is_missing_or_double(

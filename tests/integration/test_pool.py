@@ -25,7 +25,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.worker.frames import Ask, Heartbeat, Ping, Pong, Prompt, Stop
-from tests.integration.memory_launcher import MemoryLauncher
+from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
 
 
@@ -122,6 +122,14 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
                 attachment.close()
         await pool.close(1.0)
         await database.close()
+
+
+async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
+    """A session in whose turn nothing happens by itself, and its worker."""
+    session = await r.session()
+    turn = await r.prompt(session, "hang")
+    await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+    return session, turn, r.launcher.launched[-1]
 
 
 async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path: Path) -> None:
@@ -291,10 +299,8 @@ async def test_a_worker_that_neither_listens_nor_ends_is_killed(tmp_path: Path) 
 
 async def test_a_turn_that_does_not_stop_costs_its_worker_and_ends_cancelled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        r.launcher.launched[0].deaf = True
+        session, turn, channel = await hanging(r)
+        channel.deaf = True
         session.cancel()
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert outcome.stop_reason == "cancelled"
@@ -364,10 +370,7 @@ async def test_a_cancel_at_any_moment_ends_the_turn(tmp_path: Path, pauses: int)
 
 async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        session, turn, channel = await hanging(r)
         stale = channel.event(turn.turn_id, "stale")
         channel._n -= 1
         channel.say(type(stale)(epoch=channel.spec.epoch - 1, n=stale.n, turn_id=turn.turn_id, event=stale.event))
@@ -380,10 +383,7 @@ async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
 
 async def test_a_gap_in_the_frames_ends_the_worker_and_the_turn_says_so(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        session, turn, channel = await hanging(r)
         channel.event(turn.turn_id, "lost on the way")
         channel.say(channel.event(turn.turn_id, "after the gap"))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
@@ -393,10 +393,7 @@ async def test_a_gap_in_the_frames_ends_the_worker_and_the_turn_says_so(tmp_path
 
 async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        _, turn, channel = await hanging(r)
         acked = channel.acked
         await _refuse_text(r.database)
         channel.say(channel.event(turn.turn_id, "cannot be kept"))
@@ -503,10 +500,7 @@ async def test_frames_that_could_not_be_committed_for_a_moment_come_from_the_spo
     tmp_path: Path, failing: list[Exception]
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        session, turn, channel = await hanging(r)
         told = channel.event(turn.turn_id, "not lost")
         r.launcher.spools[channel.spec.cookie] = [[told, channel.ended(turn.turn_id)]]
         failing.append(sqlite3.OperationalError("database is locked"))
@@ -521,10 +515,7 @@ async def test_a_spool_that_cannot_be_taken_now_is_left_to_the_next_start(
     tmp_path: Path, failing: list[Exception]
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        turn = await r.prompt(session, "hang")
-        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-        channel = r.launcher.launched[0]
+        _, turn, channel = await hanging(r)
         r.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
         failing.append(sqlite3.OperationalError("database or disk is full"))
         channel.kill()
