@@ -75,10 +75,32 @@ class SessionNotFound(AcpError):
         )
 
 
+class StoreUnavailable(AcpError):
+    """The database cannot be written now; nothing of the request was kept, and it may be sent again later.
+
+    `state` is the store's condition: `locked`, `blocked` or `gone`. `reason` is a sentence that says why.
+    """
+
+    code = -32011
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(
+            f"Nothing can be stored now. {reason} The request was not carried out, and nothing of it was kept; "
+            "everything from before is safe. Send it again when this has ended.",
+            {"errorKind": f"store_{state}", "retryable": True, "reason": reason},
+        )
+        self.state = state
+        self.reason = reason
+
+
 class TurnFailed(AcpError):
     """A turn ended without an answer; `data.errorKind` says why (see docs/protocol.md)."""
 
     code = -32010  # acpx takes -32001, too, for a session that is gone, and begins a new one
+
+
+class StoreClosed(Exception):
+    """The database was closed, because the server stops; nothing was read or written."""
 
 
 class StartupError(Exception):

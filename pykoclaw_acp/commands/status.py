@@ -58,4 +58,11 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
             f"{database['engine']} with SQLite {database['engineVersion']}"
             + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
         ),
+        *_trouble(database),
     ]
+
+
+def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
+    if database.get("condition", "writable") == "writable":
+        return []
+    return [("storing", f"not possible ({database['condition']}): {database['reason']} New prompts are refused.")]

@@ -37,10 +37,18 @@ def engine(context: Context) -> Finding:
 def database(context: Context) -> Finding:
     """The file is whole and of a version that this program knows; a running daemon has seen to that."""
     path = _path(context)
-    if not path.exists():
+    if not path.exists() and context.status is None:
         return Finding("database", "ok", "there is none yet; the daemon makes it")
+    if not path.exists():
+        return Finding("database", "problem", f"{path} is gone, though the daemon uses it",
+                       "Put the file back, or stop the daemon and start it where the file is now.")  # fmt: skip
     mode = "WAL" if _header(path) == _WAL else "rollback journal"
     found = f"{path}, {path.stat().st_size // 1024:,} KiB, {mode}"
+    condition = "writable" if context.status is None else context.status["database"].get("condition", "writable")
+    if context.status is not None and condition != "writable":
+        reason = context.status["database"]["reason"]
+        return Finding("database", "problem", f"the daemon cannot write it ({condition})",
+                       f"{reason} New prompts are refused until then; the daemon goes on by itself.")  # fmt: skip
     if context.status is None:
         from pykoclaw_acp.store import migrate, preflight
 

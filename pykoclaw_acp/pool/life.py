@@ -10,12 +10,13 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
-from pykoclaw_acp.store.database import Conflict, IntegrityError, OperationalError
+from pykoclaw_acp.store.database import Conflict, IntegrityError
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
@@ -73,9 +74,9 @@ class WorkerLife:
         self._frame = begin.acked_frame if isinstance(begin, LeftWorker) else 0
         self._lost: Lost | None = None
         self.foreign = False
+        self.recorded = isinstance(begin, LeftWorker)  # its row is written; until then nobody listens to it
         self._left_alone = False
         self._hurry = False
-        self._bequeaths = False
         self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
         self._liveness = Liveness(around.limits.stall_timeout, self.kill)
 
@@ -118,16 +119,13 @@ class WorkerLife:
             kind, message = "start_failed", f"Claude's worker could not be launched: {error}"
         except ConnectionError:
             pass
-        except Exception as error:
+        except StoreClosed:
+            self._left_alone = True
+        except Exception:
             # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             kind, message = "internal", "The answer could not be recorded; the log of pykoclaw-acp says why."
-            if isinstance(error, OperationalError) and self._channel is not None:
-                self._bequeaths = True
-                self._channel.detach()
-                self._channel.terminate()
-            else:
-                self.kill()
+            self.kill()
         finally:
             if watching is not None:
                 watching.cancel()
@@ -154,6 +152,7 @@ class WorkerLife:
         steps.reached("worker_launched")
         structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
         await self._around.ledger.worker_started(self._begin, channel.process)
+        self.recorded = True
         steps.reached("worker_recorded")
         log.info("Worker launched", action="worker_launched", resume=self._begin.resume_session_id is not None)
         return channel
@@ -293,7 +292,7 @@ class WorkerLife:
     async def _end_process(self) -> None:
         """Whoever writes on while the spool is read would lose what he writes."""
         adopted = isinstance(self._begin, LeftWorker) and not self.ready.done()  # it may be about to end by itself
-        wait = BEQUEATH_WAIT if self._bequeaths or adopted else KILL_AFTER
+        wait = BEQUEATH_WAIT if adopted else KILL_AFTER
         if self._channel is None:
             if isinstance(self._begin, LeftWorker):
                 await self._around.launcher.end(self._begin.process, wait)

@@ -96,12 +96,13 @@ class WorkerPool:
         return not worker.ready.done() or (await worker.responds() and worker.usable)
 
     async def _ready(self, worker: WorkerLife) -> Ready:
-        try:
-            async with asyncio.timeout(self._limits.start_timeout):
-                return await asyncio.shield(worker.ready)
-        except TimeoutError:
-            if not worker.answers:
-                raise
+        while not worker.answers:
+            try:
+                async with asyncio.timeout(self._limits.start_timeout):
+                    return await asyncio.shield(worker.ready)
+            except TimeoutError:
+                if worker.recorded and not worker.answers:
+                    raise
         return await asyncio.shield(worker.ready)
 
     def release(self, session_id: str) -> None:
@@ -149,7 +150,10 @@ class WorkerPool:
     async def close(self, grace: float) -> None:
         """Stop all workers, within `grace` (s) also those that hang, then the launcher."""
         self._closing = True
-        await asyncio.gather(*(worker.stop(grace / 3, hurry=True) for worker in list(self._workers.values())))
+        stopping = [self._tasks.start(worker.stop(grace / 3, hurry=True)) for worker in self._workers.values()]
+        if stopping:
+            # A worker's end may wait for a store that cannot be written: the next server writes it down.
+            await asyncio.wait(stopping, timeout=grace + 1)
         await self._tasks.end()
         await self._launcher.close()
 

@@ -13,6 +13,9 @@ from pykoclaw_acp.worker.spec import LaunchSpec
 class Ledger(Protocol):
     """Where it is written down which workers there are."""
 
+    async def writable(self) -> None:
+        """Returns as soon as the rows can be written."""
+
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed."""
 

@@ -105,9 +105,14 @@ class SessionCounts(_Full, frozen=True, kw_only=True):
 
 
 class DatabaseInfo(_Full, frozen=True, kw_only=True):
-    """The engine is the SQLite library of the daemon; `at_risk`: see `store.engine.wal_reset_affected`."""
+    """The engine is the SQLite library of the daemon; `at_risk`: see `store.engine.wal_reset_affected`.
+
+    `condition`: whether it can be written, see `store.condition.StoreCondition`; `reason` says in words why it cannot.
+    """
 
     path: str
+    condition: Literal["writable", "locked", "blocked", "gone"]
+    reason: str | None
     size: int
     journal_mode: str
     engine: str

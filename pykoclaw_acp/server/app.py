@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
@@ -30,6 +31,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
 
 DATABASE: Final = "pykoclaw.db"
+FLUSH_WAIT: Final = 0.5  # s; without what clients have confirmed they are shown it once more
 STOP_GRACE: Final = 5.0  # s; for a worker that is stopped while the server goes on
 
 log: Final = structlog.get_logger()
@@ -58,9 +60,10 @@ class App:
             lock = DataLock.acquire(settings.data, places.socket if resident else None)
             undo.callback(lock.release)
             directory = runtime_directory(places)
-            database = await Database.open(settings.data / DATABASE)
+            spare = [directory / "tmp", Path(places.socket).parent, Path(tempfile.gettempdir())]
+            database = await Database.open(settings.data / DATABASE, spare)
             undo.push_async_callback(database.close)
-            found = await recover(database, directory, resident=resident)
+            found = await _recover(database, directory, resident=resident)
             undo.pop_all()
         sessions = Sessions(SessionJournal(database), _defaults(settings))
         limits = PoolLimits(
@@ -75,9 +78,11 @@ class App:
         )
         pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
         sessions.workers = pool
-        await hand_over(found, sessions, pool, database)
+        if found is not None:
+            await hand_over(found, sessions, pool, database)
         gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time
-        log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid())
+        state = database.condition.state
+        log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
         return cls(settings, lock, database, sessions, pool)
 
     async def stop(self, grace: float) -> None:
@@ -102,13 +107,31 @@ class App:
     async def _close(self) -> None:
         self._purging.cancel()
         await asyncio.wait([self._purging])
-        await self.sessions.confirmations.flush()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.sessions.confirmations.flush(), FLUSH_WAIT)
         await self.database.close()
+
+
+async def _recover(database: Database, directory: Path, *, resident: bool) -> Found | None:
+    """As `recover`; None if the store cannot be written: what an earlier server left waits until it can."""
+    recovering = asyncio.ensure_future(recover(database, directory, resident=resident))
+    trouble = asyncio.ensure_future(database.condition.in_trouble())
+    try:
+        await asyncio.wait([recovering, trouble], return_when=asyncio.FIRST_COMPLETED)
+        if not database.condition.is_writable:
+            database.limited = True
+            return None
+        return await recovering
+    finally:
+        trouble.cancel()
+        recovering.cancel()
+        await asyncio.wait([trouble, recovering])
 
 
 async def _purge(database: Database) -> None:
     """A deletion that was cut short is finished by the next server."""
     try:
+        await database.condition.writable()
         await overview.purge(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")

@@ -80,6 +80,8 @@ class Control:
             questions=await self._questions(),
             database=control.DatabaseInfo(
                 path=str(self._database.path),
+                condition=self._database.condition.state,
+                reason=self._database.condition.reason or None,
                 size=await asyncio.to_thread(overview.size, self._database),
                 journal_mode=self._database.journal_mode.mode,
                 engine=ENGINE.name,

@@ -29,6 +29,7 @@ from pykoclaw_acp.server.link import GREETING, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer, Peer
 from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.store.database import ABANDONED
 from pykoclaw_acp.tasks import Tasks
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
@@ -121,10 +122,53 @@ async def _serve(settings: Settings, tell: _Starter) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     notifier.extend(RECOVERY_WAIT)
+    listening = _Listening(inherited, places)
+    try:
+        while await _serve_database(settings, places, listening, notifier, stop=stop, tell=tell):
+            log.warning("The database is opened anew", action="database_reopened")
+    finally:
+        listening.end()
+
+
+class _Listening:
+    """The sockets at which clients connect: systemd's, or one of our own as soon as it is wanted."""
+
+    def __init__(self, inherited: list[socket.socket], places: Places) -> None:
+        self.inherited = len(inherited)
+        self._sockets = inherited
+        self._path = places.socket
+        self._made: int | None = None
+
+    def begin(self) -> list[socket.socket]:
+        """Those to accept from; raises StartupError."""
+        if not self._sockets:
+            self._sockets = [sockets.listen(self._path)]
+            self._made = os.stat(self._path).st_ino
+        return self._sockets
+
+    def end(self) -> None:
+        """Nobody can connect any more; who tries starts the next daemon."""
+        if self._made is not None:
+            sockets.remove(self._path, self._made)
+            self._made = None
+        for one in self._sockets:
+            one.close()
+
+
+async def _serve_database(
+    settings: Settings,
+    places: Places,
+    listening: _Listening,
+    notifier: Notifier,
+    *,
+    stop: asyncio.Event,
+    tell: _Starter,
+) -> bool:
+    """Serve until `stop`, or until the database has to be opened anew: then returns True, and clients may wait."""
+    loop = asyncio.get_running_loop()
     app = await App.start(settings, places, resident=True)
     try:
-        listeners = inherited or [sockets.listen(places.socket)]
-        made = None if inherited else os.stat(places.socket).st_ino
+        listeners = listening.begin()
     except StartupError:
         await app.detach()
         raise
@@ -133,28 +177,39 @@ async def _serve(settings: Settings, tell: _Starter) -> None:
     watching = loop.create_task(health.watch(notifier, app.database, app.pool))
     pruning = loop.create_task(app.pruner.run())
     trimming = loop.create_task(_keep_log_small(places.log))
+    telling = loop.create_task(_tell_condition(notifier, app, f"pykoclaw-acp {__version__} serves {settings.data}"))
     stopped = loop.create_task(stop.wait())
+    reopening = loop.create_task(app.database.reopen_wanted.wait())
     tell.ready()
-    notifier.ready(f"pykoclaw-acp {__version__} serves {settings.data}")
-    log.info("Daemon ready", action="daemon_ready", socket=places.socket, inherited=len(inherited))
+    log.info("Daemon ready", action="daemon_ready", socket=places.socket, inherited=listening.inherited)
     try:
-        await asyncio.wait([watching, stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([watching, stopped, reopening, *serving], return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
-        for listening in serving:
-            if listening.done() and (error := listening.exception()) is not None:
+        for accepting in serving:
+            if accepting.done() and (error := accepting.exception()) is not None:
                 log.error("The socket failed", action="socket_failed", exc_info=error)
                 raise RestartWanted("The daemon can take no more clients.") from error
+        return not stop.is_set()
     finally:
-        notifier.stopping()
-        for task in (*serving, watching, pruning, trimming, stopped):
+        for task in (*serving, watching, pruning, trimming, telling, stopped, reopening):
             task.cancel()
-        if made is not None:
-            sockets.remove(places.socket, made)  # first: who connects from now on starts the next daemon
-        for listener in listeners:
-            listener.close()
+        if not reopening.done():
+            notifier.stopping()
+            listening.end()  # first: who connects from now on starts the next daemon
         await daemon.leave()
         await app.detach()
+
+
+async def _tell_condition(notifier: Notifier, app: App, serves: str) -> None:
+    """`systemctl status` says whether the database can be written."""
+    condition = app.database.condition
+    notifier.ready(serves if condition.is_writable else f"{serves}, for reading. {condition.reason}")
+    while True:
+        await condition.in_trouble()
+        notifier.status(f"{serves}, for reading. {condition.reason}")
+        await condition.writable()
+        notifier.status(serves)
 
 
 async def _keep_log_small(path: str) -> None:
@@ -194,15 +249,18 @@ def main(load: Callable[[], Settings]) -> int:
     for mark in MARKS:
         os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
+    status = 0
     try:
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
         asyncio.run(_serve(settings, starter))
     except RestartWanted as error:
         log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
-        return error.exit_code
+        status = error.exit_code
     except StartupError as error:
         log.error("The daemon cannot start", action="daemon_not_started", reason=str(error))
         starter.failed(error)
         raise
-    return 0
+    if ABANDONED:
+        os._exit(status)
+    return status

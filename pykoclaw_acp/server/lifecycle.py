@@ -119,6 +119,7 @@ async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, r
     if known is not None and not await asyncio.to_thread(_same_place, known, cwd):
         raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
     await call.sessions.reopen(session, cwd, further, mcp)
+    session.unclaimed.client_came(call.connection.name)
     if policy is not None:
         await call.sessions.set_away_policy(session.id, policy)
     call.warm()

@@ -37,8 +37,9 @@ class Approval:
 
         `by` is who answers, for the row. An answer to a parked question starts a turn. Raises InvalidParams for an id
         that is unknown or not unique, for an option that was not offered and for a form, which can only be denied;
-        InvalidRequest if it waits no more.
+        InvalidRequest if it waits no more; StoreUnavailable while the database cannot be written.
         """
+        self._journal.require_writable()
         found = await self._journal.matching(question) if question else []
         if not found:
             raise InvalidParams("There is no question with this id. List those that wait to see their ids.")

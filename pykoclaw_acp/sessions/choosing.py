@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.sessions import offers
 from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.sessions.offers import Choice, Command, Offer, Selection
@@ -95,7 +95,8 @@ class Choosing:
         known = await self._journal.offer(cwd)
         if offer in (known, Offer()):
             return
-        await self._journal.keep_offer(cwd, offer)
+        with contextlib.suppress(StoreUnavailable):  # the next worker says it again
+            await self._journal.keep_offer(cwd, offer)
         if known is None or offer.commands != known.commands:
             for attachment in list(self._session.attachments):
                 with contextlib.suppress(ConnectionError):

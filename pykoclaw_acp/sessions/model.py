@@ -77,9 +77,9 @@ class PromptKeys:
 class Turn:
     """A prompt on its way: `ended` resolves to its outcome and the seq up to which it is told.
 
-    `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
-    counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
-    says that a client has got the response.
+    `spoke`: something of the answer is in the log. `unattended`: it runs although nobody stands behind it. `cancelled`
+    is set when the user wants the turn to stop. `waiting` counts the calls that will be answered by it; `lost_at` (s,
+    monotonic) is since when there is none, and `answered` says that a client has got the response.
     """
 
     turn_id: str
@@ -93,7 +93,7 @@ class Turn:
     lost_at: float | None = None
     state: TurnState = "queued"
     spoke: bool = False
-    ending: bool = False
+    unattended: bool = False
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Future[tuple[Outcome, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()

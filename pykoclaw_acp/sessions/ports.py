@@ -113,7 +113,18 @@ class Question:
 
 
 class Journal(Protocol):
-    """The database, as sessions see it. Every method that writes returns after the commit."""
+    """The database, as sessions see it. Every method that writes returns after the commit.
+
+    While the store cannot be written, `create`, `accept`, `mark_closed`, `delete`, `append`, `set_away_policy`, `park`,
+    `set_clock`, `keep_offer` and `prune` raise StoreUnavailable at once: they are asked for. The others wait, because
+    they write down what has happened. All raise StoreClosed once the server stops.
+    """
+
+    def require_writable(self) -> None:
+        """Raises StoreUnavailable while the store cannot be written."""
+
+    async def writable(self) -> None:
+        """Returns as soon as the store can be written."""
 
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
@@ -147,11 +158,16 @@ class Journal(Protocol):
         `outcomes` are the ends of turns among the frames, by turn.
         """
 
-    async def finish(self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> list[int]:
-        """End a turn that no worker can end, with what is to be said about it."""
+    async def finish(
+        self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
+    ) -> tuple[Outcome, list[int]]:
+        """End a turn that no worker can end, with what is to be said about it; returns the end that counts.
 
-    async def append(self, session_id: str, events: Sequence[Event]) -> list[int]:
-        """Events outside of any turn."""
+        That is the end which the journal has already, if it has one: then nothing is said, and there are no seqs.
+        """
+
+    async def append(self, session_id: str, events: Sequence[Event], *, patient: bool = False) -> list[int]:
+        """Events outside of any turn; `patient`: they have happened, and wait until they can be written."""
 
     async def offer(self, cwd: str) -> Offer | None:
         """What the last worker in this directory offered, or models of another; None if no worker ever ran."""
@@ -189,8 +205,8 @@ class Journal(Protocol):
     async def is_open(self, ask_id: str) -> bool:
         """Whether the question waits for an answer."""
 
-    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
-        """The session's own away policy; None: that of the settings."""
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+        """The session's own away policy; None: that of the settings. `patient`: it holds already."""
 
     async def answered(self, turn_id: str) -> None:
         """A client has got the turn's response."""

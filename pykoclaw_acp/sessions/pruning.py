@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -38,6 +39,8 @@ class Pruner:
             await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
             try:
                 await self.prune()
+            except StoreUnavailable:
+                log.debug("Unused sessions are pruned later", action="prune_later")
             except Exception:
                 log.exception("Unused sessions could not be pruned", action="prune_failed")
             self._sessions.forget(DORMANT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest
+from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest, StoreClosed
 from pykoclaw_acp.sessions import answers
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.attachment import Attachment
@@ -269,7 +269,10 @@ class Questions:
         if one.parking is not None:
             await asyncio.wait([one.parking])
         settle = self._settling.held if one.parking is None else self._settling.parked
-        recorded = await settle(one, verdict)
+        try:
+            recorded = await settle(one, verdict)
+        except StoreClosed:
+            return False  # the client's answer was not acknowledged: its front gives it to the next daemon
         log.info("Permission settled", action="permission_settled", session=self._session.id, outcome=verdict.outcome)
         return recorded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 import structlog
@@ -22,12 +22,14 @@ from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import PARKED
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Numbered, Ready
 from pykoclaw_acp.worker.spec import McpStdio
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
 
+WRITE_WAIT: Final = 0.5  # s that a load waits for its commit
 NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on a collision
 
 log: Final = structlog.get_logger()
@@ -58,6 +60,7 @@ class Sessions:
         self.confirmations = Confirmations(journal)
         self.approval = Approval(self.find, journal)
         self._deleted: set[str] = set()  # while they are
+        self._writing = Tasks()
         self.workers: Workers
 
     async def create(
@@ -149,7 +152,7 @@ class Sessions:
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
-        await self._journal.adopt(session.record)
+        await self._soon(self._journal.adopt(replace(session.record)))
         session.opened = True
         wish = replace(session.wish, cwd=session.record.cwd, additional_directories=directories, mcp_servers=servers)
         if wish != session.wish:
@@ -182,9 +185,9 @@ class Sessions:
     async def close(self, session: Session) -> None:
         """End its turns and its worker; it can be loaded again."""
         async with session.accepting:
+            await self._journal.mark_closed(session.id)
             session.record.closed = True  # from now on nobody prompts it
             session.cancel()
-            await self._journal.mark_closed(session.id)
         await session.idle()
         await self.workers.stop(session.id)
         attachments = list(session.attachments)
@@ -199,6 +202,7 @@ class Sessions:
 
     async def delete(self, session: Session) -> None:
         """End the session's turns and its worker, and delete what was said; from now on nobody finds it."""
+        self._journal.require_writable()
         self._deleted.add(session.id)
         try:
             await self.close(session)
@@ -220,9 +224,18 @@ class Sessions:
         Raises SessionNotFound.
         """
         session = await self.get(session_id)
-        await self._journal.set_away_policy(session_id, policy)
+        await self._soon(self._journal.set_away_policy(session_id, policy, patient=True))
         session.record.away_policy = policy
         session.questions.policy_changed()
+
+    async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
+        """Write down what a client has opened: it does not wait long for that, since it can read meanwhile."""
+        task = self._writing.start(writing)
+        await asyncio.wait([task], timeout=WRITE_WAIT)
+        if task.done():
+            task.result()
+        else:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def in_use(self, session_id: str) -> bool:
         """A client has it open, or a turn runs or waits."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings, titles
@@ -34,14 +35,19 @@ class Running:
         self._workers = workers
         self._grace = grace
         self._tasks = Tasks()
+        self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
     async def run(self, turn: Turn) -> None:
         """From the journal to its end, whatever happens."""
         try:
-            if not turn.cancelled.is_set():
+            if not await self._session.unclaimed.may_run(turn):
+                await self.finish(turn, endings.not_begun())
+            elif not turn.cancelled.is_set():
                 await self._begin(turn)
             if turn.cancelled.is_set() and turn.state == "queued":
                 await self.finish(turn, endings.CANCELLED)
+        except StoreClosed:
+            log.info("The turn is left to the next daemon", action="turn_left")
         except WorkerFailed as failure:
             await self.finish(turn, endings.not_started(turn, failure.kind, failure.message))
         except Exception:
@@ -89,22 +95,35 @@ class Running:
             self._workers.kill(self._session.id)
 
     async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
-        """End a turn that no worker ends, saying so in the log."""
-        if turn.ended.done() or turn.ending:
+        """End a turn that no worker ends, saying so in the log; nobody is told before the journal has it."""
+        if turn.ended.done() or turn.turn_id in self.ending:
             return
-        turn.ending = True
-        said = endings.user_messages(turn) if turn.state == "queued" else []
-        events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
+        self.ending[turn.turn_id] = turn
         try:
-            await self.end(turn.turn_id, outcome, events)
-        except Exception:
-            log.exception("The turn's end could not be recorded", action="turn_end_lost")
-        self.resolve(turn, outcome)
+            said = endings.user_messages(turn) if turn.state == "queued" else []
+            events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
+            self.resolve(turn, await self.end(turn.turn_id, outcome, events))
+        except StoreClosed:
+            log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
+        finally:
+            del self.ending[turn.turn_id]
 
-    async def end(self, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> None:
-        """Write down the end of a turn that no worker ends, and show what is said about it."""
-        seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
-        self._session.log.committed(seqs, turn_id, events)
+    async def end(self, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> Outcome:
+        """Write down the end of a turn that no worker ends, and show what is said about it; returns its end.
+
+        Waits while the store cannot be written. What cannot be said is left out, rather than the end.
+        """
+        try:
+            ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+        except StoreClosed:
+            raise
+        except Exception:
+            log.exception("A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id)
+            events = []
+            ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+        if seqs:
+            self._session.log.committed(seqs, turn_id, events)
+        return ended
 
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""

@@ -24,6 +24,7 @@ from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
 from pykoclaw_acp.sessions.turn_queue import TurnQueue
+from pykoclaw_acp.sessions.unclaimed import Unclaimed
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import (
     Ask,
@@ -61,7 +62,8 @@ class Session:
         self._tasks = Tasks()
         self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
         self._running = Running(self, journal, workers, times.cancel_grace)
-        self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest, times.away_grace)
+        self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest)
+        self.unclaimed = Unclaimed(record, self._queue.adopted_is_over, times.rejoin_window)
         self.joining = Joining(self, journal, times.rejoin_window, times.started)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
@@ -77,7 +79,6 @@ class Session:
         """Deliver everything after `after` to this client, from now on; the rest as in Attachment."""
         attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold)
         self.attachments.append(attachment)
-        self._queue.client_is_back()
         self.questions.attached(attachment)
         return attachment
 
@@ -134,8 +135,9 @@ class Session:
 
     @property
     def turns(self) -> list[Turn]:
-        """Those that run or wait."""
-        return self._queue.turns
+        """Those that run, wait, or have ended without the journal knowing it yet."""
+        queued = self._queue.turns
+        return [*queued, *(turn for turn in self._running.ending.values() if turn not in queued)]
 
     async def accept(self, turn: Turn, author: Attachment) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt comes again.
@@ -159,6 +161,7 @@ class Session:
             if known is turn:
                 await self.submit(turn)
             self.joining.wait(known)
+            self.unclaimed.claim(known)
         return known
 
     def _accepted_for_nobody(self, accepting: asyncio.Task[Turn]) -> None:
@@ -206,7 +209,6 @@ class Session:
                 leaving.append(self._tasks.start(one.over()))
                 continue
             one.cancelled.set()
-            self._queue.client_is_back()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._queue.current:
                 leaving.append(self._tasks.start(self._running.stop(one)))
@@ -236,13 +238,9 @@ class Session:
         self.questions.adopted(turn.turn_id)
 
     def requeue(self, turn: Turn) -> None:
-        """Run a prompt that another daemon had accepted and not begun, once its client is back, or after `away_grace`.
-
-        Which MCP servers the worker needs is known to the client's front alone.
-        """
+        """Run a prompt that another daemon had accepted and not begun, as soon as somebody stands behind it."""
         self.joining.remember(turn)
-        if turn.keys.front is not None and not self.attachments:
-            self._queue.expect_client()
+        self.unclaimed.add(turn)
         self.enqueue(turn)
 
     async def adopted(self, ready: Ready, *, foreign: bool) -> None:
@@ -360,5 +358,5 @@ class Session:
             await self._running.end(turn_id, outcome, [*closed, *endings.failure(turn_id, outcome)])
             closed = []
         if closed:
-            await self.log.tell(closed)
+            await self.log.tell(closed, patient=True)
         await self.questions.withdraw_all()

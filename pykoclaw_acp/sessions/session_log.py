@@ -31,9 +31,9 @@ class SessionLog:
         end = self._record.last_seq
         return await self._journal.read(self._record.session_id, cursor, limit) or [Logged(end, None, None)]
 
-    async def tell(self, events: Sequence[Event]) -> None:
-        """Write down events that belong to no turn, and show them."""
-        self.committed(await self._journal.append(self._record.session_id, events), None, events)
+    async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
+        """Write down events that belong to no turn, and show them; `patient`: they have happened already."""
+        self.committed(await self._journal.append(self._record.session_id, events, patient=patient), None, events)
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
         """Show events that the journal has just taken."""

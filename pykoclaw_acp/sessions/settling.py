@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.sessions import answers
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.grants import Grants
@@ -47,6 +48,8 @@ class Settling:
         recorded = True
         try:
             await self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant)
+        except StoreClosed:
+            raise
         except Exception:
             log.exception("The answer could not be recorded", action="permission_not_recorded")
             verdict, recorded = Verdict("unrecorded"), False
@@ -57,14 +60,16 @@ class Settling:
 
     async def parked(self, one: Waiting, verdict: Verdict) -> bool:
         """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
-        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict))
+        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict), unattended=True)
         try:
             await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
+        except StoreClosed:
+            raise
         except Exception:
             log.exception("The answer could not be recorded", action="permission_not_recorded")
-            return False
-        finally:
             self._close(one)
+            return False
+        self._close(one)
         self._grants.add(turn, one.ask, verdict)
         self._session.enqueue(turn)
         return True

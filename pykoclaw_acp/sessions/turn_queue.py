@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -13,10 +12,7 @@ from pykoclaw_acp.sessions.model import Turn
 
 
 class TurnQueue:
-    """Calls `run` for one turn after the other, `after_each` between them, and `over` when none is left.
-
-    `patience` (s) is how long turns of another daemon's time wait for their client.
-    """
+    """Calls `run` for one turn after the other, `after_each` between them, and `over` when none is left."""
 
     def __init__(
         self,
@@ -24,19 +20,16 @@ class TurnQueue:
         run: Callable[[Turn], Awaitable[None]],
         after_each: Callable[[], None],
         over: Callable[[], None],
-        patience: float,
     ) -> None:
         self.current: Turn | None = None
         self._session_id = session_id
         self._run = run
         self._after_each = after_each
         self._over = over
-        self._patience = patience
         self._waiting: deque[Turn] = deque()
         self._runner: asyncio.Task[None] | None = None
         self._suspended = False
-        self._client_is_back = asyncio.Event()
-        self._client_is_back.set()
+        self._adopted: Turn | None = None
 
     @property
     def busy(self) -> bool:
@@ -65,8 +58,15 @@ class TurnQueue:
 
     def go_on(self, turn: Turn) -> None:
         """A turn that runs already: another daemon has begun it."""
-        self.current = turn
+        self.current = self._adopted = turn
         self._start(turn)
+
+    async def adopted_is_over(self) -> bool:
+        """Wait until the turn that another daemon has begun has ended; whether there was one."""
+        if self._adopted is None:
+            return False
+        await self._adopted.over()
+        return True
 
     def remove(self, turn: Turn) -> bool:
         """It will not run; False if it waits no more."""
@@ -74,14 +74,6 @@ class TurnQueue:
             return False
         self._waiting.remove(turn)
         return True
-
-    def expect_client(self) -> None:
-        """Let turns wait until `client_is_back`, or for as long as the patience lasts."""
-        self._client_is_back.clear()
-
-    def client_is_back(self) -> None:
-        """A client is there, or says what it wants."""
-        self._client_is_back.set()
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -103,10 +95,6 @@ class TurnQueue:
             if running is not None:
                 await running.over()
                 self._after_each()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
-                    await self._client_is_back.wait()
-            self._client_is_back.set()
             while self._waiting:
                 turn = self.current = self._waiting.popleft()
                 with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):

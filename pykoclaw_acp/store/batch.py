@@ -6,7 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pykoclaw_acp.store.sqlite import result_code, sqlite3
+from pykoclaw_acp.store.condition import trouble
+from pykoclaw_acp.store.connection import LOCK_WAIT
+from pykoclaw_acp.store.open_file import OpenFile
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
 
 _INSERT_EVENT = (
@@ -17,11 +20,16 @@ _SELECT_LAST_SEQ = "SELECT last_seq FROM acp_sessions WHERE acp_session_id = ?"
 _UPDATE_LAST_SEQ = "UPDATE acp_sessions SET last_seq = ?, updated_at = ? WHERE acp_session_id = ?"
 
 
+PROBE_TIMEOUT_MS = 100
+"""How long a probe waits for another process's lock."""
+
+
 class BatchWriter:
     """Writes batches, and numbers the events of each session from 1 without a gap."""
 
-    def __init__(self, *, relaxed: bool) -> None:
+    def __init__(self, file: OpenFile, *, relaxed: bool) -> None:
         """`relaxed`: the connection is at `synchronous=NORMAL`, so that a durable unit has to raise it."""
+        self._file = file
         self._relaxed = relaxed
         self._full = False
         self._last_seq: dict[str, int] = {}
@@ -31,12 +39,27 @@ class BatchWriter:
         try:
             return list(self._transact(connection, units))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a unit, its caller is told
-            # Nobody is to blame for a lock that another process holds: trying each unit would wait for it each time.
-            if len(units) == 1 or result_code(error) == sqlite3.SQLITE_BUSY:
+            # No unit is to blame for a lock or a file: trying each would wait each time. A disk may have room for some.
+            found = trouble(error)
+            if len(units) == 1 or (found is not None and found[0] in ("locked", "gone")):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]
 
+    def probe(self, connection: sqlite3.Connection) -> Exception | None:
+        """Writes a page that says what it said before; returns what kept it from being written."""
+        try:
+            self._file.check()
+            connection.execute(f"PRAGMA busy_timeout={PROBE_TIMEOUT_MS}")
+            write_nothing_new(connection)
+            self._file.check()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be written
+            return error
+        finally:
+            connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
+        return None
+
     def _transact(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int]]:
+        self._file.check()
         self._synchronize(connection, full=any(unit.durable for unit in units))
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -44,6 +67,7 @@ class BatchWriter:
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
             connection.execute("COMMIT")
+            self._file.check_after_commit()
         finally:
             # SQLite has rolled back by itself after some errors, a full disk for instance.
             if connection.in_transaction:
@@ -56,6 +80,19 @@ class BatchWriter:
         if self._relaxed and full != self._full:
             connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full = full
+
+
+def write_nothing_new(connection: sqlite3.Connection) -> None:
+    """Commits a page that says what it said before; raises sqlite3.Error if the database cannot be written."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        # SQLite writes no page for an update that changes nothing.
+        connection.execute("INSERT INTO acp_migrations (version, name, sha256, applied_at) VALUES (-1, '', '', 0)")
+        connection.execute("DELETE FROM acp_migrations WHERE version = -1")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 class _Transaction:

@@ -10,7 +10,10 @@ from typing import TypeVar
 from pykoclaw_acp.store.sqlite import aiosqlite, sqlite3
 
 BUSY_TIMEOUT = 10.0
-"""Seconds to wait for a lock that another process holds."""
+"""Seconds to wait for a lock that another process holds, while nobody is served yet."""
+
+LOCK_WAIT = 1.0
+"""Seconds that a commit waits for a lock that another process holds; clients give up after 8 to 10."""
 
 T = TypeVar("T")
 

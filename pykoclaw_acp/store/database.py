@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import journal_mode, migrate, preflight
-from pykoclaw_acp.store.batch import BatchWriter
-from pykoclaw_acp.store.connection import Connection
+from pykoclaw_acp.store import history_copy, journal_mode, migrate, preflight
+from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
+from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
+from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
+from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, Statement, Unit
 
 __all__ = [
+    "ABANDONED",
     "Conflict",
     "Database",
     "DatabaseClosed",
     "IntegrityError",
     "NewEvent",
-    "OperationalError",
     "Statement",
     "Unit",
 ]
@@ -32,10 +35,16 @@ __all__ = [
 IntegrityError = sqlite3.IntegrityError
 """A constraint of the schema refused a unit."""
 
-OperationalError = sqlite3.OperationalError
-"""SQLite could not do it now: a lock that another process holds, a full disk."""
+ABANDONED: list[Database] = []
+"""Databases whose files are gone: they stay open to the end of the process, which must be `os._exit`."""
 
 READERS = 2
+FIRST_PROBE = 0.05
+"""Seconds until a store that cannot be written is looked at again; each time twice as long."""
+LONGEST_PAUSE = 2.0
+"""Seconds between two looks, at most."""
+RELAPSE = 10.0
+"""Seconds in which trouble that comes again is the trouble of before."""
 CLOSING_BUSY_TIMEOUT_MS = 500
 """How long the clean-up at the end may wait for another process; the next start does what was left."""
 
@@ -44,53 +53,92 @@ class Database:
     """The open database. All of its coroutines may be called by any number of tasks of one event loop."""
 
     def __init__(
-        self, path: Path, writer: Connection, readers: list[Connection], used: journal_mode.JournalMode
+        self,
+        path: Path,
+        writer: Connection,
+        readers: list[Connection],
+        used: journal_mode.JournalMode,
+        copy: Path | None = None,
     ) -> None:
         """Use `open`."""
         self.path = path
+        self._copy = copy
+        self.limited = copy is not None
+        """It is only read until it is opened anew."""
         self.journal_mode = used
+        self.condition = StoreCondition()
+        self.reopen_wanted = asyncio.Event()
+        """Set when only opening the database anew helps: what it holds may not be what this process knows."""
         self._writer = writer
-        self._commits = GroupCommit(writer, BatchWriter(relaxed=used.relaxed))
+        self._file = OpenFile(copy or path)
+        self._commits = GroupCommit(writer, BatchWriter(self._file, relaxed=used.relaxed))
         self._readers = ReaderPool(readers)
         self._closing: asyncio.Task[None] | None = None
+        self._uncertain = False
+        self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def open(cls, path: Path) -> Database:
+    async def open(cls, path: Path, spare: Sequence[Path] = ()) -> Database:
         """Opens the file, creates it (0600) if it is missing, and brings it up to date.
 
-        Raises DatabaseUnusable, with the file untouched, if it is damaged, newer than this program, or cannot be read
-        and written. The caller holds the data directory's lock.
+        A file that cannot be written now, because the disk is full or read-only or another program keeps it locked, is
+        opened all the same, in the condition that says why. Where SQLite cannot even do that, a copy of it is read, in
+        the first directory of `spare` that has room: it is `limited` to that until `reopen_wanted`.
+
+        Raises DatabaseUnusable, with the file untouched, if it is damaged, newer than this program, cannot be read, or
+        cannot be written and none of `spare` can hold a copy. The caller holds the data directory's lock.
         """
         migrations = migrate.load()
         try:
             await asyncio.to_thread(preflight.verify, path, migrations)
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            async with AsyncExitStack() as stack:
-                writer = await _connect(stack, path)
-                settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
-                readers = [await _connect(stack, path) for _ in range(READERS)]
-                for reader in readers:
-                    await reader.run(partial(_prepare_reader, settled=settled))
-                stack.pop_all()
+            return await _open(path, migrations)
         except OSError as error:
             raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
-        except sqlite3.Error as error:
-            raise preflight.unusable(path, error) from error
-        return cls(path, writer, readers, settled)
+        except (sqlite3.Error, DatabaseUnusable) as error:
+            cause = error if isinstance(error, sqlite3.Error) else error.__cause__
+            found = None if cause is None else trouble(cause)
+            if found is None or not history_copy.is_worth_it(path):
+                raise (preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error) from cause
+        copied = await asyncio.to_thread(history_copy.make, path, spare)
+        if copied is None:
+            raise DatabaseUnusable(
+                f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
+                "Nothing was changed. Make room, or make the file and its directory writable."
+            ) from cause
+        return await _open_copy(path, copied, migrations, found)
 
-    async def commit(self, unit: Unit) -> list[int]:
+    async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commits the unit; returns the `seq`s that its events got, in their order.
 
         Units are committed in the order of the calls. `last_seq` and `updated_at` of the sessions with new events are
-        written with them. If the caller is cancelled, the unit is committed nevertheless.
+        written with them. If the caller is cancelled, the unit may be committed nevertheless.
+
+        While the store cannot be written, a `patient` unit waits, for as long as that takes, and any other is refused
+        at once with StoreUnavailable.
 
         Raises Conflict if a statement changed another number of rows than it demands or if an event's session does not
-        exist, sqlite3.Error if SQLite refused (IntegrityError, a full disk, a lock held for longer than 10 s), and
-        DatabaseClosed; then nothing of the unit was kept, and no other unit is affected.
+        exist, sqlite3.Error if SQLite refused the unit itself (IntegrityError), and DatabaseClosed; then nothing of the
+        unit was kept, and no other unit is affected.
         """
-        self._require_open()
-        return await self._commits.commit(unit)
+        while True:
+            self._require_open()
+            if patient:
+                await self.condition.writable()
+                self._require_open()
+            else:
+                self.condition.require()
+            try:
+                return await self._commits.commit(unit)
+            except Exception as error:
+                found = trouble(error)
+                if found is None:
+                    raise
+                self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit)
+                self.condition.failed(*found)
+                if not patient:
+                    raise self.condition.refusal() from error
 
     async def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, which sees every unit whose `commit` has returned; never waits for a writer.
@@ -102,26 +150,112 @@ class Database:
 
     async def probe(self) -> None:
         """Returns when the writer has answered, be it that another process holds the lock; never if it hangs."""
-        if self._closing is None:
-            await self._commits.probe()
+        if self._closing is None and self._copy is None:
+            try:
+                await self._commits.answered()
+            except Exception as error:
+                if (found := trouble(error)) is None:
+                    raise
+                self.condition.failed(*found)
 
     async def close(self) -> None:
         """Commits what was queued, refuses what comes later, and closes the file; further calls wait for the first."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
+            self.condition.give_up()
         await asyncio.shield(self._closing)
 
+    async def _watch(self) -> None:
+        """Looks again and again at a store that cannot be written; a relapse is looked at no more often than before."""
+        loop = asyncio.get_running_loop()
+        pause, recovered = FIRST_PROBE, loop.time()
+        while True:
+            await self.condition.in_trouble()
+            if loop.time() - recovered > RELAPSE:
+                pause = FIRST_PROBE
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            error = await self._probe_write()
+            if error is not None:
+                self.condition.failed(*(trouble(error) or ("blocked", str(error))))
+            elif self._uncertain or self.limited:
+                self.reopen_wanted.set()
+                return
+            else:
+                recovered = loop.time()
+                self.condition.recovered()
+
+    async def _probe_write(self) -> Exception | None:
+        if self._copy is None:
+            return await self._commits.probe_write()
+        return await asyncio.to_thread(history_copy.probe, self.path)
+
     async def _close(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
         await self._commits.drain()
+        try:
+            self._file.check()
+        except FileGone:
+            ABANDONED.append(self)  # SQLite would delete the write-ahead log that is at the path now: another file's
+            return
         await self._readers.close()
         try:
             await self._writer.run(partial(_tidy, settled=self.journal_mode))
         finally:
             await self._writer.close()
+            if self.limited and self._copy is not None:
+                await asyncio.to_thread(history_copy.remove, self._copy)
 
     def _require_open(self) -> None:
         if self._closing is not None:
             raise DatabaseClosed(f"the database {self.path} was closed")
+
+
+async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
+    async with AsyncExitStack() as stack:
+        writer = await _connect(stack, path)
+        settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
+        readers = await _prepared_readers(stack, path, settled)
+        refused = await writer.run(_try_to_write)
+        stack.pop_all()
+    database = Database(path, writer, readers, settled)
+    if refused is not None:
+        database.condition.failed(*refused)
+    return database
+
+
+async def _open_copy(
+    path: Path, copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]
+) -> Database:
+    async with AsyncExitStack() as stack:
+        stack.callback(history_copy.remove, copied)
+        writer = await _connect(stack, copied)
+        settled = await writer.run(partial(_prepare, migrations=migrations, path=copied))
+        readers = await _prepared_readers(stack, copied, settled)
+        stack.pop_all()
+    database = Database(path, writer, readers, settled, copied)
+    database.condition.failed(*found)
+    return database
+
+
+async def _prepared_readers(stack: AsyncExitStack, path: Path, settled: journal_mode.JournalMode) -> list[Connection]:
+    readers = [await _connect(stack, path) for _ in range(READERS)]
+    for reader in readers:
+        await reader.run(partial(_prepare_reader, settled=settled))
+    return readers
+
+
+def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
+    """The condition that keeps the database from being written, if one does."""
+    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
+    try:
+        write_nothing_new(connection)
+    except sqlite3.Error as error:
+        if (found := trouble(error)) is None:
+            raise
+        return found
+    return None
 
 
 async def _connect(stack: AsyncExitStack, path: Path) -> Connection:
@@ -149,8 +283,8 @@ def _prepare_reader(connection: sqlite3.Connection, settled: journal_mode.Journa
 def _tidy(connection: sqlite3.Connection, settled: journal_mode.JournalMode) -> None:
     connection.execute(f"PRAGMA busy_timeout={CLOSING_BUSY_TIMEOUT_MS}")
     # Another process may hold the lock, or the disk be full: neither is a reason not to close.
-    with suppress(sqlite3.OperationalError):
+    with suppress(sqlite3.Error):
         connection.execute("PRAGMA optimize")
     if settled.own_checkpoints:
-        with suppress(sqlite3.OperationalError):
+        with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

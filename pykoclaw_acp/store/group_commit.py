@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 
 from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.condition import trouble
 from pykoclaw_acp.store.connection import Connection
-from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Unit
 
 BATCH_LIMIT = 1000
@@ -23,7 +22,7 @@ class GroupCommit:
         self._batches = batches
         self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
         self._worker: asyncio.Task[None] | None = None
-        self._answered = asyncio.Event()  # the writer has finished a batch since `probe` looked
+        self._answered = asyncio.Event()  # the writer has finished a batch since `answered` looked
 
     async def commit(self, unit: Unit) -> list[int]:
         """As `Database.commit`."""
@@ -33,14 +32,17 @@ class GroupCommit:
             self._worker = asyncio.create_task(self._write_all())
         return await done
 
-    async def probe(self) -> None:
+    async def answered(self) -> None:
         """Returns when the writer has answered anything, an error too; never if it hangs."""
         self._answered.clear()
         if self._worker is None or self._worker.done():
-            with suppress(sqlite3.Error):
-                await self.commit(Unit())
+            await self.commit(Unit())
         else:
             await self._answered.wait()
+
+    async def probe_write(self) -> Exception | None:
+        """What keeps the database from being written, if anything does."""
+        return await self._writer.run(self._batches.probe)
 
     async def drain(self) -> None:
         """Waits until everything that was queued is committed."""
@@ -53,6 +55,10 @@ class GroupCommit:
             units = [unit for unit, _ in batch]
             outcomes = await self._writer.run(partial(self._batches.write, units=units))
             self._answered.set()
+            if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
+                # What gathered meanwhile would only wait for the same lock, one batch after the other.
+                batch, self._waiting = [*batch, *self._waiting], []
+                outcomes = [outcomes[0]] * len(batch)
             for (_, done), outcome in zip(batch, outcomes, strict=True):
                 if done.done():
                     continue  # its caller was cancelled; the unit counts all the same

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -10,6 +12,7 @@ from pathlib import Path
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
 
 LOCK_NAME = "pykoclaw-acp.lock"
+_TAKES_NO_FILE = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 
 class DataLock:
@@ -34,8 +37,7 @@ class DataLock:
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             _require_private(data_dir)
-            # Descriptors are close-on-exec in Python, so no child that is exec'd keeps the lock.
-            descriptor = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = _open(data_dir)
         except OSError as error:
             raise ConfigurationError(f"The data directory {data_dir} cannot be used: {error.strerror}.") from error
         try:
@@ -48,16 +50,33 @@ class DataLock:
                 "Stop it, or set PYKOCLAW_DATA to another directory."
             ) from None
         holder_lines = os.fsencode(f"{os.getpid()}\n" if socket is None else f"{os.getpid()}\n{socket}\n")
-        os.pwrite(descriptor, holder_lines, 0)
-        os.ftruncate(descriptor, len(holder_lines))
+        with contextlib.suppress(OSError):  # a full or read-only disk: the lock holds, only its words are missing
+            os.pwrite(descriptor, holder_lines, 0)
+            os.ftruncate(descriptor, len(holder_lines))
         return cls(descriptor)
 
     def release(self) -> None:
         """Lets the next server in; further calls do nothing."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _open(data_dir: Path) -> int:
+    """The lock file; on a disk that takes no new file, the one that there is, or else the directory."""
+    # Descriptors are close-on-exec in Python, so no child that is exec'd keeps the lock.
+    path = data_dir / LOCK_NAME
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in _TAKES_NO_FILE:
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _require_private(data_dir: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
-
-import structlog
+from typing import TYPE_CHECKING
 
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
@@ -14,24 +12,29 @@ from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Logged, Question, Settled
 from pykoclaw_acp.store import cursors, events, offers, overview, permissions, sessions, turns, workers
-from pykoclaw_acp.store.database import Conflict, Database, NewEvent, OperationalError, Statement, Unit
-from pykoclaw_acp.store.sqlite import result_code
+from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
 
-ATTEMPTS: Final = 6  # each waits 10 s for the lock
-BUSY: Final = 5  # SQLITE_BUSY
-
-log: Final = structlog.get_logger()
-
 
 class SessionJournal:
-    """Implements `sessions.ports.Journal`; every method that writes returns after the commit."""
+    """Implements `sessions.ports.Journal`; every method that writes returns after the commit.
+
+    What a request asks for is refused while the store cannot be written; what has happened already waits until it can.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def require_writable(self) -> None:
+        """Raises StoreUnavailable while the store cannot be written."""
+        self._database.condition.require()
+
+    async def writable(self) -> None:
+        """Returns as soon as the store can be written."""
+        await self._database.condition.writable()
 
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
@@ -47,7 +50,7 @@ class SessionJournal:
 
     async def adopt(self, record: SessionRecord) -> None:
         """What a load changes."""
-        await self._run(sessions.reopen(record))
+        await self._run(sessions.reopen(record), patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
         """The client closed the session."""
@@ -69,7 +72,8 @@ class SessionJournal:
                 statements=(turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said)),
                 events=events.rows(turn.session_id, turn.turn_id, said),
                 durable=True,
-            )
+            ),
+            patient=True,
         )
 
     async def record(
@@ -100,22 +104,28 @@ class SessionJournal:
             rows.extend(events.rows(session_id, turn_id, said))
             told.extend((turn_id, event) for event in said)
         statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
-        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)))
+        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)), patient=True)
         return [
             Logged(seq, turn_id, event, len(row.payload))
             for seq, (turn_id, event), row in zip(seqs, told, rows, strict=True)
         ]
 
-    async def finish(self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]) -> list[int]:
-        """End a turn that no worker can end, with what is to be said about it."""
-        return await self._commit(
-            Unit(statements=(turns.end(turn_id, outcome, once=True),), events=events.rows(session_id, turn_id, said))
-        )
+    async def finish(
+        self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
+    ) -> tuple[Outcome, list[int]]:
+        """End a turn that no worker can end; one that has ended already keeps its end, and nothing is said."""
+        unit = Unit((turns.end(turn_id, outcome, once=True),), events.rows(session_id, turn_id, said))
+        try:
+            return outcome, await self._commit(unit, patient=True)
+        except Conflict:
+            if (ended := await turns.outcome(self._database, turn_id)) is None:
+                raise
+            return ended, []
 
-    async def append(self, session_id: str, said: Sequence[Event]) -> list[int]:
-        """Events outside of any turn."""
-        rows = events.rows(session_id, None, said)
-        return await self._commit(Unit(statements=tuple(sessions.follow(session_id, said)), events=rows))
+    async def append(self, session_id: str, said: Sequence[Event], *, patient: bool = False) -> list[int]:
+        """Events outside of any turn; `patient`: of what has happened already."""
+        unit = Unit(tuple(sessions.follow(session_id, said)), events.rows(session_id, None, said))
+        return await self._commit(unit, patient=patient)
 
     async def offer(self, cwd: str) -> Offer | None:
         """What the last worker in this directory offered, or models of another."""
@@ -143,7 +153,7 @@ class SessionJournal:
     async def settle(self, settled: Settled, used: str | None = None) -> None:
         """A permission question is answered, or moot; `used`: the parked question whose answer this is."""
         more = () if used is None else (permissions.use_up(used),)
-        await self._commit(Unit(statements=(permissions.settle(settled), *more)))
+        await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
 
     async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
         """Which away policy an open question is under, and until when."""
@@ -157,7 +167,7 @@ class SessionJournal:
     async def answer_parked(self, settled: Settled, turn: Turn) -> None:
         """A parked question is answered: with it the prompt that tells Claude so is `queued`, durable."""
         told = permissions.settle_parked(settled, turn.turn_id)
-        await self._commit(Unit(statements=(told, turns.insert(turn)), durable=True))
+        await self._commit(Unit(statements=(told, turns.insert(turn)), durable=True), patient=True)
 
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer."""
@@ -175,13 +185,13 @@ class SessionJournal:
         """Whether the question waits for an answer."""
         return await permissions.is_open(self._database, ask_id)
 
-    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
         """The session's own away policy."""
-        await self._run(sessions.set_away_policy(session_id, policy))
+        await self._run(sessions.set_away_policy(session_id, policy), patient=patient)
 
     async def answered(self, turn_id: str) -> None:
         """A client has got the turn's response."""
-        await self._run(turns.answered(turn_id))
+        await self._run(turns.answered(turn_id), patient=True)
 
     async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
         """Clients' turns that have ended, by one of their keys, the newest first."""
@@ -201,7 +211,7 @@ class SessionJournal:
 
     async def confirm(self, places: Sequence[tuple[str, str, int]]) -> None:
         """Clients were shown a session's events."""
-        await self._commit(Unit(statements=tuple(cursors.confirm(*place) for place in places)))
+        await self._commit(Unit(statements=tuple(cursors.confirm(*place) for place in places)), patient=True)
 
     async def confirmed(self, session_id: str, client: str) -> int | None:
         """How far a client of this name was shown the session."""
@@ -211,16 +221,8 @@ class SessionJournal:
         """The log from `after` on, in order."""
         return await events.read(self._database, session_id, after, limit)
 
-    async def _run(self, statement: Statement) -> None:
-        await self._commit(Unit(statements=(statement,)))
+    async def _run(self, statement: Statement, *, patient: bool = False) -> None:
+        await self._commit(Unit(statements=(statement,)), patient=patient)
 
-    async def _commit(self, unit: Unit) -> list[int]:
-        """Commit, also when another program holds the lock for long: a turn of two hours is worth a minute's wait."""
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return await self._database.commit(unit)
-            except OperationalError as error:
-                if result_code(error) != BUSY:
-                    raise
-                log.warning("Another program holds the database's lock", action="database_busy")
-        return await self._database.commit(unit)
+    async def _commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
+        return await self._database.commit(unit, patient=patient)

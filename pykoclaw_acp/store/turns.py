@@ -28,7 +28,7 @@ def insert(turn: Turn) -> Statement:
     """A prompt was accepted."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"
-        " state, created_at) VALUES (?, ?, 'client', ?, ?, ?, ?, 'queued', ?)",
+        " client, state, created_at) VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?)",
         (
             turn.turn_id,
             turn.session_id,
@@ -36,6 +36,7 @@ def insert(turn: Turn) -> Statement:
             turn.keys.request,
             turn.keys.idempotency,
             turn.keys.fingerprint,
+            turn.client,
             turn.created_at,
         ),
     )
@@ -54,6 +55,12 @@ async def ended(database: Database, session_id: str, column: Key, value: str) ->
         " ORDER BY created_at DESC",
         (session_id, value),
     )
+
+
+async def outcome(database: Database, turn_id: str) -> Outcome | None:
+    """How the turn has ended; None if it has not, or there is none."""
+    found = await _ended(database, f"WHERE turn_id = ? AND state NOT IN {_UNFINISHED}", (turn_id,))
+    return found[0][1] if found else None
 
 
 async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
@@ -142,14 +149,15 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Turns without an end, in the order of their prompts."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.state, t.epoch, t.origin, EXISTS (SELECT 1 FROM acp_events e"
+        " t.client, t.state, t.epoch, t.origin, EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
         f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.created_at, t.turn_id"
     )
     found: list[UnfinishedTurn] = []
-    for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, state, epoch, origin, spoke in rows:
+    for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:
+        state, epoch, origin, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
-        turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, state=state, spoke=bool(spoke))
+        turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, client, state=state, spoke=bool(spoke))
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pykoclaw_acp.errors import StoreClosed
+
 
 class Conflict(Exception):
     """The database is not as the writer expected; nothing of its unit was kept."""
 
 
-class DatabaseClosed(Exception):
+class DatabaseClosed(StoreClosed):
     """The database was closed; nothing was read or written."""
 
 

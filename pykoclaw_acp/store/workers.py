@@ -35,15 +35,19 @@ class WorkerRow:
 
 
 class WorkerLedger:
-    """The rows of live workers; each launch has an epoch of its own."""
+    """The rows of live workers; each launch has an epoch of its own. What it writes waits until it can be written."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def writable(self) -> None:
+        """Returns as soon as the store can be written."""
+        await self._database.condition.writable()
+
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed; only the pool calls this, once at a time for a session."""
         step = Statement("UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?", (session_id,), rows=1)
-        await self._database.commit(Unit(statements=(step,)))
+        await self._database.commit(Unit(statements=(step,)), patient=True)
         rows = await self._database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
         return int(rows[0][0])
 
@@ -63,17 +67,12 @@ class WorkerLedger:
                 now_ms(),
             ),
         )
-        await self._database.commit(Unit(statements=(row,)))
+        await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """Nothing of it is left."""
-        await self._database.commit(
-            Unit(
-                statements=(
-                    Statement("DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch)),
-                )
-            )
-        )
+        row = Statement("DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch))
+        await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def rows(self) -> list[WorkerRow]:
         """All workers, those of a session in the order of their epochs."""

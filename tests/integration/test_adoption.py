@@ -174,6 +174,8 @@ async def test_prompts_that_waited_are_run_in_their_order(tmp_path: Path, alive:
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
+        for one in second.sessions.live:
+            one.unclaimed.client_came("its client")
         await eventually(lambda: channel._adopted)
         channel.say(channel.ended(running.turn_id))
         await eventually(lambda: not again.busy)
@@ -212,6 +214,7 @@ async def test_a_detached_daemon_commits_what_it_received_and_leaves_the_workers
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
         again = await found(second, session)
+        again.unclaimed.client_came("its client")
         await eventually(lambda: not again.busy)
         assert await texts(second, session) == ["received", "0 "]
 

@@ -141,6 +141,7 @@ async def test_a_file_that_cannot_become_wal_is_used_as_it_is(path: Path, monkey
             assert await pragma(database, "journal_mode") == "delete"
             assert await pragma(database, "synchronous") == 2
             other.execute("COMMIT")
+            await database.condition.writable()
             await database.commit(NEW_SESSION)
         finally:
             await database.close()

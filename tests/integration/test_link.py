@@ -484,7 +484,8 @@ async def test_a_prompt_that_waited_runs_with_its_clients_servers(tmp_path: Path
     async with rig(tmp_path) as r:
         await hand_over(await recover(r.database, tmp_path, resident=True), r.sessions, r.pool, r.database)
         opened = {"cwd": "/", "mcpServers": SERVERS}
-        async with front(r, sessions={session: {"seq": 0, "opened": opened}}):
+        async with front(r, sessions={session: {"seq": 0, "opened": opened}}) as again:
+            again.call(2, "session/prompt", again=1, **words(session, "say 1"))
             await eventually(lambda: prompts(r) == ["say 1"])
             assert servers(r) == ["m"]
 

@@ -402,23 +402,6 @@ async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Pa
         assert channel.acked == acked
 
 
-async def test_another_program_that_holds_the_lock_for_long_costs_no_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pykoclaw_acp.store.connection.BUSY_TIMEOUT", 0.1)
-    monkeypatch.setattr("pykoclaw_acp.store.session_journal.ATTEMPTS", 100)
-    async with rig(tmp_path) as r:
-        session = await r.session()
-        other = sqlite3.connect(tmp_path / "pykoclaw.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        turn = asyncio.ensure_future(r.run(session, "say 5"))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(turn), 0.5)
-        other.execute("COMMIT")
-        other.close()
-        assert (await turn).state == "done"
-
-
 async def _refuse_text(database: Database) -> None:
     def run(connection: Any) -> None:
         connection.execute(
@@ -494,21 +477,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 
     monkeypatch.setattr(SessionJournal, "record", fail)
     return errors
-
-
-async def test_frames_that_could_not_be_committed_for_a_moment_come_from_the_spool(
-    tmp_path: Path, failing: list[Exception]
-) -> None:
-    async with rig(tmp_path) as r:
-        session, turn, channel = await hanging(r)
-        told = channel.event(turn.turn_id, "not lost")
-        r.launcher.spools[channel.spec.cookie] = [[told, channel.ended(turn.turn_id)]]
-        failing.append(sqlite3.OperationalError("database is locked"))
-        channel.say(told)
-        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
-        assert channel.terminated
-        logged = await SessionJournal(r.database).read(session.id, 0, 100)
-        assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["not lost"]
 
 
 async def test_a_spool_that_cannot_be_taken_now_is_left_to_the_next_start(

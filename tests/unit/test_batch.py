@@ -11,6 +11,7 @@ import pytest
 
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
 
@@ -57,8 +58,8 @@ def connection(tmp_path: Path) -> Iterator[BreakingConnection]:
 
 
 @pytest.fixture
-def batches() -> BatchWriter:
-    return BatchWriter(relaxed=True)
+def batches(tmp_path: Path) -> BatchWriter:
+    return BatchWriter(OpenFile(tmp_path / "none"), relaxed=True)
 
 
 def event(session: str, source: str | None = None, payload: str = "{}") -> NewEvent:
@@ -168,9 +169,13 @@ def test_a_unit_may_create_the_session_of_its_events(connection: BreakingConnect
     assert sessions(connection)[2] == ("s3", None, 2)
 
 
-def test_numbering_goes_on_where_the_last_process_stopped(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_numbering_goes_on_where_the_last_process_stopped(
+    connection: BreakingConnection, batches: BatchWriter, tmp_path: Path
+) -> None:
     batches.write(connection, [Unit(events=(event("s1"),) * 3)])
-    assert BatchWriter(relaxed=True).write(connection, [Unit(events=(event("s1"),))]) == [[4]]
+    assert BatchWriter(OpenFile(tmp_path / "none"), relaxed=True).write(connection, [Unit(events=(event("s1"),))]) == [
+        [4]
+    ]
 
 
 def test_events_of_a_session_that_was_deleted_are_refused(connection: BreakingConnection, batches: BatchWriter) -> None:

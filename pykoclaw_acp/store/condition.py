@@ -1,0 +1,107 @@
+"""The store's condition: whether the database can be written now, and if not, why not and since when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, Literal
+
+import structlog
+
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.store.sqlite import result_code, sqlite3
+
+State = Literal["writable", "locked", "blocked", "gone"]
+
+_LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_BLOCKED: Final = {
+    sqlite3.SQLITE_FULL: "The disk is full, or over its quota.",
+    sqlite3.SQLITE_READONLY: "The database is read-only.",
+    sqlite3.SQLITE_IOERR: "The disk reports an error.",
+    sqlite3.SQLITE_CANTOPEN: "A file of the database cannot be opened.",
+    sqlite3.SQLITE_PERM: "Access to the database is denied.",
+    sqlite3.SQLITE_NOMEM: "There is not enough memory.",
+    sqlite3.SQLITE_CORRUPT: "The database is damaged.",
+    sqlite3.SQLITE_NOTADB: "The file is not a database any more.",
+}
+
+log: Final = structlog.get_logger()
+
+
+class FileGone(Exception):
+    """The database's path does not lead to the file that is open; the message names both."""
+
+
+def trouble(error: BaseException) -> tuple[State, str] | None:
+    """The condition that an error of the store shows, with a sentence for people; None: its unit is to blame."""
+    if isinstance(error, FileGone):
+        return "gone", str(error)
+    if not isinstance(error, sqlite3.Error):
+        return None
+    code = result_code(error)
+    if code in _LOCKED:
+        return "locked", "Another program keeps the database locked."
+    if code in _BLOCKED:
+        return "blocked", f"{_BLOCKED[code]} (SQLite: {error})"
+    return None
+
+
+class StoreCondition:
+    """One database's condition. `writable` until a write fails because of the store, and again once a probe succeeds.
+
+    `locked`: another program holds the write lock beyond a short wait. `blocked`: the disk is full, over quota or
+    read-only, or has an error. `gone`: the file was removed or replaced.
+    """
+
+    def __init__(self) -> None:
+        self.state: State = "writable"
+        self.reason = ""
+        self.since = time.monotonic()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._trouble = asyncio.Event()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether commits are tried."""
+        return self.state == "writable"
+
+    def require(self) -> None:
+        """Raises StoreUnavailable unless the database can be written."""
+        if not self.is_writable:
+            raise self.refusal()
+
+    def refusal(self) -> StoreUnavailable:
+        """The error for a request that cannot be carried out now."""
+        return StoreUnavailable(self.state, self.reason)
+
+    def failed(self, state: State, reason: str) -> None:
+        """A write failed because of the store."""
+        if state != self.state:
+            log.error("The database cannot be written", action="store_unavailable", state=state, reason=reason)
+            self.since = time.monotonic()
+        self.state, self.reason = state, reason
+        self._writable.clear()
+        self._trouble.set()
+
+    def recovered(self) -> None:
+        """A probe succeeded."""
+        if self.is_writable:
+            return
+        seconds = round(time.monotonic() - self.since, 1)
+        log.warning("The database can be written again", action="store_available", was=self.state, seconds=seconds)
+        self.state, self.reason, self.since = "writable", "", time.monotonic()
+        self._trouble.clear()
+        self._writable.set()
+
+    async def writable(self) -> None:
+        """Wait until the database can be written."""
+        await self._writable.wait()
+
+    def give_up(self) -> None:
+        """Nobody waits any longer: the database is closed."""
+        self._writable.set()
+
+    async def in_trouble(self) -> None:
+        """Wait until the database cannot be written."""
+        await self._trouble.wait()

@@ -1,0 +1,74 @@
+"""A copy of a database that SQLite cannot open where it is, as on a read-only or full disk: history is read from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.store.batch import PROBE_TIMEOUT_MS, write_nothing_new
+from pykoclaw_acp.store.sqlite import sqlite3
+
+NAME: Final = "history-copy"
+SPARE: Final = 64 * 1024 * 1024  # bytes that stay free beside the copy
+
+log: Final = structlog.get_logger()
+
+
+def is_worth_it(path: Path) -> bool:
+    """Whether there is a database with anything in it."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def make(path: Path, directories: Sequence[Path]) -> Path | None:
+    """Copies the file and its write-ahead log (0600, in a directory of mode 0700); None if none has room for it.
+
+    The caller holds the data directory's lock, and other programs cannot write either.
+    """
+    sources = [name for name in (path, path.with_name(f"{path.name}-wal")) if name.exists()]
+    size = sum(name.stat().st_size for name in sources)
+    for directory in directories:
+        place = directory / NAME
+        try:
+            if not directory.is_dir() or shutil.disk_usage(directory).free < size + SPARE:
+                continue
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(mode=0o700)
+            for name in sources:
+                _copy(name, place / name.name)
+        except OSError as error:
+            log.info("A copy cannot be made here", action="copy_failed", directory=str(directory), error=str(error))
+            shutil.rmtree(place, ignore_errors=True)
+            continue
+        log.warning("History is read from a copy", action="history_copied", copy=str(place))
+        return place / path.name
+    return None
+
+
+def remove(copied: Path) -> None:
+    """Deletes the copy."""
+    shutil.rmtree(copied.parent, ignore_errors=True)
+
+
+def probe(path: Path) -> Exception | None:
+    """What keeps the database at `path` from being written, if anything does."""
+    try:
+        with closing(sqlite3.connect(path, timeout=PROBE_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
+            write_nothing_new(connection)
+    except sqlite3.Error as error:
+        return error
+    return None
+
+
+def _copy(source: Path, target: Path) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as written, source.open("rb") as read:
+        shutil.copyfileobj(read, written)

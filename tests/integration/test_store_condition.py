@@ -1,0 +1,421 @@
+"""While the database cannot be written nothing is lost, told too early or run twice, and nobody waits to read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.sessions.answers import Verdict
+from pykoclaw_acp.sessions.events import Text
+from pykoclaw_acp.sessions.model import Turn
+from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
+from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.worker.frames import Ask, Interrupt
+from tests.integration.test_pool import Client, Rig, hanging, rig
+from tests.waiting import eventually
+
+DATABASE = "pykoclaw.db"
+PATIENCE = 0.3  # s in which what must not happen would have happened
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program holds the write lock."""
+    other = sqlite3.connect(path / DATABASE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.close()
+
+
+class Disk:
+    """Every transaction fails while `error` is set, the probes too."""
+
+    def __init__(self) -> None:
+        self.error: sqlite3.Error | None = None
+
+    def fails(self, code: int, words: str) -> None:
+        self.error = sqlite3.OperationalError(words)
+        self.error.sqlite_errorcode = code
+
+    def check(self, *_: Any) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(OpenFile, "check", disk.check)
+    return disk
+
+
+FAULTS = [
+    (sqlite3.SQLITE_FULL, "database or disk is full", "blocked"),
+    (sqlite3.SQLITE_READONLY, "attempt to write a readonly database", "blocked"),
+    (sqlite3.SQLITE_IOERR, "disk I/O error", "blocked"),
+    (sqlite3.SQLITE_CORRUPT, "database disk image is malformed", "blocked"),
+    (sqlite3.SQLITE_BUSY, "database is locked", "locked"),
+]
+
+
+async def state_of(r: Rig, turn: Turn) -> str:
+    return (await r.states())[turn.turn_id]
+
+
+async def not_within(task: asyncio.Future[Any]) -> None:
+    """The task is not done, and will not be for a while."""
+    await asyncio.wait([task], timeout=PATIENCE)
+    assert not task.done()
+
+
+async def test_a_cancel_is_told_only_when_the_journal_has_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        waiting = await r.prompt(session, "say 1")
+        with locked(tmp_path):
+            session.cancel(waiting)
+            await not_within(waiting.ended)
+            assert await state_of(r, waiting) == "queued"
+            assert waiting in session.turns  # one that comes again joins it
+        assert (await asyncio.wait_for(waiting.ended, 30))[0].state == "cancelled"
+        assert await state_of(r, waiting) == "cancelled"
+        channel.say(channel.ended(running.turn_id))
+        await session.idle()
+        assert channel.prompts == ["hang"]
+
+
+@pytest.mark.parametrize(("code", "words", "state"), FAULTS)
+async def test_what_is_asked_for_is_refused_at_once_and_what_happened_waits(
+    tmp_path: Path, disk: Disk, code: int, words: str, state: str
+) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        disk.fails(code, words)
+        channel.say(channel.event(running.turn_id, "said on a full disk"), channel.ended(running.turn_id))
+        await eventually(lambda: r.database.condition.state == state)
+        tried = []
+        for request in (
+            r.session(),
+            session.submit(Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])),
+            session.choosing.choose("mode", mode="plan"),
+            r.sessions.rename(session.id, "new"),
+            r.sessions.delete(session),
+            r.sessions.close(session),
+            r.sessions.approval.answer("x", "deny", by="cli"),
+        ):
+            with pytest.raises(StoreUnavailable) as refused:
+                await request
+            tried.append(refused.value.data)
+        reason = r.database.condition.reason
+        assert words in reason or state == "locked"
+        assert tried == [{"errorKind": f"store_{state}", "retryable": True, "reason": reason}] * 7
+        await not_within(running.ended)
+        assert channel in r.launcher.live
+        assert channel.acked < channel._n
+        disk.error = None
+        assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
+        assert await said(r, session.id) == ["said on a full disk"]
+        await eventually(lambda: channel.acked == channel._n)
+        assert (await r.run(session, "say 1")).state == "done"
+        assert len(r.launcher.launched) == 1
+
+
+async def said(r: Rig, session_id: str) -> list[str]:
+    session = await r.sessions.get(session_id)
+    logged = await r.sessions._journal.read(session.id, 0, 1000)
+    assert [one.seq for one in logged] == list(range(1, len(logged) + 1))
+    return [one.event.text for one in logged if isinstance(one.event, Text)]
+
+
+async def test_history_is_read_and_sessions_are_opened_meanwhile(tmp_path: Path, disk: Disk) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 2")
+        disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+        client = Client()
+        found = await r.sessions.get(session.id)
+        await r.sessions.reopen(found, "/", ("/more",), ())
+        attachment = session.attach(client, 0)
+        await attachment.reached(session.last_seq)
+        assert client.text == "0 1 "
+        attachment.close()
+        disk.error = None
+        await eventually(lambda: r.database.condition.is_writable)
+
+        async def kept() -> bool:
+            return (await r.database.read("SELECT additional_directories FROM acp_sessions")) == [('["/more"]',)]
+
+        stored: bool = await eventually(kept)
+        assert stored
+
+
+async def test_a_cancel_interrupts_at_once_and_only_its_end_waits(tmp_path: Path, disk: Disk) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        disk.fails(sqlite3.SQLITE_IOERR, "disk I/O error")
+        session.cancel(running)
+        await eventually(lambda: any(isinstance(one, Interrupt) for one in channel.got))
+        await not_within(running.ended)
+        disk.error = None
+        assert (await asyncio.wait_for(running.ended, 30))[0].state == "cancelled"
+
+
+async def test_a_prompt_that_was_accepted_before_waits_for_the_disk_and_runs_once(tmp_path: Path, disk: Disk) -> None:
+    async with rig(tmp_path, start_timeout=0.1) as r:
+        session = await r.session()
+        r.launcher.slow = True
+        turn = await r.prompt(session, "say 1")
+        await eventually(lambda: r.launcher.launched)
+        disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+        r.launcher.launched[0].ready()
+        await not_within(turn.ended)
+        disk.error = None
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+        assert [channel.prompts for channel in r.launcher.launched] == [["say 1"]]
+
+
+async def test_an_answer_to_a_question_is_kept_and_applied_later(tmp_path: Path, disk: Disk) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        for attachment in list(session.attachments):
+            attachment.close()
+        channel._n += 1
+        asked = {"ask_id": "q", "turn_id": running.turn_id, "tool_call_id": "t", "title": "rm", "tool_kind": "execute"}
+        channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, Ask))
+        await eventually(lambda: session.questions.open_ids == ["q"])
+        disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+        answering = asyncio.ensure_future(session.questions.answer("q", Verdict("selected", "allow_once", "test")))
+        await not_within(answering)
+        assert channel.answers == []
+        disk.error = None
+        await asyncio.wait_for(answering, 30)
+        await eventually(lambda: [one.ask_id for one in channel.answers] == ["q"])
+
+
+async def test_a_worker_that_dies_meanwhile_ends_its_turn_when_that_can_be_written(tmp_path: Path, disk: Disk) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        waiting = await r.prompt(session, "say 1")
+        disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+        told = channel.event(running.turn_id, "last words")
+        channel.say(told)
+        r.launcher.spools[channel.spec.cookie] = [[channel.event(running.turn_id, " of the spool")]]
+        channel.kill()
+        await not_within(running.ended)
+        assert len(r.launcher.launched) == 1
+        disk.error = None
+        assert (await asyncio.wait_for(running.ended, 30))[0].state == "failed"
+        assert (await asyncio.wait_for(waiting.ended, 30))[0].state == "done"
+        assert await said(r, session.id) == ["last words", " of the spool", "0 "]
+
+
+async def test_a_file_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        path, away = tmp_path / DATABASE, tmp_path / "moved.db"
+        path.rename(away)
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.session()
+        assert refused.value.state == "gone"
+        assert str(path) in refused.value.message
+        channel.say(channel.ended(running.turn_id))
+        await not_within(running.ended)
+        away.rename(path)
+        assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
+        assert (await r.run(session, "say 1")).state == "done"
+        assert not r.database.reopen_wanted.is_set()
+
+
+async def test_another_file_in_its_place_is_named_and_left_alone(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        path = tmp_path / DATABASE
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(DATABASE + suffix).rename(tmp_path / f"moved.db{suffix}")
+        other = await Database.open(path)
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.prompt(session, "say 1")
+        assert refused.value.state == "gone"
+        assert f"inode {path.stat().st_ino}" in refused.value.message
+        await other.commit(Unit((Statement("INSERT INTO conversations (name, created_at) VALUES ('theirs', 'now')"),)))
+        await r.database.close()
+        assert r.database in ABANDONED
+        assert await other.read("SELECT name FROM conversations") == [("theirs",)]
+        wal = path.with_name(f"{DATABASE}-wal")
+        assert wal.exists()
+        await other.close()
+    ABANDONED.clear()
+
+
+async def test_a_move_during_a_commit_makes_the_server_open_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        check = OpenFile.check_after_commit
+        path, away = tmp_path / DATABASE, tmp_path / "moved.db"
+
+        def move(self: OpenFile) -> None:
+            path.rename(away)
+            monkeypatch.setattr(OpenFile, "check_after_commit", check)
+            check(self)
+
+        monkeypatch.setattr(OpenFile, "check_after_commit", move)
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.session()
+        assert isinstance(refused.value.__cause__, GoneAfterCommit)
+        away.rename(path)
+        await asyncio.wait_for(r.database.reopen_wanted.wait(), 30)
+        with pytest.raises(StoreUnavailable):
+            await r.session()
+
+
+async def test_a_unit_that_does_not_fit_keeps_no_other_from_being_stored(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / DATABASE)
+    try:
+        ((pages,),) = await database.read("PRAGMA page_count")
+        await database._writer.run(lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 20}"))
+        small, large = (Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,))
+                        for name in ("small", "x" * 1_000_000))  # fmt: skip
+        outcomes = await asyncio.gather(
+            database.commit(Unit((small,))), database.commit(Unit((large,))), return_exceptions=True
+        )
+        assert outcomes[0] == []
+        assert isinstance(outcomes[1], StoreUnavailable)
+        await asyncio.wait_for(database.condition.writable(), 30)
+    finally:
+        await database.close()
+
+
+async def test_a_locked_database_is_opened_for_reading(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        await r.run(await r.session(), "say 1")
+    with locked(tmp_path):
+        database = await Database.open(tmp_path / DATABASE)
+        assert database.condition.state == "locked"
+        assert await database.read("SELECT state FROM acp_turns") == [("done",)]
+    await asyncio.wait_for(database.condition.writable(), 30)
+    await database.close()
+
+
+async def test_where_sqlite_cannot_open_it_history_is_read_from_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        await r.run(await r.session(), "say 1")
+    path, spare = tmp_path / DATABASE, tmp_path / "spare"
+    spare.mkdir(mode=0o700)
+    connect, refused = sqlite3.connect, sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    def cannot(file: Any, *given: Any, **named: Any) -> Any:
+        if file == path:
+            raise refused
+        return connect(file, *given, **named)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sqlite3, "connect", cannot)
+        with pytest.raises(Exception, match="no room for a copy"):
+            await Database.open(path, [tmp_path / "none"])
+        database = await Database.open(path, [spare])
+        assert database.limited
+        assert await database.read("SELECT state FROM acp_turns") == [("done",)]
+        copied = spare / history_copy.NAME
+        assert copied.stat().st_mode & 0o777 == 0o700
+        assert {file.stat().st_mode & 0o077 for file in copied.iterdir()} == {0}
+        with pytest.raises(StoreUnavailable):
+            await database.commit(Unit())
+        assert not database.reopen_wanted.is_set()
+    await asyncio.wait_for(database.reopen_wanted.wait(), 30)
+    await database.close()
+    assert not copied.exists()
+
+
+async def test_a_page_is_written_to_see_whether_it_can_be(tmp_path: Path) -> None:
+    """A full disk lets a transaction begin, and fails only what is written."""
+    database = await Database.open(tmp_path / DATABASE)
+    try:
+        before = (tmp_path / f"{DATABASE}-wal").stat().st_size
+        assert await database._commits.probe_write() is None
+        assert (tmp_path / f"{DATABASE}-wal").stat().st_size > before
+        assert isinstance(database._commits._batches, BatchWriter)
+    finally:
+        await database.close()
+
+
+# --- who stands behind a prompt that a new daemon found waiting ---
+
+
+async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
+    """A session with a prompt of client `mitto` that another daemon had accepted."""
+    r.sessions._defaults = replace(
+        r.sessions._defaults, times=replace(r.sessions._defaults.times, rejoin_window=of.pop("window", 60.0))
+    )
+    session = await r.session()
+    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], client="mitto", **of)
+    await r.sessions._journal.accept(turn)
+    return session, turn
+
+
+async def test_another_client_does_not_start_it_and_its_own_does(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r)
+        session.requeue(turn)
+        session.attach(Client(), 0)
+        session.unclaimed.client_came("zed")
+        await not_within(turn.ended)
+        assert not r.launcher.launched
+        session.unclaimed.client_came("mitto")
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r, window=0.05)
+        session.requeue(turn)
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert (outcome.state, outcome.fault and outcome.fault.kind) == ("cancelled", "not_started")
+        kinds = await r.database.read("SELECT kind FROM acp_events ORDER BY seq")
+        assert kinds == [("user_message",), ("failure",)]
+        assert not r.launcher.launched
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_behind_an_adopted_turn_the_window_begins_with_its_end(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r, window=0.05)
+        adopted = Turn(str(uuid4()), session.id, [])
+        session._queue.go_on(adopted)
+        session.requeue(turn)
+        await not_within(turn.ended)
+        adopted.ended.set_result((None, 0))  # type: ignore[arg-type]
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
+
+
+async def test_what_was_accepted_as_unattended_needs_nobody(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r, unattended=True)
+        session.requeue(turn)
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r)
+        session.requeue(turn)
+        session.cancel(turn)
+        assert (await asyncio.wait_for(turn.ended, 30))[0].stop_reason == "cancelled"
+        assert not r.launcher.launched
