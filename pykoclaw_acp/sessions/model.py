@@ -79,7 +79,7 @@ class Turn:
 
     `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
     counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
-    says that a client has got the response.
+    says that a client has got the response. `unattended`: it may run with nobody behind it.
     """
 
     turn_id: str
@@ -90,6 +90,7 @@ class Turn:
     client: str | None = None
     waiting: int = 0
     answered: bool = False
+    unattended: bool = False
     lost_at: float | None = None
     state: TurnState = "queued"
     spoke: bool = False

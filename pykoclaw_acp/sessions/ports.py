@@ -198,7 +198,7 @@ class Journal(Protocol):
     async def ended_turns(
         self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
     ) -> list[tuple[Turn, Outcome]]:
-        """Clients' turns that have ended, by one of their keys, the newest first; their content is left out."""
+        """Clients' turns that have ended, by one of their keys, which are unique; their content is left out."""
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""

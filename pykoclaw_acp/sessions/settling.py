@@ -57,7 +57,7 @@ class Settling:
 
     async def parked(self, one: Waiting, verdict: Verdict) -> bool:
         """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
-        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict))
+        turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict), unattended=True)
         try:
             await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
         except Exception:

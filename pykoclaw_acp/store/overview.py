@@ -10,6 +10,7 @@ from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInf
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.turns import NEWEST_FIRST
 
 TURNS_SHOWN: Final = 20
 PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
@@ -100,8 +101,8 @@ async def details(database: Database, session_id: str) -> Details:
     )
     ((count,),) = await database.read("SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,))
     rows = await database.read(
-        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"
-        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?",
+        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"  # noqa: S608  constant
+        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
         (session_id, TURNS_SHOWN),
     )
     turns = [
@@ -123,8 +124,8 @@ async def details(database: Database, session_id: str) -> Details:
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
     """The place in the log before the newest `turns` turns; 0 if there are no more than those."""
     rows = await database.read(
-        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"
-        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?)",
+        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"  # noqa: S608  constant
+        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?)",
         (session_id, turns),
     )
     return int(rows[0][0] or 0)

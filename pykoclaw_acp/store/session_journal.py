@@ -184,7 +184,7 @@ class SessionJournal:
         await self._run(turns.answered(turn_id))
 
     async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
-        """Clients' turns that have ended, by one of their keys, the newest first."""
+        """Clients' turns that have ended, by one of their keys."""
         return await turns.ended(self._database, session_id, column, value)
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
