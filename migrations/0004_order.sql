@@ -26,7 +26,12 @@ CREATE TABLE acp_clock (
 
 ALTER TABLE acp_sessions ADD COLUMN used_clock BIGINT NOT NULL DEFAULT 0; -- it was last used
 ALTER TABLE acp_turns ADD COLUMN sent_clock BIGINT NOT NULL DEFAULT 0; -- its client sent it
-ALTER TABLE acp_turns ADD COLUMN ended_clock BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE acp_turns ADD COLUMN ended_clock BIGINT; -- NULL: it has not ended, or long before there was such a clock
+
+-- Prompts that ended just now may still be sent again by clients that came with the version before.
+UPDATE acp_turns SET ended_clock = 0
+WHERE rowid > (SELECT MAX(rowid) FROM acp_turns) - 100
+AND ended_at >= (SELECT MAX(ended_at) FROM acp_turns WHERE rowid > (SELECT MAX(rowid) FROM acp_turns) - 100) - 600000;
 
 ALTER TABLE acp_permissions ADD COLUMN position BIGINT; -- among all questions, from 1; NULL: settled before there were any
 ALTER TABLE acp_permissions ADD COLUMN asked_clock BIGINT; -- NULL: by a daemon that had no such clock
@@ -40,3 +45,6 @@ WHERE outcome IS NULL;
 CREATE UNIQUE INDEX acp_permissions_position ON acp_permissions(position);
 
 ALTER TABLE acp_offers ADD COLUMN position BIGINT NOT NULL DEFAULT 0; -- the greatest is the newest
+UPDATE acp_offers SET position = (
+    SELECT COUNT(*) FROM acp_offers AS other WHERE other.updated_at <= acp_offers.updated_at
+);

@@ -103,6 +103,8 @@ class App:
         self._purging.cancel()
         await asyncio.wait([self._purging])
         await self.sessions.confirmations.flush()
+        with contextlib.suppress(Exception):  # less time counts then, for the next boot
+            await SessionJournal(self.database).note_time()
         await self.database.close()
 
 

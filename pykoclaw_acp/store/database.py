@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import journal_mode, migrate, preflight
+from pykoclaw_acp.store import clocks, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
@@ -44,11 +45,12 @@ class Database:
     """The open database. All of its coroutines may be called by any number of tasks of one event loop."""
 
     def __init__(
-        self, path: Path, writer: Connection, readers: list[Connection], used: journal_mode.JournalMode
+        self, path: Path, writer: Connection, readers: list[Connection], used: journal_mode.JournalMode, clock: Clock
     ) -> None:
         """Use `open`."""
         self.path = path
         self.journal_mode = used
+        self.clock = clock
         self._writer = writer
         self._commits = GroupCommit(writer, BatchWriter(relaxed=used.relaxed))
         self._readers = ReaderPool(readers)
@@ -69,6 +71,7 @@ class Database:
             async with AsyncExitStack() as stack:
                 writer = await _connect(stack, path)
                 settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
+                clock = await writer.run(clocks.go_on)
                 readers = [await _connect(stack, path) for _ in range(READERS)]
                 for reader in readers:
                     await reader.run(partial(_prepare_reader, settled=settled))
@@ -77,7 +80,7 @@ class Database:
             raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
         except sqlite3.Error as error:
             raise preflight.unusable(path, error) from error
-        return cls(path, writer, readers, settled)
+        return cls(path, writer, readers, settled, clock)
 
     async def commit(self, unit: Unit) -> list[int]:
         """Commits the unit; returns the `seq`s that its events got, in their order.

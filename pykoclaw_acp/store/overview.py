@@ -78,10 +78,12 @@ async def matching(database: Database, word: str) -> list[str]:
 
 
 async def listing(database: Database, *, every: bool, limit: int) -> list[SessionSummary]:
-    """Sessions, newest first; without `every` only those that somebody prompted."""
+    """Sessions, those first that were used last; without `every` only those that somebody prompted."""
     used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
     rows = await database.read(
-        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used} ORDER BY s.updated_at DESC, s.acp_session_id LIMIT ?", (limit,)
+        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used}"
+        " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
+        (limit,),
     )
     return [_summary(row) for row in rows]
 

@@ -35,8 +35,8 @@ def insert(turn: Turn) -> Statement:
     """A prompt was accepted, and gets its place."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
-        " state, created_at, unattended, position)"
-        f" VALUES (?, ?, 'client', ?, ?, ?, ?, 'queued', ?, ?, {_POSITION})",
+        " state, created_at, sent_clock, unattended, position)"
+        f" VALUES (?, ?, 'client', ?, ?, ?, ?, 'queued', ?, ?, ?, {_POSITION})",
         (
             turn.turn_id,
             turn.session_id,
@@ -45,6 +45,7 @@ def insert(turn: Turn) -> Statement:
             turn.keys.idempotency,
             turn.keys.fingerprint,
             turn.created_at,
+            turn.sent,
             int(turn.unattended),
             turn.session_id,
             turn.session_id,
@@ -67,11 +68,11 @@ async def ended(database: Database, session_id: str, column: Key, value: str) ->
 
 
 async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-    """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+    """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
     found = await _ended(
         database,
         "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
-        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_at >= ?",
+        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_clock >= ?",
         (session_id, since),
     )
     return found[0] if found else None
@@ -131,10 +132,10 @@ def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
     )
 
 
-def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
-    """The turn's one end; a second one changes nothing, or with `once` fails with Conflict."""
+def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> Statement:
+    """The turn's one end, `at` (ms, own clock); a second one changes nothing, or with `once` fails with Conflict."""
     return Statement(
-        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?"  # noqa: S608  constant
+        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
         f" WHERE turn_id = ? AND state IN {_UNFINISHED}",
         (
             outcome.state,
@@ -142,6 +143,7 @@ def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
             endings.fault_json(outcome.fault),
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
+            at,
             turn_id,
         ),
         rows=1 if once else None,
@@ -152,16 +154,16 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Turns without an end, those of a session in the order of their places."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.state, t.epoch, t.origin, t.unattended, EXISTS (SELECT 1 FROM acp_events e"
+        " t.sent_clock, t.state, t.epoch, t.origin, t.unattended, EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
         f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.acp_session_id, t.position"
     )
     found: list[UnfinishedTurn] = []
     for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, *rest in rows:
-        state, epoch, origin, unattended, spoke = rest
+        sent, state, epoch, origin, unattended, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, state=state, spoke=bool(spoke))
-        turn.unattended = bool(unattended)
+        turn.sent, turn.unattended = sent, bool(unattended)
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found
 
