@@ -28,7 +28,8 @@ async def fill(lab: Lab, sizes: list[int]) -> dict[int, str]:
     ids = {size: str(uuid4()) for size in sizes}
     question = {"type": "text", "text": "x" * 200}
     for size, session in ids.items():
-        await database.commit(Unit(sessions.insert(SessionRecord(session, f"acp-{session}", str(lab.home / WORK)))))
+        record = SessionRecord(session, f"acp-{session}", str(lab.home / WORK))
+        await database.commit(Unit(sessions.insert(record, database.clock.now())))
         said: list[Event] = []
         for at in range(size // 2):
             said += [UserMessage(f"question-{at}", question), Text(f"answer-{at}", "x" * 200)]

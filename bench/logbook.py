@@ -66,7 +66,8 @@ async def write(lab: Lab, logged: int) -> Logbook:
     ids = [str(uuid4()) for _ in range(SESSIONS)]
     database = await Database.open(full / "pykoclaw.db")
     for session in ids:
-        await database.commit(Unit(sessions.insert(SessionRecord(session, f"acp-{session}", str(lab.home / WORK)))))
+        record = SessionRecord(session, f"acp-{session}", str(lab.home / WORK))
+        await database.commit(Unit(sessions.insert(record, database.clock.now())))
     await database.close()
     running = []
     with sqlite3.connect(full / "pykoclaw.db") as connection:

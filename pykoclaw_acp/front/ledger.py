@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 from pykoclaw_acp import __version__
 
@@ -25,7 +26,7 @@ class Line:
     def __init__(self, number: int, content: bytes, at: float) -> None:
         self.number = number
         self.content = content
-        self.at = at  # Unix time in seconds
+        self.at = at  # s, monotonic
         self.message: dict[str, Any] = {}  # a request's id, method, and parameters that matter; a response's id
         self.acknowledged = False
 
@@ -38,9 +39,9 @@ class Line:
         """As it is sent for the first time."""
         return b"> %d %b\n" % (self.number, self.content)
 
-    def again(self) -> bytes:
-        """As it is sent to another daemon, which may have it already."""
-        return b">> %d %d %b\n" % (self.number, int(self.at * 1000), self.content)
+    def again(self, wall: float) -> bytes:
+        """As it is sent to another daemon, which may have it already; `wall`: the wall clock less the monotonic one."""
+        return b">> %d %d %b\n" % (self.number, int((self.at + wall) * 1000), self.content)
 
 
 class Followed:
@@ -64,6 +65,7 @@ class Ledger:
         self._asked: set[str] = set()
         self._initialize: Any = None
         self._count = 0
+        self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
 
     # --- what the client sends ----------------------------------------------------------------------------------------
 
@@ -135,6 +137,8 @@ class Ledger:
 
     def hello(self) -> bytes:
         """The first line of a connection."""
+        now = time.monotonic()
+        self._wall = time.time() - now
         sessions = {
             session_id: {"seq": session.seq, "line": session.line, "opened": self._opened.get(session_id)}
             for session_id, session in self.sessions.items()
@@ -147,9 +151,14 @@ class Ledger:
             "initialize": self._initialize,
             "sessions": sessions,
             "asked": sorted(self._asked),
+            "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
         # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the daemon would refuse it.
         return b"front %b\n" % json.dumps(known, ensure_ascii=False).encode(errors="replace")
+
+    def again(self) -> list[bytes]:
+        """What follows the hello of every connection but the first: all lines that are kept, in order."""
+        return [line.again(self._wall) for line in self.lines.values()]
 
     def open_requests(self) -> list[Line]:
         """The requests without an answer."""

@@ -180,7 +180,7 @@ class Relay:
             self._end()
 
     def _take(self, contents: list[bytes | Oversized]) -> None:
-        at = time.time()
+        at = time.monotonic()
         lines = []
         for content in contents:
             if isinstance(content, Oversized):
@@ -248,8 +248,9 @@ class Relay:
 
     def _introduce(self, link: Link) -> None:
         link.out.put(self._ledger.hello())
-        for line in self._ledger.lines.values():
-            link.out.put(line.again() if self._linked else line.first())
+        lines = self._ledger.again() if self._linked else [line.first() for line in self._ledger.lines.values()]
+        for line in lines:
+            link.out.put(line)
         self._link, self._linked, self._unsent = link, True, 0
 
     def _lose(self, link: Link) -> None:

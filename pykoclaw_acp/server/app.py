@@ -109,6 +109,8 @@ class App:
         await asyncio.wait([self._purging])
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.confirmations.flush(), FLUSH_WAIT)
+        with contextlib.suppress(Exception):  # less time counts then, for the next boot
+            await SessionJournal(self.database).note_time()
         await self.database.close()
 
 

@@ -6,13 +6,14 @@ docs/link.md has the whole vocabulary.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
 import structlog
 
-from pykoclaw_acp import __version__
+from pykoclaw_acp import __version__, clock
 from pykoclaw_acp.errors import ParseError
 from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.server.peer import Line, Listener, Transport
@@ -34,7 +35,10 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class FrontHello(msgspec.Struct, frozen=True):
-    """What a front knows when it connects; `asked` are ids of our requests that its client has not answered."""
+    """What a front knows when it connects; `asked` are ids of our requests that its client has not answered.
+
+    `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake, at one moment.
+    """
 
     front: str
     link: int = LINK
@@ -43,6 +47,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     initialize: msgspec.Raw = NOTHING
     sessions: dict[str, Followed] = {}
     asked: list[str] = []
+    clocks: tuple[int, int] | None = None
 
 
 _hello: Final = msgspec.json.Decoder(FrontHello)
@@ -126,6 +131,13 @@ class FrontPeer:
         """Anything else."""
         await self._transport.write(b"notify %b" % line)
 
+    def _uptime(self, at: int) -> int:
+        """How old the boot was when the front's wall clock showed `at`, be that clock set meanwhile."""
+        if self.hello.clocks is not None:
+            wall, uptime = self.hello.clocks
+            return at - wall + uptime
+        return at - time.time_ns() // 1_000_000 + clock.uptime()
+
     def _take(self, raw: bytes | Oversized) -> Line | None:
         if isinstance(raw, Oversized):
             return None  # a front does not send one
@@ -136,7 +148,7 @@ class FrontPeer:
                 return Line(int(number), content)
             if kind == b">>":
                 number, at, content = rest.split(b" ", 2)
-                return Line(int(number), content, sent_at=int(at))
+                return Line(int(number), content, sent_at=int(at), uptime=self._uptime(int(at)))
             if kind == b"seen":
                 token, seq = rest.split()
                 if (session_id := self._sessions.get(int(token))) is not None:

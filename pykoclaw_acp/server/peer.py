@@ -21,11 +21,16 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the client's, under a number of its own; `sent_at` (ms since 1970) if a front sends it once more."""
+    """A line of the client's, under a number of its own.
+
+    If a front sends it once more, `sent_at` is when its client did (ms since 1970, for people), and `uptime` how long
+    this boot had been awake then (ms).
+    """
 
     number: int
     content: bytes | Oversized
     sent_at: int | None = None
+    uptime: int | None = None
 
 
 class Listener(Protocol):

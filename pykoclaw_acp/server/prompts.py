@@ -28,8 +28,10 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     session = await call.sessions.get_open(params.session_id)
     attachment = call.connection.following(session)
     keys = PromptKeys(call.key, _idempotency_key(params), wrappings.fingerprint(blocks))
-    sent_at = call.line.sent_at or time.time_ns() // 1_000_000
-    turn = Turn(str(uuid4()), session.id, blocks, keys, sent_at, client=call.connection.name)
+    shown = call.line.sent_at or time.time_ns() // 1_000_000
+    clock = call.sessions.clock
+    sent = clock.now() if call.line.uptime is None else clock.at(call.line.uptime)
+    turn = Turn(str(uuid4()), session.id, blocks, keys, shown, client=call.connection.name, sent=sent)
     turn = await session.accept(turn, attachment)
     call.connection.prompted(call, session, turn)
     call.on_cancel(lambda: session.cancel(turn))
@@ -63,7 +65,8 @@ async def cancel(call: Call, params: SessionParams) -> Later:
     Acknowledged when it outlives this daemon: a front repeats it until then.
     """
     session = await call.sessions.find(params.session_id)
-    leaving = [] if session is None else session.cancel(until=call.line.sent_at, request=call.key)
+    until = None if call.line.uptime is None else call.sessions.clock.at(call.line.uptime)
+    leaving = [] if session is None else session.cancel(until=until, request=call.key)
     return Later(_all(leaving))
 
 

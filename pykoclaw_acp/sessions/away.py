@@ -1,7 +1,8 @@
 """The away policy's clock of one question: it runs while no client is there.
 
 It stops when a client comes, and begins anew when the last one has left. A daemon that restores a question goes on with
-the deadline that is in its row, but gives clients the time to come back first.
+the deadline that is in its row, but gives clients the time to come back first. What counts are deadlines by the own
+clock; those by the wall clock are shown to people.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.sessions.model import TurnTimes
-from pykoclaw_acp.sessions.ports import Question
+from pykoclaw_acp.sessions.ports import Deadline, Question
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 class AwayClock:
     """Calls `act` with the policy when its time is over."""
 
-    def __init__(self, times: TurnTimes, act: Callable[[AwayPolicy], None]) -> None:
+    def __init__(self, times: TurnTimes, clock: Clock, act: Callable[[AwayPolicy], None]) -> None:
         self._times = times
+        self._clock = clock
         self._act = act
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # the loop's time
@@ -37,16 +40,16 @@ class AwayClock:
         """Nobody has been there for longer than a reconnect takes."""
         return self.runs and asyncio.get_running_loop().time() - self._since >= self._times.away_grace
 
-    def start(self, policy: AwayPolicy, row: Question | None = None) -> int:
-        """Run, or run anew; returns the deadline in milliseconds since 1970. `row`: another daemon has begun it."""
+    def start(self, policy: AwayPolicy, row: Question | None = None) -> Deadline:
+        """Run, or run anew; returns the deadline. `row`: another daemon has begun it."""
         self.stop()
-        loop, now = asyncio.get_running_loop(), time.time()
+        loop, now = asyncio.get_running_loop(), self._clock.now()
         wait = self._times.away_timeout if policy == "wait" else self._times.away_grace
-        if row is not None and row.policy == policy and row.deadline is not None:
-            wait = min(wait, max(row.deadline / 1000 - now, self._times.away_grace))
+        if row is not None and row.policy == policy and row.deadline_clock is not None:
+            wait = min(wait, max((row.deadline_clock - now) / 1000, self._times.away_grace))
         self._since = loop.time()
         self._timer = loop.call_later(wait, self._end, policy)
-        return int((now + wait) * 1000)
+        return Deadline(int((time.time() + wait) * 1000), now + int(wait * 1000))
 
     def stop(self) -> None:
         """Somebody is there, or the question is settled."""

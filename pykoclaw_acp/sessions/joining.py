@@ -26,14 +26,14 @@ log: Final = structlog.get_logger()
 class Joining:
     """Knows the turns of one session that a prompt may join.
 
-    `window` (s) is for prompts without any id; `started` (s since 1970) is when this daemon began.
+    `window` (s) is for prompts without any id.
     """
 
-    def __init__(self, session: Session, journal: Journal, window: float, started: float) -> None:
+    def __init__(self, session: Session, journal: Journal, window: float) -> None:
         self._session = session
         self._journal = journal
         self._window = window
-        self._started = started
+        self._prompted = False  # since it is in memory: of its newest turn everything is known
         self._lost: dict[str, Turn] = {}
 
     @property
@@ -41,6 +41,12 @@ class Joining:
         """A prompt may still come again that only the memory knows."""
         now = time.monotonic()
         return any(one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values())
+
+    @property
+    def _young(self) -> bool:
+        """This daemon started so recently that a client of the one before may still send its prompt again."""
+        clock = self._journal.clock
+        return clock.age(clock.started) <= self._window
 
     async def find(self, keys: PromptKeys, client: str) -> Turn | None:
         """The turn that this prompt is; None if it is a new one.
@@ -51,6 +57,10 @@ class Joining:
         if turn is not None:
             log.info("A prompt joins its turn", action="prompt_joined", session=self._session.id, turn=turn.turn_id)
         return turn
+
+    def prompted(self) -> None:
+        """A new prompt was accepted."""
+        self._prompted = True
 
     def wait(self, turn: Turn) -> None:
         """A call waits for the turn's end."""
@@ -110,13 +120,14 @@ class Joining:
                 del self._lost[turn_id]
             elif turn.keys.fingerprint == keys.fingerprint and turn.client in (None, client) and _unseen(turn, keys):
                 return turn
-        if keys.fingerprint is None or time.time() - self._started > self._window:
+        if keys.fingerprint is None or self._prompted or not self._young:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
-        newest = await self._journal.newest_turn(self._session.id, int((self._started - self._window) * 1000))
+        since = self._journal.clock.started - int(self._window * 1000)
+        newest = await self._journal.newest_turn(self._session.id, since)
         if newest is None or newest[0].keys.fingerprint != keys.fingerprint or not _unseen(newest[0], keys):
             return None
-        return None if newest[0].created_at / 1000 > self._started else self._first([newest])
+        return self._first([newest])
 
     def _first(self, ended: list[tuple[Turn, Outcome]]) -> Turn | None:
         if not ended:

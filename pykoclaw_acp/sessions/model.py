@@ -77,9 +77,10 @@ class PromptKeys:
 class Turn:
     """A prompt on its way: `ended` resolves to its outcome and the seq up to which it is told.
 
-    `spoke`: something of the answer is in the log. `unattended`: it runs although nobody stands behind it. `cancelled`
-    is set when the user wants the turn to stop. `waiting` counts the calls that will be answered by it; `lost_at` (s,
-    monotonic) is since when there is none, and `answered` says that a client has got the response.
+    `created_at` is for people; what decides is `sent`, when its client sent it (ms, the data directory's own clock).
+    `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
+    counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
+    says that a client has got the response. `unattended`: it runs although nobody stands behind it.
     """
 
     turn_id: str
@@ -90,10 +91,11 @@ class Turn:
     client: str | None = None
     waiting: int = 0
     answered: bool = False
+    sent: int = 0
+    unattended: bool = False
     lost_at: float | None = None
     state: TurnState = "queued"
     spoke: bool = False
-    unattended: bool = False
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Future[tuple[Outcome, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -104,11 +106,11 @@ class Turn:
         await asyncio.wait([self.ended])
 
     def came_after(self, at: int, request: str | None) -> bool:
-        """Whether its client sent it after another line: by number if one front sent both, else by time (ms)."""
+        """Whether its client sent it after another line: by number if one front sent both, else by the own clock."""
         front, _, number = (request or "").rpartition(":")
         if front and self.keys.front == front:
             return int((self.keys.request or "").rpartition(":")[2]) > int(number)
-        return self.created_at > at
+        return self.sent > at
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +127,3 @@ class TurnTimes:
     away_policy: AwayPolicy = "wait"
     away_timeout: float = 86400.0
     away_grace: float = AWAY_GRACE
-    started: float = field(default_factory=time.time)  # s since 1970, of this daemon

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Command, Offer
@@ -93,9 +94,18 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A question as its row keeps it; times are milliseconds since 1970.
+class Deadline:
+    """When an away policy acts: `shown` to people (ms since 1970), and `clock` (ms, the data directory's own clock)."""
 
+    shown: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as its row keeps it; `asked_at` and `deadline` are milliseconds since 1970, for people.
+
+    What decides are `asked_clock` and `deadline_clock` (ms, own clock; None: a daemon without one wrote the row).
     `policy`: `attended` while a client is there, the away policy while none is, `parked` once its worker was given up.
     `deadline`: when the policy acts. `turn_id`: the turn that asks, or that goes on with the answer to a parked one.
     """
@@ -106,6 +116,8 @@ class Question:
     policy: str
     deadline: int | None
     asked_at: int
+    asked_clock: int | None
+    deadline_clock: int | None
     outcome: str | None = None
     option: str | None = None
     answered_by: str | None = None
@@ -125,6 +137,10 @@ class Journal(Protocol):
 
     async def writable(self) -> None:
         """Returns as soon as the store can be written."""
+
+    @property
+    def clock(self) -> Clock:
+        """The data directory's own, which decides about ages and deadlines."""
 
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
@@ -176,7 +192,7 @@ class Journal(Protocol):
         """What the newest worker in this directory offers."""
 
     async def unused(self, before: int) -> list[str]:
-        """Sessions whose events may be deleted: never prompted by a person, and untouched since `before` (ms)."""
+        """Sessions whose events may be deleted: never prompted by a person, not used since `before` (ms, own clock)."""
 
     async def prune(self, session_id: str, before: int) -> bool:
         """Delete what was said and hide the session, if it is still unused; its id, directory and name stay."""
@@ -184,8 +200,8 @@ class Journal(Protocol):
     async def settle(self, settled: Settled, used: str | None = None) -> None:
         """A permission question is answered, or moot; `used`: the parked question whose answer this is, once."""
 
-    async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
-        """Which away policy an open question is under, and until when (ms since 1970)."""
+    async def set_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
+        """Which away policy an open question is under, and until when."""
 
     async def park(self, session_id: str, ask: Ask, events: Sequence[Event]) -> list[int]:
         """An open question gives up its worker and waits on, with what is to be said about it."""
@@ -214,10 +230,10 @@ class Journal(Protocol):
     async def ended_turns(
         self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
     ) -> list[tuple[Turn, Outcome]]:
-        """Clients' turns that have ended, by one of their keys, the newest first; their content is left out."""
+        """Clients' turns that have ended, by one of their keys, which are unique; their content is left out."""
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-        """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+        """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that a front asked for."""
@@ -233,6 +249,9 @@ class Journal(Protocol):
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""
+
+    async def note_time(self) -> None:
+        """Write down where the own clock stands, for the next boot."""
 
 
 class Client(Protocol):

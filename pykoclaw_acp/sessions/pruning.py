@@ -1,12 +1,13 @@
 """Sessions that nobody uses: after a while what was said is deleted and they are hidden; their ids stay good.
 
+How long that is, the data directory's own clock says, which is noted down with each look.
+
 Those that are only not in use now, conversations too, leave this process's memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final
 
 import structlog
@@ -39,6 +40,7 @@ class Pruner:
             await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
             try:
                 await self.prune()
+                await self._journal.note_time()
             except StoreUnavailable:
                 log.debug("Unused sessions are pruned later", action="prune_later")
             except Exception:
@@ -47,7 +49,7 @@ class Pruner:
 
     async def prune(self) -> int:
         """Prune what is unused now; returns how many sessions that were."""
-        before = int((time.time() - self._after) * 1000)
+        before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):
             if not self._sessions.in_use(session_id) and await self._journal.prune(session_id, before):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.away import AwayClock
 from pykoclaw_acp.sessions.grants import Grants
 from pykoclaw_acp.sessions.model import TurnTimes
-from pykoclaw_acp.sessions.ports import Client, Journal, Question, Settled, Workers
+from pykoclaw_acp.sessions.ports import Client, Deadline, Journal, Question, Settled, Workers
 from pykoclaw_acp.sessions.settling import Settling
 from pykoclaw_acp.sessions.waiting import Waiting
 from pykoclaw_acp.tasks import Tasks
@@ -56,7 +55,7 @@ class Questions:
 
     def open(self, epoch: int, ask: Ask, seq: int) -> None:
         """Ask the clients, once each was shown the log up to `seq`; a form that none of them can show is cancelled."""
-        one = self._add(epoch, ask, seq, time.time())
+        one = self._add(epoch, ask, seq, self._journal.clock.now())
         if self._is_granted(one):
             return
         if self._session.attended and not self._attended(one):
@@ -74,7 +73,8 @@ class Questions:
             if row.outcome is not None:
                 self._grants.restore(row)
                 continue
-            one = self._add(epoch, row.ask, self._session.last_seq, row.asked_at / 1000)
+            since = self._journal.clock.now() if row.asked_clock is None else row.asked_clock
+            one = self._add(epoch, row.ask, self._session.last_seq, since)
             if row.policy == PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
@@ -165,15 +165,15 @@ class Questions:
     # --- parking ----------------------------------------------------------------------------------------------------
 
     @property
-    def away_longest(self) -> float | None:
-        """When the oldest question was asked (s since 1970) that keeps a worker and that nobody is there to answer."""
-        return min((one.asked_at for one in self._waiting.values() if one.parkable), default=None)
+    def away_longest(self) -> int | None:
+        """When the oldest question was asked (ms, own clock) that keeps a worker and that nobody is there to answer."""
+        return min((one.since for one in self._waiting.values() if one.parkable), default=None)
 
     def park_oldest(self) -> None:
         """Give up the worker for the sake of others; the question waits on."""
         away = [one for one in self._waiting.values() if one.parkable]
         if away:
-            self._begin_parking(min(away, key=lambda one: one.asked_at))
+            self._begin_parking(min(away, key=lambda one: one.since))
 
     def _begin_parking(self, one: Waiting) -> None:
         one.parking = asyncio.get_running_loop().create_future()
@@ -197,10 +197,10 @@ class Questions:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _add(self, epoch: int, ask: Ask, seq: int, asked_at: float) -> Waiting:
+    def _add(self, epoch: int, ask: Ask, seq: int, since: int) -> Waiting:
         loop = asyncio.get_running_loop()
-        clock = AwayClock(self._times, lambda policy: self._act(one, policy))
-        one = self._waiting[ask.ask_id] = Waiting(epoch, ask, seq, asked_at, clock, loop.create_future())
+        clock = AwayClock(self._times, self._journal.clock, lambda policy: self._act(one, policy))
+        one = self._waiting[ask.ask_id] = Waiting(epoch, ask, seq, since, clock, loop.create_future())
         one.settling = loop.create_task(self._settle(one))
         return one
 
@@ -281,7 +281,7 @@ class Questions:
     def _limit(self, one: Waiting, at_least: float) -> None:
         """How long (s) a question waits at all, whoever is there."""
         if self._times.permission_timeout is not None:
-            left = max(one.asked_at + self._times.permission_timeout - time.time(), at_least)
+            left = max(self._times.permission_timeout - self._journal.clock.age(one.since), at_least)
             one.limit = asyncio.get_running_loop().call_later(left, one.give, answers.OVERDUE)
 
     def _start_clock(self, one: Waiting, row: Question | None = None) -> None:
@@ -307,10 +307,10 @@ class Questions:
         """What a client answered that is there and did not choose: it counts once the others stay away."""
         return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
 
-    def _note(self, one: Waiting, policy: str, deadline: int | None) -> None:
+    def _note(self, one: Waiting, policy: str, deadline: Deadline | None) -> None:
         self._tasks.start(self._write_clock(one.ask.ask_id, policy, deadline))
 
-    async def _write_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
+    async def _write_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
         try:
             await self._journal.set_clock(ask_id, policy, deadline)
         except Exception:

@@ -52,6 +52,7 @@ class Sessions:
     """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
 
     def __init__(self, journal: Journal, defaults: SessionDefaults) -> None:
+        self.clock = journal.clock
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}

@@ -64,7 +64,7 @@ class Session:
         self._running = Running(self, journal, workers, times.cancel_grace)
         self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest)
         self.unclaimed = Unclaimed(record, self._queue.adopted_is_over, times.rejoin_window)
-        self.joining = Joining(self, journal, times.rejoin_window, times.started)
+        self.joining = Joining(self, journal, times.rejoin_window)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
 
@@ -182,6 +182,7 @@ class Session:
         helper = wrappings.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
         self.record.prompted = True
+        self.joining.prompted()
         steps.reached("turn_queued")
         if turn.cancelled.is_set():
             await self._running.finish(turn, endings.CANCELLED)
@@ -198,7 +199,7 @@ class Session:
     ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        `until` (ms since 1970) spares turns that came later: a front repeats a cancel that was not confirmed, and
+        `until` (ms, own clock) spares turns that came later: a front repeats a cancel that was not confirmed, and
         `request` is its key. What is returned is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []

@@ -22,7 +22,7 @@ class Waiting:
     epoch: int
     ask: Ask
     seq: int
-    asked_at: float  # s since 1970
+    since: int  # ms, own clock
     clock: AwayClock
     verdict: asyncio.Future[Verdict]
     asked: Tasks = field(default_factory=Tasks)

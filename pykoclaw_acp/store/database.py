@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import history_copy, journal_mode, migrate, preflight
+from pykoclaw_acp.store import clocks, history_copy, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
 from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
@@ -58,6 +59,8 @@ class Database:
         writer: Connection,
         readers: list[Connection],
         used: journal_mode.JournalMode,
+        clock: Clock,
+        *,
         copy: Path | None = None,
     ) -> None:
         """Use `open`."""
@@ -66,6 +69,7 @@ class Database:
         self.limited = copy is not None
         """It is only read until it is opened anew."""
         self.journal_mode = used
+        self.clock = clock
         self.condition = StoreCondition()
         self.reopen_wanted = asyncio.Event()
         """Set when only opening the database anew helps: what it holds may not be what this process knows."""
@@ -216,10 +220,11 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
     async with AsyncExitStack() as stack:
         writer = await _connect(stack, path)
         settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
+        clock = await writer.run(clocks.go_on)
         readers = await _prepared_readers(stack, path, settled)
         refused = await writer.run(_try_to_write)
         stack.pop_all()
-    database = Database(path, writer, readers, settled)
+    database = Database(path, writer, readers, settled, clock)
     if refused is not None:
         database.condition.failed(*refused)
     return database
@@ -232,9 +237,10 @@ async def _open_copy(
         stack.callback(history_copy.remove, copied)
         writer = await _connect(stack, copied)
         settled = await writer.run(partial(_prepare, migrations=migrations, path=copied))
+        clock = await writer.run(clocks.go_on)
         readers = await _prepared_readers(stack, copied, settled)
         stack.pop_all()
-    database = Database(path, writer, readers, settled, copied)
+    database = Database(path, writer, readers, settled, clock, copy=copied)
     database.condition.failed(*found)
     return database
 

@@ -12,8 +12,10 @@ from pykoclaw_acp.store.sessions import now_ms
 def keep(cwd: str, offer: Offer) -> Statement:
     """A worker said it."""
     return Statement(
-        "INSERT INTO acp_offers (cwd, commands, models, updated_at) VALUES (?, ?, ?, ?) ON CONFLICT (cwd) DO UPDATE"
-        " SET commands = excluded.commands, models = excluded.models, updated_at = excluded.updated_at",
+        "INSERT INTO acp_offers (cwd, commands, models, updated_at, position)"
+        " VALUES (?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
+        " SET commands = excluded.commands, models = excluded.models, updated_at = excluded.updated_at,"
+        " position = excluded.position",
         (cwd, msgspec.json.encode(offer.commands).decode(), msgspec.json.encode(offer.models).decode(), now_ms()),
     )
 
@@ -26,7 +28,7 @@ async def of(database: Database, cwd: str) -> Offer | None:
 
 async def newest(database: Database) -> Offer | None:
     """What was offered last, wherever that was: models are those of the account."""
-    rows = await database.read("SELECT commands, models FROM acp_offers ORDER BY updated_at DESC LIMIT 1")
+    rows = await database.read("SELECT commands, models FROM acp_offers ORDER BY position DESC LIMIT 1")
     return _offer(*rows[0]) if rows else None
 
 

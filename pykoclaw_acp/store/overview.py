@@ -10,6 +10,7 @@ from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInf
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.turns import NEWEST_FIRST
 
 TURNS_SHOWN: Final = 20
 PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
@@ -77,10 +78,12 @@ async def matching(database: Database, word: str) -> list[str]:
 
 
 async def listing(database: Database, *, every: bool, limit: int) -> list[SessionSummary]:
-    """Sessions, newest first; without `every` only those that somebody prompted."""
+    """Sessions, those first that were used last; without `every` only those that somebody prompted."""
     used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
     rows = await database.read(
-        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used} ORDER BY s.updated_at DESC, s.acp_session_id LIMIT ?", (limit,)
+        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used}"
+        " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
+        (limit,),
     )
     return [_summary(row) for row in rows]
 
@@ -100,8 +103,8 @@ async def details(database: Database, session_id: str) -> Details:
     )
     ((count,),) = await database.read("SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,))
     rows = await database.read(
-        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"
-        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?",
+        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"  # noqa: S608  constant
+        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
         (session_id, TURNS_SHOWN),
     )
     turns = [
@@ -123,8 +126,8 @@ async def details(database: Database, session_id: str) -> Details:
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
     """The place in the log before the newest `turns` turns; 0 if there are no more than those."""
     rows = await database.read(
-        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"
-        " WHERE acp_session_id = ? ORDER BY created_at DESC, turn_id LIMIT ?)",
+        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"  # noqa: S608  constant
+        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?)",
         (session_id, turns),
     )
     return int(rows[0][0] or 0)

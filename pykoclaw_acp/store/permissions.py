@@ -1,8 +1,9 @@
 """`acp_permissions`: questions that wait for an answer, and how they were settled.
 
 `request` is the whole question, enough to ask it again; `content` is what its form was filled in with (JSON). While a
-row has no `outcome`, `policy` is `attended` (a client is there), the away policy that acts at `deadline` (ms since
-1970), or `parked` (no worker waits any more). `turn_id` is the turn that asks; once a parked question is answered, the
+row has no `outcome`, `policy` is `attended` (a client is there), the away policy that acts at `deadline_clock` (ms, own
+clock; `deadline` and `created_at` are for people), or `parked` (no worker waits any more). `position` is its place
+among all questions. `turn_id` is the turn that asks; once a parked question is answered, the
 turn that goes on with the answer, and NULL as soon as the answer was used for the call that it is about.
 """
 
@@ -16,7 +17,7 @@ import structlog
 
 from pykoclaw_acp.sessions import answers
 from pykoclaw_acp.sessions.answers import Verdict
-from pykoclaw_acp.sessions.ports import Question, Settled
+from pykoclaw_acp.sessions.ports import Deadline, Question, Settled
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.worker.frames import Answer, Ask
@@ -25,37 +26,39 @@ ATTENDED: Final = "attended"
 PARKED: Final = "parked"
 MATCHES: Final = 20  # rows, at most, that a prefix gives
 _COLUMNS: Final = (
-    "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.outcome, p.option_id,"
-    " p.answered_by, p.content"
+    "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.asked_clock, p.deadline_clock,"
+    " p.outcome, p.option_id, p.answered_by, p.content"
 )
 _decoder: Final = msgspec.json.Decoder(Ask)
 
 log: Final = structlog.get_logger()
 
 
-def insert(session_id: str, ask: Ask) -> Statement:
-    """A worker asks."""
+def insert(session_id: str, ask: Ask, clock: int) -> Statement:
+    """A worker asks, when the own clock shows `clock`."""
+    request = msgspec.json.encode(ask).decode()
     return Statement(
         "INSERT INTO acp_permissions"
-        " (permission_id, acp_session_id, turn_id, tool_call_id, request, policy, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (ask.ask_id, session_id, ask.turn_id, ask.tool_call_id, msgspec.json.encode(ask).decode(), ATTENDED, now_ms()),
+        " (permission_id, acp_session_id, turn_id, tool_call_id, request, policy, created_at, asked_clock, position)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_permissions))",
+        (ask.ask_id, session_id, ask.turn_id, ask.tool_call_id, request, ATTENDED, now_ms(), clock),
     )
 
 
-def set_clock(ask_id: str, policy: str, deadline: int | None) -> Statement:
+def set_clock(ask_id: str, policy: str, deadline: Deadline | None) -> Statement:
     """A client came or went; a parked question has no clock."""
     return Statement(
-        "UPDATE acp_permissions SET policy = ?, deadline = ?"
+        "UPDATE acp_permissions SET policy = ?, deadline = ?, deadline_clock = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
-        (policy, deadline, ask_id, PARKED),
+        (policy, deadline and deadline.shown, deadline and deadline.clock, ask_id, PARKED),
     )
 
 
 def park(ask_id: str) -> Statement:
     """The question waits on without a worker; fails with Conflict if it was settled meanwhile."""
     return Statement(
-        "UPDATE acp_permissions SET policy = ?, deadline = NULL WHERE permission_id = ? AND outcome IS NULL",
+        "UPDATE acp_permissions SET policy = ?, deadline = NULL, deadline_clock = NULL"
+        " WHERE permission_id = ? AND outcome IS NULL",
         (PARKED, ask_id),
         rows=1,
     )
@@ -120,7 +123,7 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Que
     mine, of_session = ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
-        f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY p.created_at, p.permission_id",
+        f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY +p.position",  # the few open ones are sorted
         of_session,
     )
     answered = await database.read(
@@ -136,7 +139,7 @@ async def matching(database: Database, prefix: str) -> list[Question]:
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
         " WHERE p.permission_id >= ? AND p.permission_id < ?"
-        " ORDER BY p.outcome IS NOT NULL, p.created_at DESC LIMIT ?",
+        " ORDER BY p.outcome IS NOT NULL, COALESCE(p.position, 0) DESC LIMIT ?",
         (prefix, prefix + "\U0010ffff", MATCHES),  # a range of the index
     )
     return _questions(rows)

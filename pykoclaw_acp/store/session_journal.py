@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Logged, Question, Settled
-from pykoclaw_acp.store import cursors, events, offers, overview, permissions, sessions, turns, workers
+from pykoclaw_acp.sessions.ports import Deadline, Logged, Question, Settled
+from pykoclaw_acp.store import clocks, cursors, events, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
 
@@ -28,6 +29,11 @@ class SessionJournal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def clock(self) -> Clock:
+        """What decides about ages."""
+        return self._database.clock
+
     def require_writable(self) -> None:
         """Raises StoreUnavailable while the store cannot be written."""
         self._database.condition.require()
@@ -38,7 +44,7 @@ class SessionJournal:
 
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
-        await self._commit(Unit(statements=sessions.insert(record)))
+        await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """The session, unless there is none or it was deleted."""
@@ -50,7 +56,7 @@ class SessionJournal:
 
     async def adopt(self, record: SessionRecord) -> None:
         """What a load changes."""
-        await self._run(sessions.reopen(record), patient=True)
+        await self._run(sessions.reopen(record, self.clock.now()), patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
         """The client closed the session."""
@@ -62,7 +68,8 @@ class SessionJournal:
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
-        used = sessions.prompted(turn.session_id, helper=wrappings.by_client_itself(turn.content, turn.client))
+        helper = wrappings.by_client_itself(turn.content, turn.client)
+        used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
@@ -94,10 +101,11 @@ class SessionJournal:
             elif isinstance(frame, TurnEnded):
                 outcome = outcomes[frame.turn_id]
                 turn_id, said = frame.turn_id, endings.failure(frame.turn_id, outcome)
-                statements.append(turns.end(frame.turn_id, outcome))
+                statements.append(turns.end(frame.turn_id, outcome, self.clock.now()))
+                statements.append(sessions.used(session_id, self.clock.now()))
                 statements.append(sessions.set_claude_session(session_id, frame.claude_session_id))
             elif isinstance(frame, Ask):
-                statements.append(permissions.insert(session_id, frame))
+                statements.append(permissions.insert(session_id, frame, self.clock.now()))
             elif isinstance(frame, AskWithdrawn):
                 statements.append(permissions.withdraw(frame.ask_id))
             statements.extend(sessions.follow(session_id, said))
@@ -114,9 +122,10 @@ class SessionJournal:
         self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; one that has ended already keeps its end, and nothing is said."""
-        unit = Unit((turns.end(turn_id, outcome, once=True),), events.rows(session_id, turn_id, said))
+        now = self.clock.now()
+        ends = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
         try:
-            return outcome, await self._commit(unit, patient=True)
+            return outcome, await self._commit(Unit(ends, events.rows(session_id, turn_id, said)), patient=True)
         except Conflict:
             if (ended := await turns.outcome(self._database, turn_id)) is None:
                 raise
@@ -124,8 +133,8 @@ class SessionJournal:
 
     async def append(self, session_id: str, said: Sequence[Event], *, patient: bool = False) -> list[int]:
         """Events outside of any turn; `patient`: of what has happened already."""
-        unit = Unit(tuple(sessions.follow(session_id, said)), events.rows(session_id, None, said))
-        return await self._commit(unit, patient=patient)
+        statements = (*sessions.follow(session_id, said), sessions.used(session_id, self.clock.now()))
+        return await self._commit(Unit(statements, events.rows(session_id, None, said)), patient=patient)
 
     async def offer(self, cwd: str) -> Offer | None:
         """What the last worker in this directory offered, or models of another."""
@@ -155,7 +164,7 @@ class SessionJournal:
         more = () if used is None else (permissions.use_up(used),)
         await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
 
-    async def set_clock(self, ask_id: str, policy: str, deadline: int | None) -> None:
+    async def set_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
         """Which away policy an open question is under, and until when."""
         await self._run(permissions.set_clock(ask_id, policy, deadline))
 
@@ -194,11 +203,11 @@ class SessionJournal:
         await self._run(turns.answered(turn_id), patient=True)
 
     async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
-        """Clients' turns that have ended, by one of their keys, the newest first."""
+        """Clients' turns that have ended, by one of their keys."""
         return await turns.ended(self._database, session_id, column, value)
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-        """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+        """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
         return await turns.newest(self._database, session_id, since)
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
@@ -220,6 +229,10 @@ class SessionJournal:
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""
         return await events.read(self._database, session_id, after, limit)
+
+    async def note_time(self) -> None:
+        """Write down where the own clock stands."""
+        await self._run(clocks.note(self.clock))
 
     async def _run(self, statement: Statement, *, patient: bool = False) -> None:
         await self._commit(Unit(statements=(statement,)), patient=patient)

@@ -22,12 +22,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def insert(record: SessionRecord) -> tuple[Statement, ...]:
-    """A new session; its conversation has no Claude session yet."""
+def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
+    """A new session; its conversation has no Claude session yet. `clock`, here and below: the own clock's time (ms)."""
     at = now_ms()
     session = Statement(
         "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, request_key,"
-        " client, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " client, created_at, updated_at, used_clock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             record.session_id,
             record.conversation_name,
@@ -38,6 +38,7 @@ def insert(record: SessionRecord) -> tuple[Statement, ...]:
             record.client,
             at,
             at,
+            clock,
         ),
     )
     conversation = Statement(
@@ -57,24 +58,30 @@ def set_claude_session(session_id: str, claude_session_id: str) -> Statement:
     )
 
 
-def reopen(record: SessionRecord) -> Statement:
+def reopen(record: SessionRecord, clock: int) -> Statement:
     """What a load changes."""
     return Statement(
         "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
-        " updated_at = ? WHERE acp_session_id = ?",
-        (record.cwd, json.dumps(record.additional_directories), now_ms(), record.session_id),
+        " updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
+        (record.cwd, json.dumps(record.additional_directories), now_ms(), clock, record.session_id),
         rows=1,
     )
 
 
-def prompted(session_id: str, *, helper: bool) -> Statement:
+def used(session_id: str, clock: int) -> Statement:
+    """Something was said in it."""
+    return Statement("UPDATE acp_sessions SET used_clock = ? WHERE acp_session_id = ?", (clock, session_id))
+
+
+def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
     """A prompt came; a session stays a client's helper while no person has prompted it."""
     at = now_ms()
     return Statement(
         "UPDATE acp_sessions SET"
         " auxiliary = CASE WHEN ? = 1 AND (prompted_at IS NULL OR auxiliary = 1) THEN 1 ELSE 0 END,"
-        " prompted_at = COALESCE(prompted_at, ?), pruned_at = NULL, updated_at = ? WHERE acp_session_id = ?",
-        (int(helper), at, at, session_id),
+        " prompted_at = COALESCE(prompted_at, ?), pruned_at = NULL, updated_at = ?, used_clock = ?"
+        " WHERE acp_session_id = ?",
+        (int(helper), at, at, clock, session_id),
         rows=1,
     )
 
@@ -95,7 +102,7 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
 
 
 _UNUSED: Final = (
-    "acp_sessions.updated_at < ? AND acp_sessions.pruned_at IS NULL AND acp_sessions.deleted_at IS NULL"
+    "acp_sessions.used_clock < ? AND acp_sessions.pruned_at IS NULL AND acp_sessions.deleted_at IS NULL"
     " AND (acp_sessions.auxiliary = 1 OR acp_sessions.prompted_at IS NULL"
     # A conversation that another channel has begun is real.
     " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
@@ -108,7 +115,7 @@ _CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
 
 
 async def unused(database: Database, before: int) -> list[str]:
-    """Sessions that no person ever prompted, not touched since `before` (ms)."""
+    """Sessions that no person ever prompted, not used since `before` (ms, own clock)."""
     rows = await database.read(f"SELECT acp_session_id FROM acp_sessions WHERE {_UNUSED}", (before,))  # noqa: S608
     return [session_id for (session_id,) in rows]
 

@@ -12,6 +12,13 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
 _UNFINISHED: Final = "('queued', 'dispatched', 'running')"
+# The next place among a session's turns; those that are older than places keep the first ones.
+_POSITION: Final = (
+    "COALESCE((SELECT MAX(position) FROM acp_turns WHERE acp_session_id = ?),"
+    " (SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?)) + 1"
+)
+# Turns that ended before there were places have none: they come before all others.
+NEWEST_FIRST: Final = "COALESCE(position, 0) DESC, created_at DESC, turn_id DESC"
 Key = Literal["request_key", "idempotency_key"]
 
 
@@ -25,10 +32,11 @@ class UnfinishedTurn:
 
 
 def insert(turn: Turn) -> Statement:
-    """A prompt was accepted."""
+    """A prompt was accepted, and gets its place."""
     return Statement(
-        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"
-        " client, state, created_at) VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?)",
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
+        " client, state, created_at, sent_clock, unattended, position)"
+        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?, ?, ?, {_POSITION})",
         (
             turn.turn_id,
             turn.session_id,
@@ -38,6 +46,10 @@ def insert(turn: Turn) -> Statement:
             turn.keys.fingerprint,
             turn.client,
             turn.created_at,
+            turn.sent,
+            int(turn.unattended),
+            turn.session_id,
+            turn.session_id,
         ),
     )
 
@@ -48,11 +60,10 @@ def answered(turn_id: str) -> Statement:
 
 
 async def ended(database: Database, session_id: str, column: Key, value: str) -> list[tuple[Turn, Outcome]]:
-    """Turns of clients that have ended, found by one of their keys, the newest first; their content is left out."""
+    """Turns of clients that have ended, found by one of their keys, which are unique; their content is left out."""
     return await _ended(
         database,
-        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {_UNFINISHED}"
-        " ORDER BY created_at DESC",
+        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {_UNFINISHED}",
         (session_id, value),
     )
 
@@ -64,11 +75,11 @@ async def outcome(database: Database, turn_id: str) -> Outcome | None:
 
 
 async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-    """The session's last prompt of a client, if it has ended, and not before `since` (ms since 1970)."""
+    """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
     found = await _ended(
         database,
         "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
-        f" ORDER BY created_at DESC, turn_id DESC LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_at >= ?",
+        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_clock >= ?",
         (session_id, since),
     )
     return found[0] if found else None
@@ -122,16 +133,16 @@ def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
     """Claude started a turn by itself, as background work ended."""
     at = now_ms()
     return Statement(
-        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at)"
-        " VALUES (?, ?, 'background', '[]', 'running', ?, ?, ?)",
-        (turn_id, session_id, epoch, at, at),
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at,"  # noqa: S608
+        f" position) VALUES (?, ?, 'background', '[]', 'running', ?, ?, ?, {_POSITION})",
+        (turn_id, session_id, epoch, at, at, session_id, session_id),
     )
 
 
-def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
-    """The turn's one end; a second one changes nothing, or with `once` fails with Conflict."""
+def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> Statement:
+    """The turn's one end, `at` (ms, own clock); a second one changes nothing, or with `once` fails with Conflict."""
     return Statement(
-        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?"  # noqa: S608  constant
+        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
         f" WHERE turn_id = ? AND state IN {_UNFINISHED}",
         (
             outcome.state,
@@ -139,6 +150,7 @@ def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
             endings.fault_json(outcome.fault),
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
+            at,
             turn_id,
         ),
         rows=1 if once else None,
@@ -146,18 +158,19 @@ def end(turn_id: str, outcome: Outcome, *, once: bool = False) -> Statement:
 
 
 async def unfinished(database: Database) -> list[UnfinishedTurn]:
-    """Turns without an end, in the order of their prompts."""
+    """Turns without an end, those of a session in the order of their places."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.state, t.epoch, t.origin, EXISTS (SELECT 1 FROM acp_events e"
+        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
-        f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.created_at, t.turn_id"
+        f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.acp_session_id, t.position"
     )
     found: list[UnfinishedTurn] = []
     for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:
-        state, epoch, origin, spoke = rest
+        sent, state, epoch, origin, unattended, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, client, state=state, spoke=bool(spoke))
+        turn.sent, turn.unattended = sent, bool(unattended)
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found
 

@@ -147,7 +147,7 @@ async def test_sessions_that_nobody_used_are_listed_only_on_demand(tmp_path: Pat
         first = await prompted(r)
         helper = await prompted(r)
         second = await prompted(r)
-        for change, session in (("auxiliary = 1", helper), ("updated_at = updated_at + 5000", first)):
+        for change, session in (("auxiliary = 1", helper), ("used_clock = used_clock + 5000", first)):
             row = Statement(f"UPDATE acp_sessions SET {change} WHERE acp_session_id = ?", (session.id,), rows=1)
             await r.database.commit(Unit(statements=(row,)))
         listed = await cli.call("sessions/list")

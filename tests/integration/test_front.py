@@ -69,6 +69,9 @@ def fill(descriptor: int, line: bytes) -> int:
 def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places) -> None:
     link = daemon.accept()
     hello = link.hello()
+    wall, uptime = hello.pop("clocks")
+    assert abs(wall - time.time() * 1000) < 60_000
+    assert abs(uptime - time.monotonic() * 1000) < 60_000
     assert hello | {"front": None} == {
         "front": None,
         "link": 1,

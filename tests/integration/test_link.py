@@ -387,8 +387,8 @@ async def test_words_of_a_turn_that_ended_with_the_last_daemon_get_its_outcome_a
             await two.result(2, "session/prompt", **words(session, "say 1"))
             assert prompts(r) == []
         month = 30 * 24 * 3600 * 1000
-        ago = "UPDATE acp_turns SET created_at = created_at - ?, ended_at = ended_at - ?"
-        await r.database.commit(Unit(statements=(Statement(ago, (month, month)),)))
+        ago = "UPDATE acp_turns SET ended_clock = ended_clock - ?"
+        await r.database.commit(Unit(statements=(Statement(ago, (month,)),)))
     async with rig(tmp_path) as r, front(r, "front-3") as three:
         await three.result(1, "session/resume", sessionId=session, cwd="/")
         await three.result(2, "session/prompt", **words(session, "say 1"))

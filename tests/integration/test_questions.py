@@ -19,7 +19,7 @@ from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.events import OpenTools, Text, UserMessage
 from pykoclaw_acp.sessions.grants import Grants
 from pykoclaw_acp.sessions.model import Turn, TurnTimes
-from pykoclaw_acp.sessions.ports import Settled
+from pykoclaw_acp.sessions.ports import Deadline, Settled
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
@@ -365,7 +365,8 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so
             again._open.append("same")
-            await write(r, permissions.insert(session.id, replace_struct(row.ask, ask_id="same", turn_id=turn.turn_id)))
+            same = replace_struct(row.ask, ask_id="same", turn_id=turn.turn_id)
+            await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).questions(session.id)
             session.restore_questions(2, [one for one in rows if one.policy != permissions.PARKED])
         else:
@@ -538,7 +539,9 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
         asking.ask("q1")
         before = await asking.away("q1")
         assert abs(before / 1000 - time.time() - LONG) < 60
-        await write(r, permissions.set_clock("q1", "wait", before - 1_000_000))
+        (row,) = await SessionJournal(r.database).questions(asking.session.id)
+        assert row.deadline_clock is not None
+        await write(r, permissions.set_clock("q1", "wait", Deadline(before, row.deadline_clock - 1_000_000)))
         session = await restarted(r, asking)
         timer = session.questions._waiting["q1"].clock._timer
         assert timer is not None
@@ -550,11 +553,11 @@ async def test_a_deadline_that_passed_while_no_daemon_ran_leaves_clients_the_tim
         asking = await begin(r)
         asking.ask("q1")
         await asking.away("q1")
-        await write(r, permissions.set_clock("q1", "wait", 1))
-        begun = time.time()
+        await write(r, permissions.set_clock("q1", "wait", Deadline(1, 1)))
+        begun = time.monotonic()
         await restarted(r, asking)
         assert await asking.settled("q1") == ("timeout", None, "timeout")
-        assert time.time() - begun >= SOON
+        assert time.monotonic() - begun >= SOON
 
 
 async def test_a_daemon_that_died_while_it_parked_stops_the_turn_after_its_restart(tmp_path: Path) -> None:

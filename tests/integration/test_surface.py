@@ -270,7 +270,7 @@ async def used_and_unused(path: Path) -> AsyncIterator[tuple[Rig, dict[str, str]
             await wire.call("session/set_mode", sessionId=made["never"], modeId="plan")
 
         def age(connection: Any) -> None:
-            connection.execute("UPDATE acp_sessions SET updated_at = updated_at - 10000000")
+            connection.execute("UPDATE acp_sessions SET used_clock = used_clock - 10000000")
 
         await r.database._writer.run(age)
         yield r, made, Pruner(r.sessions, SessionJournal(r.database), after=3600)

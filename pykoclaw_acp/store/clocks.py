@@ -1,0 +1,23 @@
+"""`acp_clock`: where the data directory's own clock stood last, in one row."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.clock import Clock, Note
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Statement
+
+
+def go_on(connection: sqlite3.Connection) -> Clock:
+    """The clock, from where it stood."""
+    row = connection.execute("SELECT boot_id, uptime, counted FROM acp_clock").fetchone()
+    return Clock(None if row is None else Note(*row))
+
+
+def note(clock: Clock) -> Statement:
+    """Write down where it stands."""
+    stands = clock.note()
+    return Statement(
+        "INSERT INTO acp_clock (id, boot_id, uptime, counted) VALUES (1, ?, ?, ?) ON CONFLICT (id) DO UPDATE"
+        " SET boot_id = excluded.boot_id, uptime = excluded.uptime, counted = excluded.counted",
+        (stands.boot_id, stands.uptime, stands.counted),
+    )

@@ -1,0 +1,72 @@
+"""The own clock: one for all processes of a boot, counted on from one boot to the next, and never turned back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pykoclaw_acp import clock
+from pykoclaw_acp.clock import Clock, Note
+from pykoclaw_acp.ops import processes
+
+
+@pytest.fixture
+def boot(monkeypatch: pytest.MonkeyPatch) -> Boot:
+    return Boot(monkeypatch)
+
+
+class Boot:
+    """A machine whose boots and uptimes the test says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+
+    def is_(self, boot_id: str, uptime: int) -> None:
+        self._patch.setattr(processes, "boot_id", lambda: boot_id)
+        self._patch.setattr(clock, "uptime", lambda: uptime)
+
+
+def test_it_begins_at_nothing_and_counts_what_the_machine_was_awake(boot: Boot) -> None:
+    boot.is_("a", 5000)
+    one = Clock(None)
+    assert (one.started, one.now()) == (0, 0)
+    boot.is_("a", 7000)
+    assert (one.now(), one.at(6000), one.age(500)) == (2000, 1000, 1.5)
+
+
+def test_two_processes_of_a_boot_agree_however_long_there_was_none(boot: Boot) -> None:
+    boot.is_("a", 5000)
+    one = Clock(None)
+    boot.is_("a", 6000)
+    noted = one.note()
+    boot.is_("a", 9000)
+    other = Clock(noted)
+    assert one.now() == other.now() == 4000
+    assert one.at(5500) == other.at(5500)
+    assert Clock(one.note()).now() == 4000
+
+
+def test_another_boot_counts_on_from_the_note_with_all_of_its_own_time(boot: Boot) -> None:
+    boot.is_("b", 300)
+    one = Clock(Note("a", 70_000, 50_000))
+    assert one.started == 50_300
+    assert one.age(50_000) == 0.3
+    assert one.age(59_000) == 0, "written after the last note: as young as can be"
+    boot.is_("b", 900)
+    assert Clock(Note("a", 70_000, 50_000)).now() == one.now(), "and a second daemon, before any note, agrees"
+
+
+def test_a_machine_that_is_put_back_to_a_snapshot_does_not_turn_it_back(boot: Boot) -> None:
+    boot.is_("a", 100)
+    assert Clock(Note("a", 5000, 4000)).now() == 4000
+
+
+def test_the_wall_clock_is_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Clock(None)
+    before = one.now()
+    for jump in (-5, 5):
+        wall = time.time_ns() + jump * 3600 * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda wall=wall: wall)
+        monkeypatch.setattr(time, "time", lambda wall=wall: wall / 1e9)
+        assert 0 <= one.now() - before < 600_000
