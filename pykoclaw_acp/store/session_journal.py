@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -82,10 +83,15 @@ class SessionJournal:
     async def record(
         self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
     ) -> list[Logged]:
-        """A worker's frames in one transaction; returns the events that they made."""
+        """A worker's frames in one transaction; returns the events that they made.
+
+        The last frame's number is noted in the row of the last event, or else in the worker's row: a piece of text
+        changes one page.
+        """
         statements: list[Statement] = []
         rows: list[NewEvent] = []
         told: list[tuple[str | None, Event]] = []
+        ends: list[tuple[str, str]] = []
         for frame in frames:
             said: list[Event] = []
             turn_id: str | None = None
@@ -100,6 +106,7 @@ class SessionJournal:
                 statements.append(turns.end(frame.turn_id, outcome, self.clock.now()))
                 statements.append(sessions.used(session_id, self.clock.now()))
                 statements.append(sessions.set_claude_session(session_id, frame.claude_session_id))
+                ends.append((session_id, frame.turn_id))
             elif isinstance(frame, Ask):
                 statements.append(permissions.insert(session_id, frame, self.clock.now()))
             elif isinstance(frame, AskWithdrawn):
@@ -107,8 +114,11 @@ class SessionJournal:
             statements.extend(sessions.follow(session_id, said))
             rows.extend(events.rows(session_id, turn_id, said))
             told.extend((turn_id, event) for event in said)
-        statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
-        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)))
+        if statements or not rows:
+            statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
+        else:
+            rows[-1] = replace(rows[-1], frame=(epoch, frames[-1].n))
+        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends)))
         return [
             Logged(seq, turn_id, event, len(row.payload))
             for seq, (turn_id, event), row in zip(seqs, told, rows, strict=True)
@@ -118,7 +128,8 @@ class SessionJournal:
         """End a turn that no worker can end, with what is to be said about it."""
         now = self.clock.now()
         ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
-        return await self._commit(Unit(statements=ended, events=events.rows(session_id, turn_id, said)))
+        rows = events.rows(session_id, turn_id, said)
+        return await self._commit(Unit(statements=ended, events=rows, ends=((session_id, turn_id),)))
 
     async def append(self, session_id: str, said: Sequence[Event]) -> list[int]:
         """Events outside of any turn."""
