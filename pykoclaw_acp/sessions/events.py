@@ -12,7 +12,7 @@ import msgspec
 
 from pykoclaw_acp.sessions.offers import Selection
 
-MAX_TEXT: Final = 1024 * 1024  # characters in one event; six bytes each at worst keeps a line below 8 MiB
+MAX_TEXT: Final = 128 * 1024  # characters in one event; six bytes each at worst keeps a line below 1 MiB
 
 PlanStatus = Literal["pending", "in_progress", "completed"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]

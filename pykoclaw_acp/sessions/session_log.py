@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from pykoclaw_acp.sessions import folding
 from pykoclaw_acp.sessions.events import Event, OpenTools, encode
 from pykoclaw_acp.sessions.model import SessionRecord
 from pykoclaw_acp.sessions.ports import Journal, Logged
@@ -23,13 +24,14 @@ class SessionLog:
         self._news = asyncio.Event()
 
     async def read_after(self, cursor: int, limit: int) -> list[Logged]:
-        """The next events after the cursor; waits until there are any."""
+        """The next events after the cursor, pieces of a message as one; waits until there are any."""
         while cursor >= self._record.last_seq:
             await self._news.wait()
-        if recent := self._tail.after(cursor, limit):
-            return recent
+        if recent := self._tail.after(cursor):
+            return recent if len(recent) == 1 else folding.merged(recent)
         end = self._record.last_seq
-        return await self._journal.read(self._record.session_id, cursor, limit) or [Logged(end, None, None)]
+        read = await self._journal.read(self._record.session_id, cursor, limit)
+        return folding.merged(read) or [Logged(end, None, None)]
 
     async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
         """Write down events that belong to no turn, and show them; `patient`: they have happened already."""

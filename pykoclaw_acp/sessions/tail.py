@@ -12,7 +12,7 @@ LIMIT: Final = 256 * 1024  # characters of rows
 
 
 class Tail:
-    """The newest events, without gaps, up to a size."""
+    """The newest events, one for each place and without gaps, up to a size."""
 
     def __init__(self) -> None:
         self._events: deque[Logged] = deque()
@@ -28,12 +28,12 @@ class Tail:
         while self._size > LIMIT:
             self._size -= self._events.popleft().size
 
-    def after(self, cursor: int, limit: int) -> list[Logged]:
+    def after(self, cursor: int) -> list[Logged]:
         """The events after the cursor; none if the next one is not here any more."""
         if not self._events or self._events[0].seq > cursor + 1:
             return []
-        first = cursor + 1 - self._events[0].seq
-        return [self._events[at] for at in range(first, min(first + limit, len(self._events)))]
+        missing = self._events[-1].seq - cursor
+        return [self._events[at] for at in range(len(self._events) - missing, len(self._events))]
 
     def clear(self) -> None:
         """Forget everything."""

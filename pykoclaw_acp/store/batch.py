@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
+from pykoclaw_acp.store import folding
 from pykoclaw_acp.store.condition import trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT
+from pykoclaw_acp.store.logs import Log, Logs, usage_of
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
 
+# From the session's row, so that nothing is written for a session that is gone.
 _INSERT_EVENT = (
-    "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, source_uuid, created_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, epoch, frame, source_uuid, payload)"
+    " SELECT log_key, ?, ?, ?, ?, ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ?"
 )
-_SELECT_LAST_SEQ = "SELECT last_seq FROM acp_sessions WHERE acp_session_id = ?"
-_UPDATE_LAST_SEQ = "UPDATE acp_sessions SET last_seq = ?, updated_at = ? WHERE acp_session_id = ?"
+_END = "UPDATE acp_turns SET last_seq = ? WHERE turn_id = ? AND first_seq IS NOT NULL"
 
 
 PROBE_TIMEOUT_MS = 100
@@ -32,7 +33,7 @@ class BatchWriter:
         self._file = file
         self._relaxed = relaxed
         self._full = False
-        self._last_seq: dict[str, int] = {}
+        self._logs = Logs()
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int] | Exception]:
         """For each unit the `seq`s of its events, or why it was not committed; never raises an Exception."""
@@ -63,7 +64,7 @@ class BatchWriter:
         self._synchronize(connection, full=any(unit.durable for unit in units))
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = _Transaction(connection, self._last_seq)
+            transaction = _Transaction(connection, self._logs)
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
             connection.execute("COMMIT")
@@ -72,7 +73,7 @@ class BatchWriter:
             # SQLite has rolled back by itself after some errors, a full disk for instance.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        self._last_seq.update(transaction.last_seq)
+        self._logs.keep(transaction.logs)
         return seqs
 
     def _synchronize(self, connection: sqlite3.Connection, *, full: bool) -> None:
@@ -98,26 +99,26 @@ def write_nothing_new(connection: sqlite3.Connection) -> None:
 class _Transaction:
     """One transaction: events gather, and are inserted before anything that could look at them."""
 
-    def __init__(self, connection: sqlite3.Connection, committed: dict[str, int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, committed: Logs) -> None:
         self._connection = connection
-        self._committed = committed
         self._rows: list[tuple[Any, ...]] = []
-        self._now = time.time_ns() // 1_000_000
-        self.last_seq: dict[str, int] = {}
+        self._replaced: list[tuple[int, int]] = []
+        self.logs = Logs(committed)
 
     def add(self, unit: Unit) -> list[int]:
         if unit.statements:
             self._insert_events()
         for statement in unit.statements:
             self._execute(statement)
-        return [self._number(event) for event in unit.events]
+        seqs = [self._number(event) for event in unit.events]
+        for session_id, turn_id in unit.ends:
+            self._end(session_id, turn_id)
+        return seqs
 
     def finish(self) -> None:
         self._insert_events()
-        if self.last_seq:
-            positions = [(seq, self._now, session_id) for session_id, seq in self.last_seq.items()]
-            if self._connection.executemany(_UPDATE_LAST_SEQ, positions).rowcount != len(positions):
-                raise Conflict(f"an event for a session that is gone, of {', '.join(self.last_seq)}")
+        for log_key, seq in self._replaced:
+            folding.drop(self._connection, log_key, seq)
 
     def _execute(self, statement: Statement) -> None:
         changed = self._connection.execute(statement.sql, statement.parameters).rowcount
@@ -125,23 +126,36 @@ class _Transaction:
             raise Conflict(f"{changed} rows were changed instead of {statement.rows} by: {statement.sql}")
 
     def _number(self, event: NewEvent) -> int:
-        seq = self._last(event.session_id) + 1
-        self.last_seq[event.session_id] = seq
+        log = self.logs.of(self._connection, event.session_id)
+        if log.run is not None and not log.run.takes(event):
+            self._fold(log)
+        seq = log.last + 1
+        turn = self.logs.turn(self._connection, event, seq)
+        replaced = log.follow(event, seq)
+        if replaced is not None:
+            self._replaced.append((log.key, replaced))
+        epoch, frame = event.frame or (None, None)
         self._rows.append(
-            (event.session_id, seq, event.turn_id, event.kind, event.payload, event.source_uuid, self._now)
+            (seq, seq, turn, event.kind, epoch, frame, event.source_uuid, event.payload, event.session_id)
         )
         return seq
 
-    def _last(self, session_id: str) -> int:
-        for known in (self.last_seq, self._committed):
-            if session_id in known:
-                return known[session_id]
-        row = self._connection.execute(_SELECT_LAST_SEQ, (session_id,)).fetchone()
-        if row is None:
-            raise Conflict(f"an event for the session {session_id}, which does not exist")
-        return int(row[0])
+    def _end(self, session_id: str, turn_id: str) -> None:
+        """The turn has said all: its last message is folded, and it knows where it ended."""
+        log = self.logs.of(self._connection, session_id)
+        self._fold(log)
+        self._connection.execute(_END, (log.last, turn_id))
+        log.passing.pop(usage_of(turn_id), None)
+
+    def _fold(self, log: Log) -> None:
+        run, log.run = log.run, None
+        if run is not None and run.begin < log.last:
+            self._insert_events()
+            folding.fold_range(self._connection, log.key, run.begin, log.last)
 
     def _insert_events(self) -> None:
         if self._rows:
-            self._connection.executemany(_INSERT_EVENT, self._rows)
+            inserted = self._connection.executemany(_INSERT_EVENT, self._rows).rowcount
+            if inserted != len(self._rows):
+                raise Conflict(f"an event for a session that is gone, of {', '.join({row[-1] for row in self._rows})}")
             self._rows.clear()

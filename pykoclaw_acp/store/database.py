@@ -116,8 +116,7 @@ class Database:
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commits the unit; returns the `seq`s that its events got, in their order.
 
-        Units are committed in the order of the calls. `last_seq` and `updated_at` of the sessions with new events are
-        written with them. If the caller is cancelled, the unit may be committed nevertheless.
+        Units are committed in the order of the calls. One whose caller is cancelled may be committed nevertheless.
 
         While the store cannot be written, a `patient` unit waits, for as long as that takes, and any other is refused
         at once with StoreUnavailable.
@@ -144,13 +143,15 @@ class Database:
                 if not patient:
                     raise self.condition.refusal() from error
 
-    async def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    async def read(self, sql: str, parameters: tuple[Any, ...] = (), size: int | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query, which sees every unit whose `commit` has returned; never waits for a writer.
+
+        With a `size` none after those whose last columns have that many characters together, but at least one.
 
         Raises sqlite3.Error if the query is wrong or tries to write, and DatabaseClosed.
         """
         self._require_open()
-        return await self._readers.read(sql, parameters)
+        return await self._readers.read(sql, parameters, size)
 
     async def probe(self) -> None:
         """Returns when the writer has answered, be it that another process holds the lock; never if it hangs."""

@@ -1,41 +1,76 @@
-"""`acp_events`: the sessions' logs."""
+"""The sessions' logs: `acp_log`, and `acp_events` with what older versions wrote and was not converted yet.
+
+A log has each of its places in one of the two. A statement reads both, so that the conversion goes unnoticed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from pykoclaw_acp.sessions import folding
 from pykoclaw_acp.sessions.events import Event, OpenTools, decode, encode
+from pykoclaw_acp.sessions.folding import Piece
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
+from pykoclaw_acp.store.folding import rest
+from pykoclaw_acp.store.logs import usage_of
 
-PAGE_SIZE: Final = 4 * 1024 * 1024  # characters of a page after which no further event is read
+PAGE_SIZE: Final = 1024 * 1024  # characters of a page after which no further row is read
+_PAGE: Final = (
+    "SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM acp_sessions s"
+    " JOIN acp_log e ON e.log_key = s.log_key"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
+    " WHERE s.acp_session_id = ? AND e.seq > ?"
+    " UNION ALL SELECT seq, seq, turn_id, NULL, payload FROM acp_events WHERE acp_session_id = ? AND seq > ?"
+    " ORDER BY 2 LIMIT ?"
+)
 _TOOL_EVENTS: Final = (  # so written that the index acp_events_tools alone says which rows these are
-    "SELECT payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
-    " WHERE acp_session_id = ? AND seq >= ? AND kind IN ('tool_started', 'tool_ended')) ORDER BY seq"
+    "SELECT seq, payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
+    " WHERE acp_session_id = ? AND seq >= ? AND kind IN ('tool_started', 'tool_ended'))"
+    " UNION ALL SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind IN ('tool_started', 'tool_ended') ORDER BY 1"
 )
 _FIRST_OF_WORKER: Final = (
-    "SELECT MIN(e.seq) FROM acp_turns t JOIN acp_events e ON e.turn_id = t.turn_id"
-    " WHERE t.acp_session_id = ? AND t.epoch = ?"
+    "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id)))"
+    " FROM acp_turns t WHERE t.acp_session_id = ? AND t.epoch = ?"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 
+def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
+    """The event as the log takes it."""
+    state = folding.state(event)
+    return NewEvent(
+        session_id,
+        turn_id,
+        _KINDS[type(event)],
+        encode(event),
+        message=folding.message(event),
+        weight=folding.weight(event) if isinstance(event, Piece) else 0,
+        state=usage_of(turn_id) if state == "usage" else state,
+        passing=folding.passing(event),
+    )
+
+
 def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
     """Events as the log takes them."""
-    return tuple(NewEvent(session_id, turn_id, _KINDS[type(event)], encode(event)) for event in events)
+    return tuple(row(session_id, turn_id, event) for event in events)
 
 
 async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
-    """The log after `after`, in order, up to `limit` events and a size; an unreadable row has no event."""
-    found = await database.read(
-        "SELECT seq, turn_id, payload FROM ("
-        "SELECT seq, turn_id, payload, SUM(LENGTH(payload)) OVER (ORDER BY seq) - LENGTH(payload) AS before"
-        " FROM acp_events WHERE acp_session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
-        ") AS page WHERE before < ? ORDER BY seq",
-        (session_id, after, limit, PAGE_SIZE),
-    )
-    return [Logged(seq, turn_id, decode(payload), len(payload)) for seq, turn_id, payload in found]
+    """The log after `after`, in order, up to `limit` rows and a size; an unreadable row has no event.
+
+    Of a message in the middle of which `after` is, the first event is the rest.
+    """
+    found = await database.read(_PAGE, (session_id, after, session_id, after, limit), PAGE_SIZE)
+    return [_logged(after, one) for one in found]
+
+
+def _logged(after: int, row: tuple[Any, ...]) -> Logged:
+    first, seq, turn_id, cuts, payload = row
+    event = rest(decode(payload), first, cuts, after)
+    return Logged(seq, turn_id, event, len(payload), count=seq - max(first - 1, after))
 
 
 async def open_tools(database: Database, session_id: str, epoch: int) -> OpenTools:
@@ -44,7 +79,7 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
     ((first,),) = await database.read(_FIRST_OF_WORKER, (session_id, epoch))
     if first is None:
         return tools
-    found = await database.read(_TOOL_EVENTS, (session_id, session_id, first))
-    for (payload,) in found:
+    found = await database.read(_TOOL_EVENTS, (session_id, session_id, first, session_id, first))
+    for _, payload in found:
         tools.follow(decode(payload))
     return tools

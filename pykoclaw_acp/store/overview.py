@@ -9,6 +9,7 @@ from typing import Any, Final
 from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.turns import NEWEST_FIRST
 
@@ -23,10 +24,15 @@ _SUMMARY: Final = (
     f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {_UNFINISHED}) FROM acp_sessions s"
 )
 # CROSS JOIN keeps the order: from the deleted sessions to their events by key, never through all events.
-_LEFT: Final = (
-    "SELECT s.acp_session_id, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"
-    " CROSS JOIN acp_events e ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL"
-    " GROUP BY s.acp_session_id"
+_LEFT: Final = tuple(
+    (
+        (
+            f"SELECT s.{key}, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"  # noqa: S608  constants
+            f" CROSS JOIN {table} e ON e.{key} = s.{key} WHERE s.deleted_at IS NOT NULL GROUP BY s.{key}"
+        ),
+        f"DELETE FROM {table} WHERE {key} = ? AND seq < ?",  # noqa: S608
+    )
+    for table, key in (("acp_events", "acp_session_id"), ("acp_log", "log_key"))
 )
 
 
@@ -97,7 +103,7 @@ async def summary(database: Database, session_id: str) -> SessionSummary | None:
 async def details(database: Database, session_id: str) -> Details:
     """The rest of a session that exists."""
     ((directories, mode, model, away, claude, events),) = await database.read(
-        "SELECT s.additional_directories, s.mode, s.model, s.away_policy, c.session_id, s.last_seq"
+        f"SELECT s.additional_directories, s.mode, s.model, s.away_policy, c.session_id, {LAST_SEQ}"  # noqa: S608
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
         (session_id,),
     )
@@ -126,8 +132,9 @@ async def details(database: Database, session_id: str) -> Details:
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
     """The place in the log before the newest `turns` turns; 0 if there are no more than those."""
     rows = await database.read(
-        "SELECT MIN(seq) - 1 FROM acp_events WHERE turn_id IN (SELECT turn_id FROM acp_turns"  # noqa: S608  constant
-        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?)",
+        "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id))) - 1"  # noqa: S608
+        " FROM (SELECT turn_id, first_seq FROM acp_turns"
+        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?) AS t",
         (session_id, turns),
     )
     return int(rows[0][0] or 0)
@@ -186,11 +193,10 @@ async def delete(database: Database, session_id: str) -> None:
 
 async def purge(database: Database) -> None:
     """Delete what is left of deleted sessions, also of those whose deletion was cut short."""
-    rows = await database.read(_LEFT)
-    for session_id, first, last in rows:
-        for seq in range(first + PURGE, last + PURGE + 1, PURGE):
-            step = Statement("DELETE FROM acp_events WHERE acp_session_id = ? AND seq < ?", (session_id, seq))
-            await database.commit(Unit(statements=(step,)))
+    for left, delete_before in _LEFT:
+        for key, first, last in await database.read(left):
+            for seq in range(first + PURGE, last + PURGE + 1, PURGE):
+                await database.commit(Unit(statements=(Statement(delete_before, (key, seq)),)))
     deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
     tables = ("acp_turns", "acp_permissions", "acp_cursors")
     rest = tuple(Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}") for table in tables)  # noqa: S608

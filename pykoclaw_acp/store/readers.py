@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from pykoclaw_acp.store.connection import Connection
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.tasks import Tasks
 
 
@@ -19,10 +20,10 @@ class ReaderPool:
             self._idle.put_nowait(reader)
         self._queries = Tasks()
 
-    async def read(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    async def read(self, sql: str, parameters: tuple[Any, ...], size: int | None) -> list[tuple[Any, ...]]:
         """As `Database.read`."""
         # A task of its own, because the reader is busy until the query ends, even if the caller is cancelled.
-        return await asyncio.shield(self._queries.start(self._query(sql, parameters)))
+        return await asyncio.shield(self._queries.start(self._query(sql, parameters, size)))
 
     async def close(self) -> None:
         """Lets the queries that were asked end, then closes the connections."""
@@ -30,9 +31,22 @@ class ReaderPool:
         for reader in self._readers:
             await reader.close()
 
-    async def _query(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    async def _query(self, sql: str, parameters: tuple[Any, ...], size: int | None) -> list[tuple[Any, ...]]:
         reader = await self._idle.get()
         try:
-            return await reader.run(lambda connection: connection.execute(sql, parameters).fetchall())
+            return await reader.run(lambda connection: _fetch(connection.execute(sql, parameters), size))
         finally:
             self._idle.put_nowait(reader)
+
+
+def _fetch(rows: sqlite3.Cursor, size: int | None) -> list[tuple[Any, ...]]:
+    if size is None:
+        return rows.fetchall()
+    found: list[tuple[Any, ...]] = []
+    for row in rows:
+        found.append(row)
+        size -= len(row[-1])
+        if size <= 0:
+            break
+    rows.close()  # what is left would keep the reader's view of the file
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.clock import Clock
@@ -86,10 +87,15 @@ class SessionJournal:
     async def record(
         self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
     ) -> list[Logged]:
-        """A worker's frames in one transaction; returns the events that they made."""
+        """A worker's frames in one transaction; returns the events that they made.
+
+        The last frame's number is noted in the row of the last event, or else in the worker's row: a piece of text
+        changes one page.
+        """
         statements: list[Statement] = []
         rows: list[NewEvent] = []
         told: list[tuple[str | None, Event]] = []
+        ends: list[tuple[str, str]] = []
         for frame in frames:
             said: list[Event] = []
             turn_id: str | None = None
@@ -104,6 +110,7 @@ class SessionJournal:
                 statements.append(turns.end(frame.turn_id, outcome, self.clock.now()))
                 statements.append(sessions.used(session_id, self.clock.now()))
                 statements.append(sessions.set_claude_session(session_id, frame.claude_session_id))
+                ends.append((session_id, frame.turn_id))
             elif isinstance(frame, Ask):
                 statements.append(permissions.insert(session_id, frame, self.clock.now()))
             elif isinstance(frame, AskWithdrawn):
@@ -111,8 +118,12 @@ class SessionJournal:
             statements.extend(sessions.follow(session_id, said))
             rows.extend(events.rows(session_id, turn_id, said))
             told.extend((turn_id, event) for event in said)
-        statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
-        seqs = await self._commit(Unit(statements=tuple(statements), events=tuple(rows)), patient=True)
+        if statements or not rows:
+            statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
+        else:
+            rows[-1] = replace(rows[-1], frame=(epoch, frames[-1].n))
+        unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends))
+        seqs = await self._commit(unit, patient=True)
         return [
             Logged(seq, turn_id, event, len(row.payload))
             for seq, (turn_id, event), row in zip(seqs, told, rows, strict=True)
@@ -123,13 +134,14 @@ class SessionJournal:
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; one that has ended already keeps its end, and nothing is said."""
         now = self.clock.now()
-        ends = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
+        ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
+        unit = Unit(ended, events.rows(session_id, turn_id, said), ends=((session_id, turn_id),))
         try:
-            return outcome, await self._commit(Unit(ends, events.rows(session_id, turn_id, said)), patient=True)
+            return outcome, await self._commit(unit, patient=True)
         except Conflict:
-            if (ended := await turns.outcome(self._database, turn_id)) is None:
+            if (known := await turns.outcome(self._database, turn_id)) is None:
                 raise
-            return ended, []
+            return known, []
 
     async def append(self, session_id: str, said: Sequence[Event], *, patient: bool = False) -> list[int]:
         """Events outside of any turn; `patient`: of what has happened already."""

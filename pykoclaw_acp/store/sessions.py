@@ -12,6 +12,7 @@ from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged, Titl
 from pykoclaw_acp.sessions.model import SessionRecord
 from pykoclaw_acp.sessions.offers import DEFAULT_MODEL
 from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.logs import LAST_SEQ
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
@@ -69,8 +70,11 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
 
 
 def used(session_id: str, clock: int) -> Statement:
-    """Something was said in it."""
-    return Statement("UPDATE acp_sessions SET used_clock = ? WHERE acp_session_id = ?", (clock, session_id))
+    """A turn of it has begun or ended, or something was said about it: not with each piece of an answer."""
+    return Statement(
+        "UPDATE acp_sessions SET updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
+        (now_ms(), clock, session_id),
+    )
 
 
 def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
@@ -112,6 +116,7 @@ _UNUSED: Final = (
     " AND outcome IS NULL)"
 )
 _CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
+_LOG_OF: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 
 
 async def unused(database: Database, before: int) -> list[str]:
@@ -121,10 +126,15 @@ async def unused(database: Database, before: int) -> list[str]:
 
 
 def prune(session_id: str, before: int) -> tuple[Statement, ...]:
-    """Hide it and delete what was said, if it is still unused; `last_seq` stays: no `seq` is given out twice."""
-    hide = f"UPDATE acp_sessions SET pruned_at = ? WHERE acp_session_id = ? AND {_UNUSED}"  # noqa: S608
+    """Hide it and delete what was said, if it is still unused; `last_seq` is kept: no `seq` is given out twice."""
+    hide = (
+        "UPDATE acp_sessions SET pruned_at = ?, last_seq ="  # noqa: S608  constants
+        " COALESCE((SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = acp_sessions.log_key), last_seq)"
+        f" WHERE acp_session_id = ? AND {_UNUSED}"
+    )
     return (
         Statement(hide, (now_ms(), session_id, before), rows=1),
+        Statement(f"DELETE FROM acp_log WHERE log_key = {_LOG_OF}", (session_id,)),  # noqa: S608  constant
         *(Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,)) for table in _CONTENTS),  # noqa: S608
     )
 
@@ -137,8 +147,10 @@ def close(session_id: str) -> Statement:
 async def find(database: Database, session_id: str) -> SessionRecord | None:
     """The session with its conversation's Claude session, unless there is none or it was deleted."""
     rows = await database.read(
-        "SELECT s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title, s.last_seq,"
-        " COALESCE((SELECT MIN(seq) - 1 FROM acp_events WHERE acp_session_id = s.acp_session_id), s.last_seq),"
+        f"SELECT s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title, {LAST_SEQ},"  # noqa: S608
+        " (SELECT MIN(begin) - 1 FROM (SELECT (SELECT e.first_seq FROM acp_log e WHERE e.log_key = s.log_key"
+        " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
+        " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy, c.session_id"
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
         " WHERE s.acp_session_id = ? AND s.deleted_at IS NULL",
@@ -146,7 +158,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
     )
     if not rows:
         return None
-    name, cwd, directories, mode, model, title, last_seq, pruned, prompted_at, helper, closed_at, away, claude = rows[0]
+    name, cwd, directories, mode, model, title, last_seq, before, prompted_at, helper, closed_at, away, claude = rows[0]
     return SessionRecord(
         session_id=session_id,
         conversation_name=name,
@@ -156,7 +168,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         model=model,
         title=title,
         last_seq=last_seq,
-        pruned_upto=pruned,
+        pruned_upto=last_seq if before is None else before,
         prompted=prompted_at is not None,
         auxiliary=bool(helper),
         claude_session_id=claude,

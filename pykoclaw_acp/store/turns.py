@@ -163,6 +163,9 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
         " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
+        " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+        " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
+        " AND e.kind NOT IN ('user_message', 'title_changed'))"
         f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.acp_session_id, t.position"
     )
     found: list[UnfinishedTurn] = []

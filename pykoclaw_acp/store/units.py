@@ -36,14 +36,25 @@ class NewEvent:
     payload: str
     """JSON."""
     source_uuid: str | None = None
-    """The SDK message that it was made from; unique in its session."""
+    """The SDK message that it was made from; unique in its session. An event that has one is never folded."""
+    message: object = None
+    """Of which message it is a piece: contiguous pieces of one message become one row when the message ends."""
+    weight: int = 0
+    """Bytes that the piece takes in a client's line."""
+    state: str | None = None
+    """Of what it tells the newest state: a passing one that was told before loses its row."""
+    passing: bool = False
+    frame: tuple[int, int] | None = None
+    """Epoch and number of the worker's frame that is acknowledged with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is committed together: the statements, in their order, then the events, in theirs."""
+    """What is committed together: the statements, in their order, then the events, then the ends of turns."""
 
     statements: tuple[Statement, ...] = ()
     events: tuple[NewEvent, ...] = ()
+    ends: tuple[tuple[str, str], ...] = ()
+    """Session and id of the turns that end with the unit, after its events: their last message ends with them."""
     durable: bool = False
     """Whether it must also survive a power cut (`synchronous=FULL`); death of the process it survives in any case."""

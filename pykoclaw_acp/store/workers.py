@@ -77,8 +77,10 @@ class WorkerLedger:
     async def rows(self) -> list[WorkerRow]:
         """All workers, those of a session in the order of their epochs."""
         rows = await self._database.read(
-            "SELECT acp_session_id, epoch, pid, start_time, boot_id, socket, acked_frame FROM acp_workers"
-            " ORDER BY acp_session_id, epoch"
+            "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
+            " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
+            " AND e.seq > w.acked_seq AND e.epoch = w.epoch AND e.frame > w.acked_frame), w.acked_frame)"
+            " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
         return [
             WorkerRow(session_id, epoch, WorkerProcess(pid, start_time, boot_id), Path(socket), acked)
@@ -87,7 +89,10 @@ class WorkerLedger:
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:
-    """Committed with the events of the worker's frames up to this one."""
+    """Committed with the events of the worker's frames up to this one; later ones may be in the log's rows."""
     return Statement(
-        "UPDATE acp_workers SET acked_frame = ? WHERE acp_session_id = ? AND epoch = ?", (frame, session_id, epoch)
+        "UPDATE acp_workers SET acked_frame = ?, acked_seq = COALESCE((SELECT MAX(e.seq) FROM acp_sessions s"
+        " JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = acp_workers.acp_session_id), 0)"
+        " WHERE acp_session_id = ? AND epoch = ?",
+        (frame, session_id, epoch),
     )

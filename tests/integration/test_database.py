@@ -179,7 +179,7 @@ async def test_an_affected_engine_leaves_a_wal_file_wal_and_checkpoints_only_at_
             await database.close()
         assert path.with_name("pykoclaw.db-wal").stat().st_size == 0
         assert path.stat().st_size > 12_000_000
-        assert other.execute("SELECT last_seq FROM acp_sessions").fetchall() == [(12,)]
+        assert other.execute("SELECT count(*) FROM acp_log").fetchall() == [(12,)]
 
 
 async def test_what_was_queued_is_committed_before_the_file_closes(path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_what_was_queued_is_committed_before_the_file_closes(path: Path) -
         await database.read("SELECT 1")
     await database.close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT max(seq), count(*) FROM acp_events").fetchone() == (5000, 5000)
+        assert connection.execute("SELECT max(seq), count(*) FROM acp_log").fetchone() == (5000, 5000)
 
 
 async def test_reads_that_were_asked_are_answered_before_the_file_closes(path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_reads_see_what_was_committed(database: Database) -> None:
     await database.commit(NEW_SESSION)
     for seq in range(1, 50):
         await database.commit(Unit(events=(event(),)))
-        assert await database.read("SELECT max(seq) FROM acp_events WHERE acp_session_id = ?", (SESSION,)) == [(seq,)]
+        assert await database.read("SELECT max(seq) FROM acp_log") == [(seq,)]
 
 
 async def test_a_slow_read_blocks_neither_another_read_nor_a_commit(database: Database) -> None:

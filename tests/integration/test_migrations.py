@@ -52,8 +52,15 @@ INSERT INTO acp_sessions VALUES ('11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa', 'acp-11
 INSERT INTO acp_sessions VALUES ('22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb', 'acp-22222222');
 """
 PYKOCLAW_TABLES = ("conversations", "scheduled_tasks", "task_run_logs", "delivery_queue")
-OUR_TABLES = {"acp_sessions", "acp_turns", "acp_events", "acp_permissions", "acp_workers", "acp_migrations"}
-NAMES = ["0001_shared.sql", "0002_acp.sql", "0003_resident.sql", "0004_order.sql", "0009_client.sql"]
+OUR_TABLES = {"acp_sessions", "acp_turns", "acp_events", "acp_log", "acp_permissions", "acp_workers", "acp_migrations"}
+NAMES = [
+    "0001_shared.sql",
+    "0002_acp.sql",
+    "0003_resident.sql",
+    "0004_order.sql",
+    "0007_log.sql",
+    "0009_client.sql",
+]
 
 
 @pytest.fixture

@@ -297,7 +297,7 @@ async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path:
     async with used_and_unused(tmp_path) as (r, made, pruner):
         assert await pruner.prune() == 2
         assert await hidden(r) == {made["never"], made["helper"]}
-        rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_events")
+        rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_log JOIN acp_sessions USING (log_key)")
         assert {session for (session,) in rows} == {made["real"], made["both"]}
         rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_turns")
         assert {session for (session,) in rows} == {made["real"], made["both"]}, "they have whole conversations"
@@ -314,12 +314,13 @@ async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path:
             assert min(wire.seqs()) > before > 0
             wire.lines.clear()
             await load(wire, made["helper"])
-            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 ", "1 "]
-            assert wire.seqs() == list(range(before + 1, before + 1 + len(wire.seqs())))
+            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 1 "]
+            seqs = wire.seqs()
+            assert (seqs[0], seqs[-1] - seqs[-2]) == (before + 1, 2)
         assert await pruner.prune() == 0
     async with rig(tmp_path) as r, client(r) as wire:
         await load(wire, made["helper"])
-        assert wire.seqs() == list(range(before + 1, before + 1 + len(wire.seqs())))
+        assert wire.seqs() == seqs
 
 
 async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: Path) -> None:
@@ -387,8 +388,8 @@ async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_p
             await r.pool.stop(session)
             r.sessions.forget(0)
             assert r.sessions.live == [live], "a client has it open"
-            assert live.log._tail.after(0, 9) != []
-        assert live.log._tail.after(0, 9) == []
+            assert live.log._tail.after(0) != []
+        assert live.log._tail.after(0) == []
         await r.run(live, "say 2")
         live.attachments[0].close()
         r.sessions.forget(0)
@@ -404,7 +405,7 @@ async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_p
         assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
         async with client(r) as wire:
             await load(wire, session)
-            assert len(kinds(wire, "agent_message_chunk")) == 4
+            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 1 "] * 2
             await wire.call("session/prompt", **prompt(session, "say 1"))
             assert r.launcher.launched[-1].spec.resume_session_id is not None
 

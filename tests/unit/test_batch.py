@@ -11,6 +11,7 @@ import pytest
 
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
@@ -67,20 +68,24 @@ def event(session: str, source: str | None = None, payload: str = "{}") -> NewEv
 
 
 def log(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute("SELECT acp_session_id, seq, source_uuid FROM acp_events ORDER BY 1, 2").fetchall()
+    return connection.execute(
+        "SELECT acp_session_id, seq, source_uuid FROM acp_log JOIN acp_sessions USING (log_key) ORDER BY 1, 2"
+    ).fetchall()
 
 
 def sessions(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute("SELECT acp_session_id, title, last_seq FROM acp_sessions ORDER BY 1").fetchall()
+    return connection.execute(f"SELECT acp_session_id, title, {LAST_SEQ} FROM acp_sessions s ORDER BY 1").fetchall()
 
 
 STEPS = [
     "PRAGMA",
     "BEGIN",
     "UPDATE of the unit",
-    "SELECT last_seq",
+    "SELECT of the log",
+    "UPDATE that gives it a key",
+    "SELECT of the key",
+    "SELECT of the turn",
     "INSERT of its events",
-    "UPDATE last_seq",
     "COMMIT",
 ]
 
@@ -156,7 +161,7 @@ def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(
 
 
 def test_a_unit_sees_what_the_units_before_it_wrote(connection: BreakingConnection, batches: BatchWriter) -> None:
-    prune = Unit((Statement("DELETE FROM acp_events WHERE acp_session_id = 's1'"),), (event("s1", "kept"),))
+    prune = Unit((Statement("DELETE FROM acp_log"),), (event("s1", "kept"),))
     assert batches.write(connection, [Unit(events=(event("s1"), event("s1"))), prune]) == [[1, 2], [3]]
     assert log(connection) == [("s1", 3, "kept")]
 
@@ -183,7 +188,7 @@ def test_events_of_a_session_that_was_deleted_are_refused(connection: BreakingCo
     connection.execute("DELETE FROM acp_sessions WHERE acp_session_id = 's1'")
     (outcome,) = batches.write(connection, [Unit(events=(event("s1"),))])
     assert isinstance(outcome, Conflict)
-    assert len(log(connection)) == 1
+    assert connection.execute("SELECT count(*) FROM acp_log").fetchone() == (1,)
 
 
 def test_a_batch_is_one_transaction_and_full_only_where_something_durable_is_in_it(

@@ -27,7 +27,7 @@ from pykoclaw_acp.server import lifecycle, link
 from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.connection import MAX_CALLS
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.sessions import events, joining, model, offers
+from pykoclaw_acp.sessions import events, folding, joining, model, offers
 from pykoclaw_acp.worker import failures, frames, tools
 
 ROOT = Path(__file__).parents[2]
@@ -314,7 +314,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
-    assert f"| {events.MAX_TEXT:,} characters; longer" in limits
+    assert f"| {folding.PART:,} bytes as JSON; longer" in limits
+    assert events.MAX_TEXT * 6 < folding.PART
     assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
     assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
     assert f"| {tools.MAX_TITLE} characters |" in limits

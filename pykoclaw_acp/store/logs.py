@@ -1,0 +1,183 @@
+"""What the writer knows of the logs that it writes: where each ends, and what of its end is still to be folded.
+
+Read from the database when a log is first written to, then kept; a transaction changes copies, which count once it is
+committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pykoclaw_acp.sessions import folding
+from pykoclaw_acp.sessions.events import Usage, decode
+from pykoclaw_acp.sessions.folding import Piece
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Conflict, NewEvent
+
+LAST_SEQ: Final = (
+    "COALESCE((SELECT MAX(e.seq) FROM acp_log e WHERE e.log_key = s.log_key AND e.seq > s.last_seq), s.last_seq)"
+)
+"""Of the session `s`: the column is what was there before `acp_log`, and where a pruned log goes on."""
+
+# Turns that ended before there were positions come before all that have one, which left room for them.
+NUMBER_OLD_TURNS: Final = (
+    "UPDATE acp_turns SET position = old.place FROM"
+    " (SELECT turn_id, ROW_NUMBER() OVER (ORDER BY created_at, turn_id) AS place FROM acp_turns"
+    " WHERE acp_session_id = ? AND position IS NULL) AS old WHERE acp_turns.turn_id = old.turn_id"
+)
+GIVE_KEY: Final = (
+    "UPDATE acp_sessions SET log_key = (SELECT COALESCE(MAX(log_key), 0) + 1 FROM acp_sessions)"
+    " WHERE acp_session_id = ? AND log_key IS NULL"
+)
+_FIND: Final = f"SELECT s.log_key, {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?"  # noqa: S608  constant
+_TURN: Final = "SELECT position, first_seq FROM acp_turns WHERE turn_id = ?"
+_BEGIN: Final = (
+    "UPDATE acp_turns SET first_seq = COALESCE((SELECT MIN(seq) FROM acp_events WHERE turn_id = ?), ?)"
+    " WHERE turn_id = ? AND first_seq IS NULL"
+)
+_BEFORE_RUN: Final = (
+    "SELECT seq FROM acp_log WHERE log_key = ? AND kind NOT IN ('text', 'thinking') ORDER BY seq DESC LIMIT 1"
+)
+_END_OF_LOG: Final = (
+    "SELECT e.seq, e.first_seq, e.payload, t.turn_id FROM acp_log e"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
+    " WHERE e.log_key = ? AND e.seq > ? AND e.source_uuid IS NULL ORDER BY e.seq DESC"
+)
+# What turns that go on, or tools of a worker that may live, have told and may replace.
+_PASSING: Final = (
+    "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
+    " WHERE e.log_key = ? AND e.kind IN ('usage', 'tool_progressed', 'tool_ended') AND e.seq >= (SELECT MIN(first_seq)"
+    " FROM acp_turns WHERE acp_session_id = ? AND (state IN ('queued', 'dispatched', 'running')"
+    " OR epoch = (SELECT epoch FROM acp_sessions WHERE acp_session_id = ?))) ORDER BY e.seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The pieces of one message at the end of a log, which are rows of their own until the message ends."""
+
+    message: object
+    turn_id: str | None
+    begin: int
+    weight: int
+
+    def takes(self, event: NewEvent) -> bool:
+        """Whether the event goes on with it, and one line has room for both."""
+        same = event.message == self.message and event.turn_id == self.turn_id and event.source_uuid is None
+        return same and self.weight + event.weight <= folding.PART
+
+
+@dataclass(slots=True)
+class Log:
+    """One log: its key, its last seq, the message that goes on, and where states are told that may be replaced."""
+
+    key: int
+    last: int
+    run: Run | None = None
+    passing: dict[str, int] = field(default_factory=dict)
+    turn: tuple[str | None, int | None] = (None, None)  # the one that told last: its id, its position
+
+    def follow(self, event: NewEvent, seq: int) -> int | None:
+        """Take the next event; returns the seq of a state that it replaces."""
+        self.last = seq
+        if event.message is None or event.source_uuid is not None:
+            self.run = None
+        elif self.run is None:
+            self.run = Run(event.message, event.turn_id, seq, event.weight)
+        else:
+            self.run = replace(self.run, weight=self.run.weight + event.weight)
+        if event.state is None or event.source_uuid is not None:
+            return None
+        replaced = self.passing.pop(event.state, None)
+        if event.passing:
+            self.passing[event.state] = seq
+        return replaced
+
+
+class Logs:
+    """Logs by session; those of a transaction are copies of the `committed`."""
+
+    def __init__(self, committed: Logs | None = None) -> None:
+        self._logs: dict[str, Log] = {}
+        self._committed = committed
+
+    def keep(self, changed: Logs) -> None:
+        """The transaction that has changed these was committed."""
+        self._logs.update(changed._logs)
+
+    def of(self, connection: sqlite3.Connection, session_id: str) -> Log:
+        """The session's log, inside of a transaction; raises Conflict if there is no such session."""
+        log = self._logs.get(session_id)
+        if log is None:
+            known = self._committed._logs.get(session_id) if self._committed is not None else None
+            log = _find(connection, session_id) if known is None else replace(known, passing=dict(known.passing))
+            self._logs[session_id] = log
+        return log
+
+    def turn(self, connection: sqlite3.Connection, event: NewEvent, seq: int) -> int | None:
+        """Position of the turn that tells the event; a turn's first event is noted with the turn."""
+        log = self.of(connection, event.session_id)
+        if log.turn[0] != event.turn_id:
+            log.turn = (event.turn_id, _begin_turn(connection, event, seq))
+        return log.turn[1]
+
+
+def usage_of(turn_id: str | None) -> str:
+    """The state that a turn's newest usage tells."""
+    return f"usage {turn_id}"
+
+
+def _begin_turn(connection: sqlite3.Connection, event: NewEvent, seq: int) -> int | None:
+    row = connection.execute(_TURN, (event.turn_id,)).fetchone()
+    if row is None:
+        return None
+    if row[1] is None:
+        connection.execute(_BEGIN, (event.turn_id, seq, event.turn_id))
+    if row[0] is None:
+        connection.execute(NUMBER_OLD_TURNS, (event.session_id,))
+        row = connection.execute(_TURN, (event.turn_id,)).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def _find(connection: sqlite3.Connection, session_id: str) -> Log:
+    row = connection.execute(_FIND, (session_id,)).fetchone()
+    if row is None:
+        raise Conflict(f"an event for the session {session_id}, which does not exist")
+    key, last = row
+    if key is None:
+        connection.execute(GIVE_KEY, (session_id,))
+        ((key, last),) = connection.execute(_FIND, (session_id,)).fetchall()
+        return Log(int(key), int(last))
+    log = Log(int(key), int(last), run=_open_run(connection, session_id, int(key), int(last)))
+    for seq, payload, turn_id in connection.execute(_PASSING, (session_id, key, session_id, session_id)):
+        event = decode(payload)
+        state = folding.state(event)
+        if state is not None:
+            state = usage_of(turn_id) if isinstance(event, Usage) else state
+            log.passing.pop(state, None)
+            if folding.passing(event):
+                log.passing[state] = seq
+    return log
+
+
+def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: int) -> Run | None:
+    """The message at the log's end, which may go on after the death of a daemon."""
+    before = connection.execute(_BEFORE_RUN, (key,)).fetchone()
+    run: Run | None = None
+    below = last + 1
+    for seq, first, payload, turn_id in connection.execute(_END_OF_LOG, (session_id, key, before[0] if before else 0)):
+        event = decode(payload)
+        if not isinstance(event, Piece) or seq + 1 != below:
+            break
+        weight = folding.weight(event)
+        mine = folding.message(event)
+        if run is None:
+            run = Run(mine, turn_id, seq, weight)
+        elif run.message == mine and run.turn_id == turn_id and run.weight + weight <= folding.PART:
+            run = replace(run, begin=seq, weight=run.weight + weight)
+        else:
+            break
+        below = first
+    return run

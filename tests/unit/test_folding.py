@@ -1,0 +1,168 @@
+"""Folding: whatever is told live, a replay tells the same, in fewer pieces, from every place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.server.connection import _update_line
+from pykoclaw_acp.sessions import folding
+from pykoclaw_acp.sessions.events import (
+    MAX_TEXT,
+    Event,
+    Failure,
+    Text,
+    TextPart,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+    UserMessage,
+    decode,
+    encode,
+)
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.store.folding import Row, fold, lengths, rest
+from tests.folds import seen
+
+MIB = 1024 * 1024
+
+words = st.text(alphabet=st.sampled_from("ab é\n\0😀"), min_size=1, max_size=5)
+ids = st.sampled_from(["m1", "m2"])
+tools = st.sampled_from(["t1", "t2"])
+shown = st.one_of(st.just(()), words.map(lambda text: (TextPart(text),)))
+anything: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Text, ids, words),
+    st.builds(Text, ids, words),
+    st.builds(Thinking, ids, words),
+    st.builds(ToolStarted, tools, st.just("Bash"), st.just("ls"), st.just("execute"), content=shown),
+    st.builds(ToolProgressed, tools, content=shown),
+    st.builds(ToolEnded, tools, st.just("completed"), content=shown),
+    st.builds(Usage, st.integers(0, 9), st.just(9)),
+    st.builds(Failure, ids, words, st.just("internal")),
+)
+logs = st.lists(st.tuples(st.sampled_from([None, 1, 1, 1, 2]), anything), max_size=40)
+
+
+def rows(told: Sequence[tuple[int | None, Event]]) -> list[Row]:
+    return [
+        Row(seq, seq, turn, str(event.__struct_config__.tag), 1, seq, None, None, encode(event))
+        for seq, (turn, event) in enumerate(told, 1)
+    ]
+
+
+def read(folded: list[Row], after: int) -> list[Logged]:
+    """As `store.events.read` does."""
+    return [
+        Logged(
+            row.seq,
+            None if row.turn is None else str(row.turn),
+            rest(decode(row.payload), row.first, row.cuts, after),
+            count=row.seq - max(row.first - 1, after),
+        )
+        for row in folded
+        if row.seq > after
+    ]
+
+
+@settings(deadline=None)
+@given(logs)
+def test_a_replay_tells_from_every_place_what_was_told_live(told: list[tuple[int | None, Event]]) -> None:
+    live, folded = rows(told), fold(rows(told))
+    assert [seq for row in folded for seq in range(row.first, row.seq + 1)] == list(range(1, len(live) + 1))
+    for after in range(len(live) + 1):
+        before = [one.event for one in read(live, 0)[:after]]
+        for replayed in (read(folded, after), folding.merged(read(folded, after)), folding.merged(read(live, after))):
+            assert seen([*before, *(one.event for one in replayed)]) == seen([one.event for one in read(live, 0)])
+            assert [seq for one in replayed for seq in range(one.first, one.seq + 1)] == list(
+                range(after + 1, len(live) + 1)
+            )
+
+
+@settings(deadline=None)
+@given(logs, st.lists(st.integers(1, 40)))
+def test_what_was_folded_in_parts_and_is_folded_again_is_the_same(
+    told: list[tuple[int | None, Event]], cuts: list[int]
+) -> None:
+    live, places = rows(told), sorted({0, *cuts, len(told)})
+    parts = [row for at, end in pairwise(places) for row in fold(live[at:end])]
+    again = fold(parts)
+    assert fold(again) == again
+    for after in range(len(live) + 1):
+        before = [one.event for one in read(live, 0)[:after]]
+        assert seen([*before, *(one.event for one in read(again, after))]) == seen([event for _, event in told])
+
+
+@given(logs)
+def test_the_highest_frame_is_kept(told: list[tuple[int | None, Event]]) -> None:
+    folded = fold(rows(told))
+    assert max((row.frame or 0 for row in folded), default=0) == len(told)
+
+
+def test_contiguous_pieces_of_one_message_are_one_row_and_nothing_else_is() -> None:
+    told: list[tuple[int | None, Event]] = [
+        (1, UserMessage("u", {"type": "text", "text": "hi"})),
+        *[(1, Thinking("m-0", "hm "))] * 3,
+        *[(1, Text("m-1", "so "))] * 4,
+        (1, ToolStarted("inner", "Read", "Read a", "read", parent_id="t")),
+        *[(1, Text("m-1", "on"))] * 2,
+        *[(1, Text("m-2", "!"))] * 2,
+        *[(2, Text("m-2", "!"))] * 2,
+    ]
+    folded = fold(rows(told))
+    assert [(row.first, row.seq) for row in folded] == [(1, 1), (2, 4), (5, 8), (9, 9), (10, 11), (12, 13), (14, 15)]
+    assert decode(folded[2].payload) == Text("m-1", "so so so so ")
+    assert folded[2].cuts == "3x4"
+
+
+def test_a_state_that_was_replaced_has_no_row() -> None:
+    told: list[tuple[int | None, Event]] = [
+        (1, Usage(1, 9)),
+        (1, ToolProgressed("t", (TextPart("still running"),))),
+        (1, Text("m", "a")),
+        (1, ToolEnded("t", "completed", (TextPart("done"),))),
+        (1, Usage(2, 9)),
+        (2, Usage(3, 9)),
+        (2, ToolProgressed("u", (TextPart("so far"),))),
+        (2, ToolEnded("u", "completed")),
+    ]
+    folded = fold(rows(told))
+    assert [(row.first, row.seq, row.kind) for row in folded] == [
+        *((1, 3, "text"), (4, 4, "tool_ended"), (5, 5, "usage"), (6, 6, "usage")),
+        *((7, 7, "tool_progressed"), (8, 8, "tool_ended")),
+    ]
+
+
+def test_what_an_import_wrote_and_what_cannot_be_read_stays_as_it_is() -> None:
+    pieces = rows([(1, Text("m", "a"))] * 4)
+    pieces[1] = replace(pieces[1], source="uuid")
+    pieces[3] = replace(pieces[3], payload="{broken")
+    assert fold(pieces) == pieces
+
+
+@pytest.mark.parametrize("letter", ["x", "\x01", "é", "😀", '"'])
+def test_every_part_fits_into_a_line_of_a_mebibyte(letter: str) -> None:
+    told = [(1, Text("m" * 40, letter * 10_000))] * 110 + [(1, Text("m" * 40, "end"))]
+    largest = [(1, Text("m" * 40, letter * MAX_TEXT))] * 3
+    for log in (told, largest):
+        folded = fold(rows(log))
+        merged = folding.merged(read(rows(log), 0))
+        for event, seq in [(decode(row.payload), row.seq) for row in folded] + [(one.event, one.seq) for one in merged]:
+            assert len(_update_line("s" * 36, projection.update(seq, event))) < MIB
+        assert "".join(event.text for row in folded if isinstance(event := decode(row.payload), Text)) == "".join(
+            event.text for _, event in log
+        )
+        assert len(folded) == len(merged) <= 9
+
+
+def test_cuts_are_short() -> None:
+    [row] = fold(rows([(1, Text("m", "12345678"))] * 400 + [(1, Text("m", "end"))]))
+    assert row.cuts == "8x400,3"
+    assert list(lengths(row.cuts)) == [8] * 400 + [3]

@@ -1,0 +1,201 @@
+"""The writer's rows: folded when a message or a turn ends, whoever goes on with the log, and read from every place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykoclaw_acp.sessions.events import (
+    Event,
+    ModeChanged,
+    Text,
+    TextPart,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+    UserMessage,
+)
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.store import events, logs, migrate
+from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.open_file import OpenFile
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Statement, Unit
+from tests.folds import seen
+from tests.unit.test_folding import anything
+
+S, OTHER = "s1", "s2"
+NO_FILE = OpenFile(Path("/none"))
+
+
+@cache
+def schema() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", isolation_level=None)
+    migrate.apply(made, migrate.load(), Path("memory"))
+    return made
+
+
+@contextmanager
+def memory() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema().backup(connection)
+        for session in (S, OTHER):
+            connection.execute(
+                "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at)"
+                " VALUES (?, 'c', 0, 0)",
+                (session,),
+            )
+        for turn in ("a", "b"):
+            connection.execute(
+                "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at)"
+                " VALUES (?, ?, 'client', '[]', 'running', 1)",
+                (turn, S),
+            )
+        yield connection
+
+
+def say(batches: BatchWriter, connection: sqlite3.Connection, *units: Unit) -> None:
+    outcomes = batches.write(connection, units)
+    assert not [one for one in outcomes if isinstance(one, Exception)], outcomes
+
+
+def told(turn: str | None, *said: Event, ends: bool = False) -> Unit:
+    return Unit(events=events.rows(S, turn, said), ends=((S, turn),) if ends and turn else ())
+
+
+def read(connection: sqlite3.Connection, after: int) -> list[Logged]:
+    found = connection.execute(events._PAGE, (S, after, S, after, 10_000)).fetchall()
+    return [events._logged(after, row) for row in found]
+
+
+def ranges(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    return connection.execute("SELECT first_seq, seq FROM acp_log ORDER BY seq").fetchall()
+
+
+@st.composite
+def histories(draw: Any) -> list[tuple[str, Any]]:
+    """What happens to a log: events in batches, the end of a turn, another daemon, another session's events."""
+    steps = st.one_of(
+        st.tuples(st.just("say"), st.lists(st.tuples(st.sampled_from([None, "a", "a", "b"]), anything), max_size=6)),
+        st.tuples(st.just("end"), st.sampled_from(["a", "b"])),
+        st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("other"), anything),
+        st.tuples(st.just("fail"), st.lists(anything, max_size=3)),
+    )
+    return draw(st.lists(steps, max_size=15))  # type: ignore[no-any-return]
+
+
+@settings(deadline=None)
+@given(histories())
+def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, Any]]) -> None:
+    live: list[Event] = []
+    with memory() as connection:
+        batches = BatchWriter(relaxed=False)
+        for step, what in history:
+            if step == "say":
+                say(batches, connection, *(told(turn, event) for turn, event in what))
+                live += [event for _, event in what]
+            elif step == "end":
+                say(batches, connection, told(what, ends=True))
+            elif step == "restart":
+                batches = BatchWriter(relaxed=False)
+            elif step == "other":
+                say(batches, connection, Unit(events=events.rows(OTHER, None, [what])))
+            else:
+                broken = Unit(events=events.rows(S, "a", what), ends=((S, "a"), ("nobody", "a")))
+                assert isinstance(batches.write(connection, [broken])[0], Exception)
+        for after in range(len(live) + 1):
+            rest = read(connection, after)
+            assert [seq for one in rest for seq in range(one.first, one.seq + 1)] == list(
+                range(after + 1, len(live) + 1)
+            )
+            assert seen([*live[:after], *(one.event for one in rest)]) == seen(live)
+
+
+def test_a_message_is_folded_when_the_next_event_comes_and_when_its_turn_ends() -> None:
+    with memory() as connection:
+        batches = BatchWriter(relaxed=False)
+        say(batches, connection, told("a", UserMessage("a", {"type": "text", "text": "hi"})))
+        for _ in range(3):
+            say(batches, connection, told("a", Thinking("m-0", "hm ")))
+        assert ranges(connection) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+        say(batches, connection, told("a", Text("m-1", "so ")))
+        assert ranges(connection) == [(1, 1), (2, 4), (5, 5)]
+        say(batches, connection, told("a", Text("m-1", "it is")), told("a", ends=True))
+        assert ranges(connection) == [(1, 1), (2, 4), (5, 6)]
+        assert connection.execute("SELECT first_seq, last_seq FROM acp_turns WHERE turn_id = 'a'").fetchone() == (1, 6)
+        say(batches, connection, told("b", Text("m-1", "x"), Text("m-1", "y"), ends=True))
+        assert ranges(connection)[3:] == [(7, 8)]
+
+
+def test_another_daemon_goes_on_with_the_message_at_every_frame() -> None:
+    said: list[Event] = [
+        *[Thinking("m-0", "hm ")] * 3,
+        *[Text("m-1", "so ")] * 4,
+        ModeChanged("plan"),
+        Text("m-2", "!"),
+    ]
+    for at in range(len(said) + 1):
+        with memory() as connection:
+            for part in (said[:at], said[at:]):
+                batches = BatchWriter(relaxed=False)
+                for event in part:
+                    say(batches, connection, told("a", event))
+            say(BatchWriter(relaxed=False), connection, told("a", ends=True))
+            assert ranges(connection) == [(1, 3), (4, 7), (8, 8), (9, 9)], at
+
+
+def test_a_state_that_is_replaced_loses_its_row_also_when_another_daemon_goes_on() -> None:
+    progress = ToolProgressed("t", (TextPart("still running"),))
+    ended = ToolEnded("t", "completed", (TextPart("done"),))
+    for restart in (False, True):
+        with memory() as connection:
+            batches = BatchWriter(relaxed=False)
+            say(batches, connection, told("a", ToolStarted("t", "Bash", "ls", "execute"), progress, Usage(1, 9)))
+            say(batches, connection, told("a", Text("m", "a"), Text("m", "b"), Usage(2, 9)))
+            if restart:
+                batches = BatchWriter(relaxed=False)
+            say(batches, connection, told("b", Usage(3, 9), ended))
+            kinds = connection.execute("SELECT first_seq, seq, kind FROM acp_log ORDER BY seq").fetchall()
+            assert kinds == [
+                *((1, 1, "tool_started"), (2, 5, "text"), (6, 6, "usage"), (7, 7, "usage"), (8, 8, "tool_ended")),
+            ]
+
+
+def test_a_pruned_log_never_gives_a_seq_out_twice() -> None:
+    with memory() as connection:
+        say(BatchWriter(relaxed=False), connection, told("a", Text("m", "a"), Text("m", "b")))
+        batches = BatchWriter(relaxed=False)
+        say(batches, connection, told("a", Text("m", "c")))
+        connection.execute(f"UPDATE acp_sessions AS s SET last_seq = {logs.LAST_SEQ}")
+        say(batches, connection, Unit(statements=(Statement("DELETE FROM acp_log"),)))
+        say(batches, connection, told("a", Text("m", "d")))
+        assert ranges(connection) == [(4, 4)]
+        connection.execute("DELETE FROM acp_log")
+        say(BatchWriter(relaxed=False), connection, told("a", Text("m", "e")))
+        assert ranges(connection) == [(4, 4)]
+
+
+def test_a_live_piece_changes_one_row_and_looks_at_no_turn_again() -> None:
+    with memory() as connection:
+        batches = BatchWriter(relaxed=False)
+        say(batches, connection, told("a", Text("m", "a")))
+        ran: list[str] = []
+        connection.set_trace_callback(ran.append)
+        say(batches, connection, told("a", Text("m", "b")))
+        connection.set_trace_callback(None)
+        assert [sql.split()[0] for sql in ran] == ["BEGIN", "INSERT", "COMMIT"]
+
+
+def test_a_page_is_read_in_order_without_sorting_a_log() -> None:
+    with memory() as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {events._PAGE}", (S, 0, S, 0, 500)).fetchall()
+        assert not [step for step in plan if "TEMP B-TREE" in step[3] or "SCAN" in step[3]], plan
