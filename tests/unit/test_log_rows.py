@@ -98,7 +98,7 @@ def histories(draw: Any) -> list[tuple[str, Any]]:
 def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, Any]]) -> None:
     live: list[Event] = []
     with memory() as connection:
-        batches = BatchWriter(relaxed=False)
+        batches = BatchWriter(NO_FILE, relaxed=False)
         for step, what in history:
             if step == "say":
                 say(batches, connection, *(told(turn, event) for turn, event in what))
@@ -106,7 +106,7 @@ def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, An
             elif step == "end":
                 say(batches, connection, told(what, ends=True))
             elif step == "restart":
-                batches = BatchWriter(relaxed=False)
+                batches = BatchWriter(NO_FILE, relaxed=False)
             elif step == "other":
                 say(batches, connection, Unit(events=events.rows(OTHER, None, [what])))
             else:
@@ -122,7 +122,7 @@ def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, An
 
 def test_a_message_is_folded_when_the_next_event_comes_and_when_its_turn_ends() -> None:
     with memory() as connection:
-        batches = BatchWriter(relaxed=False)
+        batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", UserMessage("a", {"type": "text", "text": "hi"})))
         for _ in range(3):
             say(batches, connection, told("a", Thinking("m-0", "hm ")))
@@ -146,10 +146,10 @@ def test_another_daemon_goes_on_with_the_message_at_every_frame() -> None:
     for at in range(len(said) + 1):
         with memory() as connection:
             for part in (said[:at], said[at:]):
-                batches = BatchWriter(relaxed=False)
+                batches = BatchWriter(NO_FILE, relaxed=False)
                 for event in part:
                     say(batches, connection, told("a", event))
-            say(BatchWriter(relaxed=False), connection, told("a", ends=True))
+            say(BatchWriter(NO_FILE, relaxed=False), connection, told("a", ends=True))
             assert ranges(connection) == [(1, 3), (4, 7), (8, 8), (9, 9)], at
 
 
@@ -158,11 +158,11 @@ def test_a_state_that_is_replaced_loses_its_row_also_when_another_daemon_goes_on
     ended = ToolEnded("t", "completed", (TextPart("done"),))
     for restart in (False, True):
         with memory() as connection:
-            batches = BatchWriter(relaxed=False)
+            batches = BatchWriter(NO_FILE, relaxed=False)
             say(batches, connection, told("a", ToolStarted("t", "Bash", "ls", "execute"), progress, Usage(1, 9)))
             say(batches, connection, told("a", Text("m", "a"), Text("m", "b"), Usage(2, 9)))
             if restart:
-                batches = BatchWriter(relaxed=False)
+                batches = BatchWriter(NO_FILE, relaxed=False)
             say(batches, connection, told("b", Usage(3, 9), ended))
             kinds = connection.execute("SELECT first_seq, seq, kind FROM acp_log ORDER BY seq").fetchall()
             assert kinds == [
@@ -172,21 +172,21 @@ def test_a_state_that_is_replaced_loses_its_row_also_when_another_daemon_goes_on
 
 def test_a_pruned_log_never_gives_a_seq_out_twice() -> None:
     with memory() as connection:
-        say(BatchWriter(relaxed=False), connection, told("a", Text("m", "a"), Text("m", "b")))
-        batches = BatchWriter(relaxed=False)
+        say(BatchWriter(NO_FILE, relaxed=False), connection, told("a", Text("m", "a"), Text("m", "b")))
+        batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", Text("m", "c")))
         connection.execute(f"UPDATE acp_sessions AS s SET last_seq = {logs.LAST_SEQ}")
         say(batches, connection, Unit(statements=(Statement("DELETE FROM acp_log"),)))
         say(batches, connection, told("a", Text("m", "d")))
         assert ranges(connection) == [(4, 4)]
         connection.execute("DELETE FROM acp_log")
-        say(BatchWriter(relaxed=False), connection, told("a", Text("m", "e")))
+        say(BatchWriter(NO_FILE, relaxed=False), connection, told("a", Text("m", "e")))
         assert ranges(connection) == [(4, 4)]
 
 
 def test_a_live_piece_changes_one_row_and_looks_at_no_turn_again() -> None:
     with memory() as connection:
-        batches = BatchWriter(relaxed=False)
+        batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", Text("m", "a")))
         ran: list[str] = []
         connection.set_trace_callback(ran.append)
