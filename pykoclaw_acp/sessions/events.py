@@ -12,7 +12,7 @@ import msgspec
 
 from pykoclaw_acp.sessions.offers import Selection
 
-MAX_TEXT: Final = 1024 * 1024  # characters in one event; six bytes each at worst keeps a line below 8 MiB
+MAX_TEXT: Final = 256 * 1024  # characters in one event; it is encoded in about a millisecond, and far below 8 MiB
 
 PlanStatus = Literal["pending", "in_progress", "completed"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
@@ -171,6 +171,13 @@ _decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 def encode(event: Event) -> str:
     """The event as the log keeps it."""
     return msgspec.json.encode(event).decode()
+
+
+def size(event: Event) -> int:
+    """About how many characters the event's row has; a user's text, the one that may be long, is not encoded again."""
+    if isinstance(event, UserMessage):
+        return 100 + sum(len(value) for value in event.content.values() if isinstance(value, str))
+    return len(encode(event))
 
 
 def decode(payload: str) -> Event | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
+from pykoclaw_acp.protocol.long_texts import finished
 from pykoclaw_acp.sessions.events import Event, OpenTools, decode, encode
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
+from pykoclaw_acp.tasks import in_pieces
 
 PAGE_SIZE: Final = 4 * 1024 * 1024  # characters of a page after which no further event is read
 _TOOL_EVENTS: Final = (  # so written that the index acp_events_tools alone says which rows these are
@@ -23,7 +25,18 @@ _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
     """Events as the log takes them."""
-    return tuple(NewEvent(session_id, turn_id, _KINDS[type(event)], encode(event)) for event in events)
+    return finished(rows_in_steps(session_id, turn_id, events))
+
+
+def rows_in_steps(
+    session_id: str, turn_id: str | None, events: Sequence[Event]
+) -> Generator[None, None, tuple[NewEvent, ...]]:
+    """The same for events that may be long, one in each step."""
+    done: list[NewEvent] = []
+    for event in events:
+        done.append(NewEvent(session_id, turn_id, _KINDS[type(event)], encode(event)))
+        yield
+    return tuple(done)
 
 
 async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
@@ -35,7 +48,15 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
         ") AS page WHERE before < ? ORDER BY seq",
         (session_id, after, limit, PAGE_SIZE),
     )
-    return [Logged(seq, turn_id, decode(payload), len(payload)) for seq, turn_id, payload in found]
+    return await in_pieces(_decoded(found))
+
+
+def _decoded(rows: Sequence[tuple[int, str | None, str]]) -> Generator[None, None, list[Logged]]:
+    done: list[Logged] = []
+    for seq, turn_id, payload in rows:
+        done.append(Logged(seq, turn_id, decode(payload), len(payload)))
+        yield
+    return done
 
 
 async def open_tools(database: Database, session_id: str, epoch: int) -> OpenTools:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.protocol import long_texts, wrappings
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
@@ -16,6 +16,7 @@ from pykoclaw_acp.sessions.ports import Logged, Question, Settled
 from pykoclaw_acp.store import cursors, events, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, OperationalError, Statement, Unit
 from pykoclaw_acp.store.sqlite import result_code
+from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
@@ -60,14 +61,16 @@ class SessionJournal:
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
         used = sessions.prompted(turn.session_id, helper=wrappings.by_client_itself(turn.content, turn.client))
-        await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
+        prompt = await in_pieces(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
+        rows = await in_pieces(events.rows_in_steps(turn.session_id, turn.turn_id, said))
         return await self._commit(
             Unit(
                 statements=(turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said)),
-                events=events.rows(turn.session_id, turn.turn_id, said),
+                events=rows,
                 durable=True,
             )
         )
@@ -108,9 +111,8 @@ class SessionJournal:
 
     async def finish(self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]) -> list[int]:
         """End a turn that no worker can end, with what is to be said about it."""
-        return await self._commit(
-            Unit(statements=(turns.end(turn_id, outcome, once=True),), events=events.rows(session_id, turn_id, said))
-        )
+        rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
+        return await self._commit(Unit(statements=(turns.end(turn_id, outcome, once=True),), events=rows))
 
     async def append(self, session_id: str, said: Sequence[Event]) -> list[int]:
         """Events outside of any turn."""
@@ -157,7 +159,8 @@ class SessionJournal:
     async def answer_parked(self, settled: Settled, turn: Turn) -> None:
         """A parked question is answered: with it the prompt that tells Claude so is `queued`, durable."""
         told = permissions.settle_parked(settled, turn.turn_id)
-        await self._commit(Unit(statements=(told, turns.insert(turn)), durable=True))
+        prompt = long_texts.finished(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True))
 
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer."""

@@ -24,15 +24,15 @@ class UnfinishedTurn:
     background: bool
 
 
-def insert(turn: Turn) -> Statement:
-    """A prompt was accepted."""
+def insert(turn: Turn, prompt: str) -> Statement:
+    """A prompt was accepted; `prompt` is its content as JSON."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"
         " state, created_at) VALUES (?, ?, 'client', ?, ?, ?, ?, 'queued', ?)",
         (
             turn.turn_id,
             turn.session_id,
-            json.dumps(turn.content),
+            prompt,
             turn.keys.request,
             turn.keys.idempotency,
             turn.keys.fingerprint,
