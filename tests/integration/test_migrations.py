@@ -53,7 +53,7 @@ INSERT INTO acp_sessions VALUES ('22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb', 'acp-22
 """
 PYKOCLAW_TABLES = ("conversations", "scheduled_tasks", "task_run_logs", "delivery_queue")
 OUR_TABLES = {"acp_sessions", "acp_turns", "acp_events", "acp_permissions", "acp_workers", "acp_migrations"}
-NAMES = ["0001_shared.sql", "0002_acp.sql", "0003_resident.sql"]
+NAMES = ["0001_shared.sql", "0002_acp.sql", "0003_resident.sql", "0006_cursors.sql"]
 
 
 @pytest.fixture
