@@ -129,6 +129,12 @@ def peer_uid(connection: _socket.socket) -> int:
     return int.from_bytes(credentials[4:8], "little")
 
 
+def peer_pid(connection: _socket.socket) -> int:
+    """The process that has connected; 0 if it cannot be seen from here, as that of another PID namespace."""
+    credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], "little")
+
+
 def lock_holder(data: str) -> tuple[int, str | None] | None:
     """Pid and socket of the server that has the data directory locked; None if there is none.
 

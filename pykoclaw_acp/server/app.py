@@ -19,7 +19,9 @@ from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
+from pykoclaw_acp.sessions.ageing import CursorAges
 from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
@@ -45,6 +47,7 @@ class App:
         self.sessions = sessions
         self.pool = pool
         self.database = database
+        self.ages = CursorAges(sessions, SessionJournal(database))
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
         self._purging = asyncio.get_running_loop().create_task(_purge(database))
@@ -65,7 +68,7 @@ class App:
             undo.push_async_callback(database.close)
             found = await _recover(database, directory, resident=resident)
             undo.pop_all()
-        sessions = Sessions(SessionJournal(database), _defaults(settings))
+        sessions = Sessions(SessionJournal(database), _defaults(settings), instances.alive)
         limits = PoolLimits(
             directory=directory,
             max_workers=settings.max_workers,

@@ -33,6 +33,7 @@ from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.sessions.attachment import Attachment
+from pykoclaw_acp.sessions.cursors import Reader
 from pykoclaw_acp.sessions.model import Turn
 from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
@@ -60,6 +61,7 @@ class Connection:
         self.forms = False
         self._methods = methods
         self._client: Implementation | None = None
+        self._reader = Reader(self.name, peer.instance, peer.front)
         self._prompts: dict[int, tuple[Session, Turn]] = {}
         self.asking = Asking(peer, sessions)
         self._requests: set[int] = set()  # numbers of those whose answer the client has not confirmed
@@ -107,6 +109,7 @@ class Connection:
     def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
         client = self._client = lenient.decode(bytes(params.client_info), Implementation)
+        self._reader = Reader(client.name, self.peer.instance, self.peer.front)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
         self.forms = capabilities.elicitation.form is not None
         log.info("Client connected", action="client_connected", client=client.name, version=client.version)
@@ -120,14 +123,26 @@ class Connection:
         """This call will be answered by the turn."""
         self._prompts[call.line.number] = (session, turn)
 
-    def attach(self, session: Session, after: int, number: int = 0, hold: float = 0) -> Attachment:
-        """Show this client the session's log after `after`, and what follows; the rest as in Attachment."""
+    def attach(
+        self, session: Session, after: int, number: int = 0, hold: float = 0, seen: int | None = None
+    ) -> Attachment:
+        """Show this client the session's log after `after`, and what follows; the rest as in Attachment.
+
+        `seen`: up to where it is certain that the client was shown it; None: up to `after`.
+        """
         previous = self.attachments.pop(session.id, None)
         attachment = self.attachments[session.id] = session.attach(self, after, number, hold)
+        attachment.reader = self._reader
+        self.sessions.confirmations.note(session.id, self._reader, after if seen is None else seen)
         if previous is not None:
             attachment.own = session.queued(previous.own)
             previous.close()
         return attachment
+
+    async def claim(self, session: Session, upto: int | None = None) -> int | None:
+        """The place that this client has in the session, or takes over; as in Confirmations."""
+        others = {one.reader for one in session.attachments if one.alive and one.reader is not None}
+        return await self.sessions.confirmations.claim(session.id, session.last_seq, self._reader, others, upto)
 
     def follows(self, session: Session) -> bool:
         """The client is shown what happens in the session."""
@@ -192,7 +207,10 @@ class Connection:
 
     def seen(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
-        self.sessions.confirmations.note(session_id, self.name, seq)
+        attachment = self.attachments.get(session_id)
+        # A front may have been shown more than there is, if the database was restored from a copy meanwhile.
+        if attachment is not None and seq <= attachment.session.last_seq:
+            self.sessions.confirmations.note(session_id, self._reader, seq)
 
     def done(self, number: int) -> None:
         """The client has the answer: if it was a turn's, the turn is over for it."""

@@ -16,13 +16,13 @@ import structlog
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, RestartWanted, StartupError
-from pykoclaw_acp.front.places import Places, peer_uid
+from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
 from pykoclaw_acp.ops import health
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
 from pykoclaw_acp.pool.local import MARKS
-from pykoclaw_acp.server import returning, sockets
+from pykoclaw_acp.server import instances, returning, sockets
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
@@ -77,10 +77,11 @@ class Daemon:
             log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
             accepted.close()
             return
+        pid = peer_pid(accepted)
         transport = await SocketTransport.of(accepted, self._app.settings.client_stall)
         connection: Connection | None = None
         try:
-            peer = await _meet(transport)
+            peer = await _meet(transport, pid)
             if peer is None:
                 return
             connection = Connection(self._app.sessions, self._methods, peer)
@@ -100,7 +101,7 @@ class Daemon:
             await transport.close()
 
 
-async def _meet(transport: SocketTransport) -> Peer | None:
+async def _meet(transport: SocketTransport, pid: int) -> Peer | None:
     """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent."""
     begun = b""
     async with asyncio.timeout(SILENCE):
@@ -110,8 +111,8 @@ async def _meet(transport: SocketTransport) -> Peer | None:
                 break
             begun += data
         if begun.startswith(GREETING):
-            return await FrontPeer.meet(transport, begun)
-    return DirectPeer(transport, begun) if begun else None
+            return await FrontPeer.meet(transport, begun, pid)
+    return DirectPeer(transport, begun, instances.of(pid)) if begun else None
 
 
 async def _serve(settings: Settings, tell: _Starter, lag: LoopLag) -> None:
@@ -178,6 +179,7 @@ async def _serve_database(
     serving = [loop.create_task(daemon.accept(listener)) for listener in listeners]
     watching = loop.create_task(health.watch(notifier, app.database, app.pool))
     pruning = loop.create_task(app.pruner.run())
+    ageing = loop.create_task(app.ages.run())
     trimming = loop.create_task(_keep_log_small(places.log))
     telling = loop.create_task(_tell_condition(notifier, app, f"pykoclaw-acp {__version__} serves {settings.data}"))
     stopped = loop.create_task(stop.wait())
@@ -194,7 +196,7 @@ async def _serve_database(
                 raise RestartWanted("The daemon can take no more clients.") from error
         return not stop.is_set()
     finally:
-        for task in (*serving, watching, pruning, trimming, telling, stopped, reopening):
+        for task in (*serving, watching, pruning, ageing, trimming, telling, stopped, reopening):
             task.cancel()
         if not reopening.done():
             notifier.stopping()

@@ -62,6 +62,7 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
     if call.line.sent_at is not None and call.connection.loaded.get(session.id) == call.line.number:
         attachment = call.connection.following(session)  # its front has a part of the replay already
     else:
+        await call.connection.claim(session, upto=session.last_seq)
         attachment = call.connection.attach(session, after=0, number=call.line.number)
     try:
         await attachment.reached(told)
@@ -74,7 +75,8 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
 async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
     """The same without history: what the client has not seen yet follows the answer.
 
-    That is what comes after `_meta["pykoclaw.dev/after"]`, or else after what a client of this name has confirmed.
+    That is what comes after `_meta["pykoclaw.dev/after"]`, or else after what this instance of the client has
+    confirmed, or one of its name that has ended.
     """
     after = _cursor(params)
     session = await _reopen(call, params, params.mcp_servers or [])
@@ -83,10 +85,11 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
     elif after is not None:
         if after > session.last_seq:
             raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
+        await call.connection.claim(session, upto=after)
         call.connection.attach(session, after)
     elif not call.connection.follows(session):
-        seen = await call.sessions.confirmations.of(session.id, call.connection.name)
-        start = session.last_seq if seen is None else min(seen, session.last_seq)
+        seen = await call.connection.claim(session)
+        start = session.last_seq if seen is None else seen
         missed = start < session.last_seq or session.busy
         attachment = call.connection.attach(session, start, hold=CATCH_UP_PAUSE if missed else 0)
         if missed:

@@ -18,11 +18,13 @@ from pykoclaw_acp import __version__, clock
 from pykoclaw_acp.errors import ParseError
 from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.protocol.long_lines import LONG
+from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.peer import Line, Listener, Transport
 
 LINK: Final = 1  # version of this vocabulary
 GREETING: Final = b"front "
 NOTHING: Final = msgspec.Raw(b"null")
+UNSAID: Final = msgspec.Raw()
 _HEAD: Final = 64  # bytes that stand before a client's line, at most
 
 log: Final = structlog.get_logger()
@@ -40,12 +42,14 @@ class FrontHello(msgspec.Struct, frozen=True):
     """What a front knows when it connects; `asked` are ids of our requests that its client has not answered.
 
     `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake, at one moment.
+    `parent` is the process that has started it: empty from a front that does not say it, null if it could not be seen.
     """
 
     front: str
     link: int = LINK
     version: str = "unknown"
     pid: int = 0
+    parent: msgspec.Raw = UNSAID
     initialize: msgspec.Raw = NOTHING
     sessions: dict[str, Followed] = {}
     asked: list[str] = []
@@ -60,10 +64,13 @@ class FrontPeer:
 
     listener: Listener
 
-    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes) -> None:
+    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes, pid: int) -> None:
         """Use `meet`; `rest` was read after the hello."""
         self.hello = hello
         self.key: str | None = hello.front
+        self.front = hello.front
+        parent = instances.parent_of(pid) if hello.parent == UNSAID else instances.told(hello.parent)
+        self.instance = parent or f"front:{hello.front}"  # its own, where nobody can say whose it is
         self._transport = transport
         self._rest = rest
         self._framer = LineFramer(MAX_LINE_IN + _HEAD)
@@ -71,8 +78,11 @@ class FrontPeer:
         self._sessions: dict[int, str] = {}
 
     @classmethod
-    async def meet(cls, transport: Transport, begun: bytes) -> FrontPeer:
-        """Take the hello, whose beginning was read already; raises ParseError if it is none."""
+    async def meet(cls, transport: Transport, begun: bytes, pid: int = 0) -> FrontPeer:
+        """Take the hello, whose beginning was read already; raises ParseError if it is none.
+
+        `pid`: the front's, as the kernel says; 0 if it cannot be seen.
+        """
         framer = LineFramer()
         data = begun
         lines = framer.feed(data)
@@ -86,7 +96,7 @@ class FrontPeer:
             hello = _hello.decode(bytes(lines[0])[len(GREETING) :] if isinstance(lines[0], bytes) else b"")
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ParseError("The front's introduction cannot be read.") from error
-        peer = cls(transport, hello, begun.partition(b"\n")[2])
+        peer = cls(transport, hello, begun.partition(b"\n")[2], pid)
         await transport.write(b"welcome %b\n" % msgspec.json.encode({"version": __version__, "link": LINK}))
         return peer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import uuid4
 
 from pykoclaw_acp.protocol.framing import LineFramer, Oversized
 
@@ -44,9 +45,14 @@ class Listener(Protocol):
 
 
 class Peer(Protocol):
-    """Takes what is for the client. `key` names the client beyond this connection; None where nothing does."""
+    """Takes what is for the client. `key` names the client beyond this connection; None where nothing does.
+
+    `instance` is the process that the client is, `front` what it is connected through: a UUID.
+    """
 
     key: str | None
+    instance: str
+    front: str
     listener: Listener
 
     def incoming(self) -> AsyncIterator[list[Line]]:
@@ -83,8 +89,10 @@ class DirectPeer:
     key: str | None = None
     listener: Listener
 
-    def __init__(self, transport: Transport, begun: bytes = b"") -> None:
-        """`begun`: what was read already."""
+    def __init__(self, transport: Transport, begun: bytes = b"", instance: str | None = None) -> None:
+        """`begun`: what was read already. `instance`: None if it cannot be seen which process the client is."""
+        self.front = str(uuid4())
+        self.instance = instance or f"connection:{self.front}"
         self._transport = transport
         self._begun = begun
         self._framer = LineFramer()

@@ -50,7 +50,9 @@ async def _follow(connection: Connection, front: str, session_id: str, followed:
     own = await connection.sessions.asked_by(session_id, front)
     # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
     hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
-    attachment = connection.attach(session, min(followed.seq, session.last_seq), followed.line, hold)
+    seq = min(followed.seq, session.last_seq)
+    seen = await connection.claim(session, upto=seq)  # what its front was told may be on its way to it
+    attachment = connection.attach(session, seq, followed.line, hold, seen)
     attachment.own |= session.queued(own) if followed.line else own
 
 

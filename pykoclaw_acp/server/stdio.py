@@ -20,6 +20,7 @@ from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import run
+from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
@@ -134,9 +135,10 @@ def _same_modes_after() -> Iterator[None]:
 
 
 async def _serve(settings: Settings, source: int, sink: int) -> None:
+    client = instances.of(os.getppid())
     app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=False)
     transport = await StdioTransport.open(source, sink)
-    connection = Connection(app.sessions, METHODS, DirectPeer(transport))
+    connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     serving = asyncio.ensure_future(connection.serve())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from pykoclaw_acp.sessions.cursors import Reader
 from pykoclaw_acp.sessions.events import UserMessage
 from pykoclaw_acp.sessions.ports import Client, Logged
 from pykoclaw_acp.tasks import Pace
@@ -25,6 +26,7 @@ class Attachment:
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
     `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With a
     `loose_end` it is shown text whose end it does not see: an empty line ends that, before the client's own next turn.
+    `reader` is whose cursor moves with what it confirms, if that is anybody's.
     """
 
     def __init__(self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0) -> None:
@@ -33,6 +35,7 @@ class Attachment:
         self.own: set[str] = set()
         self.cursor = after
         self.loose_end = False
+        self.reader: Reader | None = None
         self._number = number
         self._hold = hold
         self._begun = False

@@ -4,37 +4,86 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.cursors import Claimant, Cursor, Reader
+from pykoclaw_acp.sessions.ports import CursorChange, Journal
 
 DELAY: Final = 0.1  # s in which confirmations gather
+PAUSE: Final = 5.0  # s until what could not be written is tried again
 
 log: Final = structlog.get_logger()
 
+_Key = tuple[str, str, str, str]
+
+
+def unknown(instance: str) -> bool | None:  # noqa: ARG001
+    """Of no instance can be said whether it lives."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A cursor as it will be, None if it goes. `whole`: else only its place is known, and it moves on, never back."""
+
+    cursor: Cursor | None
+    whole: bool
+
 
 class Confirmations:
-    """Written behind: what a crash takes of the last moment is shown once more, never lost."""
+    """Written behind: what a crash takes of the last moment is shown once more, never lost.
 
-    def __init__(self, journal: Journal) -> None:
+    `alive` says of an instance whether its process lives, None if that cannot be known: then it counts as living while
+    it is shown the session.
+    """
+
+    def __init__(self, journal: Journal, alive: Callable[[str], bool | None] = unknown) -> None:
+        self.alive = alive
         self._journal = journal
-        self._unwritten: dict[tuple[str, str], int] = {}
-        self._written: dict[tuple[str, str], int] = {}  # while they are
+        self._unwritten: dict[_Key, _Change] = {}
+        self._written: dict[_Key, _Change] = {}  # while they are
+        self._commits = 0
         self._writing: asyncio.Task[None] | None = None
 
-    def note(self, session_id: str, client: str, seq: int) -> None:
+    def note(self, session_id: str, reader: Reader, seq: int) -> None:
         """The client was shown everything up to `seq`."""
-        self._unwritten[session_id, client] = max(seq, self._unwritten.get((session_id, client), seq))
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write_soon())
+        key = (session_id, reader.client, reader.instance, reader.front)
+        before = self._unwritten.get(key) or self._written.get(key)
+        cursor = Cursor(reader.instance, reader.front, seq)
+        if before is None:
+            self._change(key, _Change(cursor, whole=False))
+        elif before.cursor is None or seq > before.cursor.seq:
+            self._change(key, _Change(cursor, whole=before.whole))
 
-    async def of(self, session_id: str, client: str) -> int | None:
-        """The place of a client of this name; None if it was never shown anything."""
-        known = [places.get((session_id, client)) for places in (self._unwritten, self._written)]
-        known.append(await self._journal.confirmed(session_id, client))
-        return max((seq for seq in known if seq is not None), default=None)
+    async def claim(
+        self, session_id: str, end: int, reader: Reader, others: Collection[Reader], upto: int | None = None
+    ) -> int | None:
+        """Up to where this reader, which opens the session, was shown it; None if no client like it ever was.
+
+        `end` is that of the log, `others` are those that are shown the session now. `upto`: the reader says itself
+        where it stands, and only what it leaves to others is settled. Whoever calls this notes its place next, without
+        waiting for anything: both are written together.
+        """
+        cursors = await self._cursors(session_id, reader.client)
+        here = {one.instance for one in others}
+        claimant = Claimant(
+            reader,
+            fronts={one.front for one in others if one.instance == reader.instance},
+            lives=lambda instance: instance in here if (known := self.alive(instance)) is None else known,
+            upto=upto,
+        )
+        beyond = [one for one in cursors if one.seq > end]  # the database was restored from a copy
+        claim = claimant.claim([one for one in cursors if one.seq <= end])
+        claim.gone += beyond
+        for one in claim.gone:
+            self._change((session_id, reader.client, one.instance, one.front), _Change(None, whole=True))
+        for one in claim.changed:
+            self._change((session_id, reader.client, one.instance, one.front), _Change(one, whole=True))
+        return claim.start
 
     async def flush(self) -> None:
         """Write what is left."""
@@ -44,20 +93,55 @@ class Confirmations:
                 await self._writing
         await self._write()
 
+    def _change(self, key: _Key, change: _Change) -> None:
+        self._unwritten[key] = change
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_soon())
+
+    async def _cursors(self, session_id: str, client: str) -> list[Cursor]:
+        """Those of this name, as they will be when everything is written."""
+        while True:
+            commits = self._commits
+            found = {(one.instance, one.front): one for one in await self._journal.cursors(session_id, client)}
+            if commits == self._commits:
+                break
+        for changes in (self._written, self._unwritten):
+            for (session, name, instance, front), change in changes.items():
+                if (session, name) != (session_id, client):
+                    continue
+                known = found.pop((instance, front), None)
+                if change.cursor is not None:
+                    keeps = known is not None and not change.whole and change.cursor.seq <= known.seq
+                    found[instance, front] = known if known is not None and keeps else change.cursor
+        return list(found.values())
+
     async def _write_soon(self) -> None:
         try:
+            pause = DELAY
             while self._unwritten:
-                await asyncio.sleep(DELAY)
-                await self._write()
+                await asyncio.sleep(pause)
+                pause = DELAY if await self._write() else PAUSE
         finally:
             self._writing = None
 
-    async def _write(self) -> None:
+    async def _write(self) -> bool:
+        """Write what has gathered, all of it or nothing; whether that went well."""
         self._written, self._unwritten = self._unwritten, {}
-        if self._written:
-            try:
-                await self._journal.confirm([(*place, seq) for place, seq in self._written.items()])
-            except Exception:
-                log.exception("Confirmations could not be written", action="confirmations_lost")
-            finally:
-                self._written = {}
+        if not self._written:
+            return True
+        changes = [
+            CursorChange(session_id, client, instance, front, change.cursor, change.whole)
+            for (session_id, client, instance, front), change in self._written.items()
+        ]
+        try:
+            await self._journal.change_cursors(changes)
+        except BaseException as error:
+            self._unwritten = self._written | self._unwritten  # written twice is as good as once
+            if not isinstance(error, Exception):
+                raise
+            log.exception("Confirmations could not be written yet", action="confirmations_waiting")
+            return False
+        finally:
+            self._written = {}
+            self._commits += 1
+        return True

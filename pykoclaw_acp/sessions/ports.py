@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pykoclaw_acp.clock import Clock
+from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Command, Offer
@@ -133,6 +134,21 @@ class Question:
     content: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CursorChange:
+    """A cursor of a session and a client's name, as it is from now on; None: it is gone.
+
+    Unless it is known `whole`, it is only known to have been here: its place moves on, never back.
+    """
+
+    session_id: str
+    client: str
+    instance: str
+    front: str
+    cursor: Cursor | None
+    whole: bool
+
+
 class Journal(Protocol):
     """The database, as sessions see it. Every method that writes returns after the commit.
 
@@ -250,11 +266,17 @@ class Journal(Protocol):
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this `session/new` has made."""
 
-    async def confirm(self, places: Sequence[tuple[str, str, int]]) -> None:
-        """Clients were shown a session's events: session id, name of the client, seq."""
+    async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
+        """How far clients were shown sessions, and who goes on from where, in one transaction."""
 
-    async def confirmed(self, session_id: str, client: str) -> int | None:
-        """How far a client of this name was shown the session; None: nothing yet."""
+    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
+        """How far the instances of a client were shown the session."""
+
+    async def instances(self) -> list[str]:
+        """Those that have cursors."""
+
+    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], limit: int) -> None:
+        """Another hour has passed since these instances ended; their cursors are dropped after `limit` of them."""
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
@@ -15,7 +15,7 @@ import structlog
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.sessions import titles
 from pykoclaw_acp.sessions.approval import Approval
-from pykoclaw_acp.sessions.confirmations import Confirmations
+from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.events import TitleChanged
 from pykoclaw_acp.sessions.model import SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
@@ -51,14 +51,17 @@ class SessionDefaults:
 class Sessions:
     """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
 
-    def __init__(self, journal: Journal, defaults: SessionDefaults) -> None:
+    def __init__(
+        self, journal: Journal, defaults: SessionDefaults, alive: Callable[[str], bool | None] = unknown
+    ) -> None:
+        """`alive`: as in Confirmations."""
         self.clock = journal.clock
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
-        self.confirmations = Confirmations(journal)
+        self.confirmations = Confirmations(journal, alive)
         self.approval = Approval(self.find, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()

@@ -1,24 +1,67 @@
-"""`acp_cursors`: how far each client, known by its name, has seen a session."""
+"""`acp_cursors`: how far each instance of a client was shown a session, through which of its fronts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pykoclaw_acp.sessions.cursors import Cursor
+from pykoclaw_acp.sessions.ports import CursorChange
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
+_OWN: Final = "acp_session_id = ? AND client = ? AND instance = ? AND front = ?"
 
-def confirm(session_id: str, client: str, seq: int) -> Statement:
-    """The client's place moves on, never back."""
+
+def change(one: CursorChange) -> Statement:
+    """What is from now on; a place of which nothing else is known moves on, never back."""
+    key = (one.session_id, one.client, one.instance, one.front)
+    cursor = one.cursor
+    if cursor is None:
+        return Statement(f"DELETE FROM acp_cursors WHERE {_OWN}", key)  # noqa: S608  constant
     return Statement(
-        "INSERT INTO acp_cursors (acp_session_id, client, seq, updated_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (acp_session_id, client) DO UPDATE SET seq = excluded.seq, updated_at = excluded.updated_at"
-        " WHERE excluded.seq > acp_cursors.seq",
-        (session_id, client, seq, now_ms()),
+        "INSERT INTO acp_cursors"
+        " (acp_session_id, client, instance, front, seq, used_by, least, beside, spare, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (acp_session_id, client, instance, front) DO UPDATE SET seq = excluded.seq,"
+        " used_by = excluded.used_by, least = excluded.least, beside = excluded.beside, spare = excluded.spare,"
+        " age = CASE WHEN excluded.spare IS NULL THEN 0 ELSE acp_cursors.age END,"
+        " updated_at = excluded.updated_at WHERE excluded.seq > acp_cursors.seq OR ? = 1",
+        (
+            *key,
+            cursor.seq,
+            cursor.used_by,
+            cursor.least,
+            cursor.beside,
+            cursor.spare,
+            now_ms(),
+            int(one.whole),
+        ),
     )
 
 
-async def confirmed(database: Database, session_id: str, client: str) -> int | None:
-    """The client's place; None if it was never shown anything."""
+async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
+    """Those of a session and a client's name."""
     rows = await database.read(
-        "SELECT seq FROM acp_cursors WHERE acp_session_id = ? AND client = ?", (session_id, client)
+        "SELECT instance, front, seq, used_by, least, beside, spare FROM acp_cursors"
+        " WHERE acp_session_id = ? AND client = ?",
+        (session_id, client),
     )
-    return int(rows[0][0]) if rows else None
+    return [Cursor(*row) for row in rows]
+
+
+async def instances(database: Database) -> list[str]:
+    """Those that have cursors."""
+    return [instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")]
+
+
+def age(ended: Sequence[str], living: Sequence[str], limit: int) -> Iterator[Statement]:
+    """Another hour without these instances; what is `limit` hours old goes."""
+    for instance in ended:
+        yield Statement("UPDATE acp_cursors SET age = age + 1, spare = spare + 1 WHERE instance = ?", (instance,))
+    for instance in living:
+        yield Statement(
+            "UPDATE acp_cursors SET age = 0, spare = NULL WHERE instance = ? AND (age > 0 OR spare IS NOT NULL)",
+            (instance,),
+        )
+    yield Statement("DELETE FROM acp_cursors WHERE age >= ? OR spare >= ?", (limit, limit))

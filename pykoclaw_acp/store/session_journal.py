@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.protocol import long_texts, wrappings
 from pykoclaw_acp.sessions import endings
+from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Deadline, Logged, Question, Settled
+from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled
 from pykoclaw_acp.store import clocks, cursors, events, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
@@ -234,13 +235,21 @@ class SessionJournal:
         """Id of the session that this `session/new` has made."""
         return await sessions.find_created(self._database, request_key)
 
-    async def confirm(self, places: Sequence[tuple[str, str, int]]) -> None:
-        """Clients were shown a session's events."""
-        await self._commit(Unit(statements=tuple(cursors.confirm(*place) for place in places)), patient=True)
+    async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
+        """How far clients were shown sessions, and who goes on from where."""
+        await self._commit(Unit(statements=tuple(cursors.change(one) for one in changes)), patient=True)
 
-    async def confirmed(self, session_id: str, client: str) -> int | None:
-        """How far a client of this name was shown the session."""
-        return await cursors.confirmed(self._database, session_id, client)
+    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
+        """How far the instances of a client were shown the session."""
+        return await cursors.of(self._database, session_id, client)
+
+    async def instances(self) -> list[str]:
+        """Those that have cursors."""
+        return await cursors.instances(self._database)
+
+    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], limit: int) -> None:
+        """Another hour has passed since these instances ended."""
+        await self._commit(Unit(statements=tuple(cursors.age(ended, living, limit))))
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""

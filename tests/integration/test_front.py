@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.front import dial
+from pykoclaw_acp.front import dial, instance
 from pykoclaw_acp.front.dial import Dialer, NotStarted
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.places import Places
@@ -77,6 +77,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "link": 1,
         "version": __version__,
         "pid": client.process.pid,
+        "parent": instance.own(),
         "initialize": None,
         "sessions": {},
         "asked": [],

@@ -20,6 +20,7 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.confirmations import Confirmations
+from pykoclaw_acp.sessions.cursors import Cursor, Reader
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
@@ -554,28 +555,30 @@ async def test_updates_do_not_overtake_the_answer_of_a_resume_that_is_sent_again
 
 
 class SlowJournal:
-    """Of a journal's methods the two about places; a commit takes until `go`."""
+    """Of a journal's methods the two about cursors; a commit takes until `go`."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.begun = asyncio.Event()
 
-    async def confirm(self, places: Any) -> None:
+    async def change_cursors(self, changes: Any) -> None:
         self.begun.set()
         await self.go.wait()
 
-    async def confirmed(self, session_id: str, client: str) -> int | None:
-        return 3
+    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
+        return [Cursor("i", "f", 3)]
 
 
 async def test_a_confirmed_place_never_moves_back() -> None:
     journal: Any = SlowJournal()
     confirmations = Confirmations(journal)
-    confirmations.note("s", "c", 9)
-    confirmations.note("s", "c", 5)  # of the same client's other process
-    assert await confirmations.of("s", "c") == 9
+    reader = Reader("c", "i", "f")
+    confirmations.note("s", reader, 9)
+    confirmations.note("s", reader, 5)
+    assert await confirmations.claim("s", 20, reader, ()) == 9
     await journal.begun.wait()
-    assert await confirmations.of("s", "c") == 9
+    confirmations.note("s", reader, 4)
+    assert await confirmations.claim("s", 20, reader, ()) == 9
     journal.go.set()
     await confirmations.flush()
 

@@ -1,0 +1,62 @@
+"""Which process a client is, in words, and whether it lives.
+
+`<boot id>:<PID namespace>:<pid>:<start time>` names one process for ever. Of one of another boot or namespace, perhaps
+in a container, nothing can be said from here; neither of a client that nobody can name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from pykoclaw_acp.front import instance
+from pykoclaw_acp.ops import processes
+
+
+class _Process(msgspec.Struct, frozen=True):
+    pid: int
+    start: int
+    boot: str
+    space: int
+
+
+def told(parent: msgspec.Raw) -> str | None:
+    """What a front says of its parent; None if it says nothing that can be read."""
+    try:
+        return _words(msgspec.json.decode(parent, type=_Process))
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+def of(pid: int) -> str | None:
+    """The process of this pid; None if it is not to be seen."""
+    found = instance.of(pid)
+    return None if found is None else _words(msgspec.convert(found, _Process))
+
+
+def parent_of(pid: int) -> str | None:
+    """The parent of the process of this pid."""
+    parent = processes.parent(pid) if pid else None
+    return of(parent) if parent else None
+
+
+def alive(words: str) -> bool | None:
+    """Whether the process lives; None if that cannot be known."""
+    boot, _, rest = words.partition(":")
+    space, _, process = rest.partition(":")
+    pid, _, start = process.partition(":")
+    here = _here()
+    if here is None or (boot, space) != (here.boot, str(here.space)) or not (pid.isdecimal() and start.isdecimal()):
+        return None
+    return processes.start_time(int(pid)) == int(start) and not processes.ending(int(pid))
+
+
+def _words(process: _Process) -> str:
+    return f"{process.boot}:{process.space}:{process.pid}:{process.start}"
+
+
+@cache
+def _here() -> _Process | None:
+    found = instance.own()
+    return None if found is None else msgspec.convert(found, _Process)

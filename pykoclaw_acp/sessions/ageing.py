@@ -1,0 +1,54 @@
+"""Cursors of clients that never come back are dropped after 30 days.
+
+Counted are hours in which a daemon runs and the client's instance is known to have ended, each by the monotonic clock:
+a wall clock that is wrong drops nothing too early, and days on which the machine is off do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.registry import Sessions
+
+HOUR: Final = 3600.0  # s
+LIMIT: Final = 30 * 24  # hours
+
+log: Final = structlog.get_logger()
+
+
+class CursorAges:
+    """Looks once an hour which instances have ended."""
+
+    def __init__(self, sessions: Sessions, journal: Journal) -> None:
+        self._sessions = sessions
+        self._journal = journal
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(HOUR)
+            try:
+                await self.look()
+            except Exception:
+                log.exception("Cursors could not be looked at", action="cursors_not_aged")
+
+    async def look(self) -> None:
+        """An hour has passed."""
+        alive = self._sessions.confirmations.alive
+        shown = {
+            attachment.reader.instance
+            for session in self._sessions.live
+            for attachment in session.attachments
+            if attachment.reader is not None
+        }
+        ended: list[str] = []
+        living: list[str] = []
+        for instance in await self._journal.instances():
+            known = alive(instance)
+            lives = instance in shown if known is None else known
+            (living if lives else ended).append(instance)
+        await self._journal.age_cursors(ended, living, LIMIT)

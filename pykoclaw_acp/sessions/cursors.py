@@ -1,0 +1,118 @@
+"""Which cursor a client goes on from when it does not say where it stands: its instance's own, or one that is left.
+
+An instance of a client is a process. While it lives, its cursors are its own. When it has ended, whoever comes next
+under the client's name takes the least of the places that ended instances have left; each instance is taken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who is shown a session: a client's name, the instance that it is, the front through which it is shown."""
+
+    client: str
+    instance: str
+    front: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far an instance was shown a session through one of its fronts, and who has gone on from there.
+
+    `least`: whoever takes it is shown what follows this place, as long as the instance `beside` lives. `spare`: for
+    how many hours somebody who could have taken it took another one; None: nobody did.
+    """
+
+    instance: str
+    front: str
+    seq: int
+    used_by: str | None = None
+    least: int | None = None
+    beside: str | None = None
+    spare: int | None = None
+
+
+@dataclass(slots=True)
+class Claim:
+    """Up to where a reader was shown the session, None if it never was; which cursors change for it, and which go."""
+
+    start: int | None = None
+    changed: list[Cursor] = field(default_factory=list)
+    gone: list[Cursor] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A reader that opens a session, and what is known at that moment.
+
+    `upto`: the place that it has named, or None. `fronts` are those through which the session is shown now. `lives`
+    says of an instance whether it is known, or must be taken, to live.
+    """
+
+    reader: Reader
+    fronts: Collection[str]
+    lives: Callable[[str], bool]
+    upto: int | None = None
+
+    def claim(self, cursors: Sequence[Cursor]) -> Claim:
+        """What the cursors of this session and this client's name give the reader."""
+        own = [one for one in cursors if one.instance == self.reader.instance]
+        if own:
+            return self._go_on(own)
+        left: dict[str, list[Cursor]] = {}
+        for one in cursors:
+            if one.used_by is None and not self.lives(one.instance):
+                left.setdefault(one.instance, []).append(one)
+        return self._take_over(list(left.values())) if left else Claim()
+
+    def _go_on(self, own: list[Cursor]) -> Claim:
+        """The instance has been here: after what its fronts that are gone were shown, the least first, each once."""
+        mine = [one for one in own if one.front == self.reader.front]
+        if mine:
+            return Claim(mine[0].seq, changed=[replace(one, used_by=None) for one in mine if one.used_by])
+        gone = [one for one in own if one.front not in self.fronts]
+        if self.upto is not None:
+            known = [one for one in gone if one.seq <= self.upto]
+            last = max(known, key=lambda one: one.seq, default=None)
+            return Claim() if last is None else Claim(last.seq, gone=[last])
+        first = min(gone or own, key=lambda one: one.seq)
+        return Claim(first.seq, gone=[first] if gone else [])
+
+    def _take_over(self, left: list[list[Cursor]]) -> Claim:
+        """The instance is new: it takes the place of one that has ended."""
+        if self.upto is not None:
+            # It says itself where it stands. Of those that may have been it, the rest is the least that can be left.
+            known = [one for one in left if _seq(one) <= self.upto]
+            last = max(known, key=_seq, default=None)
+            return Claim() if last is None else Claim(_seq(last), changed=self._used(last))
+        # Where two are as good, the one that leaves the lesser place to others.
+        taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
+        start = self._place(taken)
+        spare = max(one.spare or 0 for one in taken)
+        # Which of them came back cannot be known. The others are shown as much, unless it has ended again by then.
+        others = [
+            replace(one, least=start, beside=self.reader.instance, spare=max(spare, one.spare or 0))
+            for instance in left
+            if instance is not taken
+            for one in instance
+        ]
+        return Claim(start, changed=self._used(taken) + others)
+
+    def _used(self, taken: list[Cursor]) -> list[Cursor]:
+        return [replace(one, used_by=self.reader.instance) for one in taken]
+
+    def _place(self, left: list[Cursor]) -> int:
+        return min(
+            min(one.seq, one.least)
+            if one.least is not None and one.beside is not None and self.lives(one.beside)
+            else one.seq
+            for one in left
+        )
+
+
+def _seq(left: list[Cursor]) -> int:
+    return min(one.seq for one in left)

@@ -1,0 +1,490 @@
+"""Whose cursor a plain `session/resume` goes on from: fronts of several windows of one name, workers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.sessions.ageing import LIMIT, CursorAges
+from pykoclaw_acp.store import migrate
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests.integration.test_link import Front, front, new, there, until_there_is, words
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+END = 11  # of the log after the first prompt: its message, the title, nine words
+
+
+def process(pid: int, start: int = 7, **other: Any) -> dict[str, Any]:
+    """As a front names its parent."""
+    return {"pid": pid, "start": start, "boot": "this boot", "space": 1, **other}
+
+
+class Windows:
+    """A client's processes: which of them live, and the fronts that they have started."""
+
+    def __init__(self, r: Rig, stack: AsyncExitStack) -> None:
+        self.r = r
+        self.living: set[str] = set()
+        r.sessions.confirmations.alive = self._alive
+        self._stack = stack
+        self._fronts = 0
+
+    def _alive(self, instance: str) -> bool | None:
+        return instance in self.living if instance.startswith("this boot") else None
+
+    async def open(self, pid: int, start: int = 7, *, hello: dict[str, Any] | None = None, **more: Any) -> Front:
+        """A front of the window."""
+        self.living.add(f"this boot:1:{pid}:{start}")
+        self._fronts += 1
+        said = {"parent": process(pid, start)} if hello is None else hello
+        return await self._stack.enter_async_context(front(self.r, f"front {self._fronts}", **said, **more))
+
+    async def die(self, pid: int, one: Front | None = None, start: int = 7) -> None:
+        """The window is killed, with its front."""
+        self.living.discard(f"this boot:1:{pid}:{start}")
+        if one is not None:
+            await one.leave()
+
+
+@asynccontextmanager
+async def windows(path: Path) -> AsyncIterator[Windows]:
+    async with rig(path) as r:
+        async with AsyncExitStack() as stack:
+            yield Windows(r, stack)
+        await r.sessions.confirmations.flush()
+
+
+async def seen(w: Windows, one: Front, seq: int) -> None:
+    """The front confirms, and it is written."""
+    one.say(f"seen 1 {seq}")
+    await there(w.r, f"SELECT 1 FROM acp_cursors WHERE seq = {seq}")
+
+
+async def begun(w: Windows, one: Front) -> str:
+    """A session whose log ends at END."""
+    session = await new(one)
+    await one.result(2, "session/prompt", **words(session, "say 9"))
+    return session
+
+
+async def resume(one: Front, session: str, number: int = 1, **more: Any) -> None:
+    await one.result(number, "session/resume", sessionId=session, cwd="/", **more)
+
+
+async def confirmed(w: Windows, one: Front, end: int) -> None:
+    """The front was shown everything up to here, and says so."""
+    await eventually(lambda: end in one.seqs())
+    await seen(w, one, end)
+
+
+async def beside(w: Windows, pid: int, session: str, place: int) -> Front:
+    """Another window, which has confirmed nothing after this place."""
+    one = await w.open(pid)
+    await resume(one, session, _meta={"pykoclaw.dev/after": place})
+    return one
+
+
+async def grow(w: Windows, session: str, count: int = 3) -> int:
+    """The log grows by this many events, of a turn that somebody else asks for; returns its end."""
+    live = await w.r.sessions.get(session)
+    await w.r.run(live, f"say {count - 1}")
+    return live.last_seq
+
+
+async def shown(one: Front, seqs: list[int]) -> None:
+    """Exactly this, once as much has come."""
+    await eventually(lambda: len(one.seqs()) >= len(seqs) and one.seqs()[-1] == seqs[-1])
+    assert one.seqs() == seqs
+
+
+async def nothing_of_the_past(w: Windows, one: Front, session: str) -> None:
+    """It is shown what comes from now on, and first of all that."""
+    end = (await w.r.sessions.get(session)).last_seq
+    await grow(w, session)
+    await eventually(one.seqs)
+    assert one.seqs()[0] == end + 1
+
+
+async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        one = await w.open(1)
+        session = await begun(w, one)
+        two = await w.open(2)
+        await resume(two, session)
+        await seen(w, one, 6)
+        await w.die(1, one)
+        await seen(w, two, END)
+        again = await w.open(3)
+        await resume(again, session)
+        await shown(again, [7, 8, 9, 10, 11])
+        assert two.seqs() == []
+
+
+async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        for pid, place in ((2, 5), (3, 9)):
+            await seen(w, one, place)
+            await w.die(pid - 1, one)
+            one = await w.open(pid)
+            await resume(one, session)
+            await shown(one, list(range(place + 1, END + 1)))
+
+
+async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await w.die(1, one)
+        two = await w.open(2)
+        await resume(two, session)
+        await there(w.r, "SELECT 1 FROM acp_cursors WHERE seq = 6 AND instance LIKE '%:2:7'")
+        await two.leave()  # its front alone, before it has confirmed anything
+        again = await w.open(2)
+        await resume(again, session)
+        await shown(again, [7, 8, 9, 10, 11])
+
+
+async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await w.die(1, one)
+        two = await w.open(2)
+        await resume(two, session)
+        w.r.sessions.confirmations._unwritten.clear()  # as if the daemon had died before it wrote this down
+        await two.leave()
+        again = await w.open(2)
+        await resume(again, session)
+        await shown(again, [7, 8, 9, 10, 11])
+
+
+async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await w.die(1, one)
+        two = await w.open(2)
+        await resume(two, session)
+        await shown(two, [7, 8, 9, 10, 11])
+        three = await w.open(3)
+        await resume(three, session)
+        await nothing_of_the_past(w, three, session)
+        await seen(w, two, END + 2)
+        await w.die(2, two)
+        four = await w.open(4)
+        await resume(four, session)
+        end = (await w.r.sessions.get(session)).last_seq
+        await shown(four, list(range(END + 3, end + 1)))
+
+
+async def test_one_that_never_returns_is_dropped_after_30_days_of_a_daemons_time(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        ages = CursorAges(w.r.sessions, SessionJournal(w.r.database))
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        for _ in range(LIMIT + 1):  # a living one does not grow old
+            await ages.look()
+        await w.die(1, one)
+        for _ in range(LIMIT - 1):
+            await ages.look()
+        assert len(await w.r.database.read("SELECT 1 FROM acp_cursors")) == 1
+        await ages.look()
+        assert await w.r.database.read("SELECT 1 FROM acp_cursors") == []
+        two = await w.open(2)
+        await resume(two, session)
+        await nothing_of_the_past(w, two, session)
+
+
+async def test_a_spare_place_is_not_handed_on_for_ever(tmp_path: Path) -> None:
+    """One of two windows never returns: the other one leaves a place more each time that it is restarted."""
+    async with windows(tmp_path) as w:
+        ages = CursorAges(w.r.sessions, SessionJournal(w.r.database))
+        session = await begun(w, one := await w.open(1))
+        two = await beside(w, 2, session, 6)
+        await seen(w, one, 5)
+        await w.die(1, one)
+        await w.die(2, two)
+        places = []
+        for pid in range(3, 9):
+            one = await w.open(pid)
+            await resume(one, session)
+            end = await grow(w, session)
+            await confirmed(w, one, end)
+            places.append(one.seqs()[0] - 1)
+            await w.die(pid, one)
+            for _ in range(LIMIT // 4):
+                await ages.look()
+        assert places == [5, 6, 14, 17, 23, 26]
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+async def test_two_windows_that_both_died_are_shown_enough_in_whichever_order_they_return(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        two = await beside(w, 2, session, 8)
+        await seen(w, one, 5)
+        await w.die(1, one)
+        await w.die(2, two)
+        for pid in order:
+            again = await w.open(10 + pid)
+            await resume(again, session)
+            await shown(again, list(range(6, END + 1)))  # it cannot be known which of the two it is
+        third = await w.open(20)
+        await resume(third, session)
+        await nothing_of_the_past(w, third, session)
+
+
+async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await w.die(2, await beside(w, 2, session, 3))
+        await seen(w, one, 9)
+        await one.leave()
+        again = await w.open(1)
+        await resume(again, session)
+        await shown(again, [10, 11])  # not what the other window has left
+
+
+async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await resume(two := await w.open(1), session)
+        await seen(w, one, 4)
+        await one.leave()
+        await grow(w, session)
+        await seen(w, two, 14)
+        again = await w.open(1)
+        await resume(again, session)
+        await shown(again, list(range(5, 15)))
+        await seen(w, again, 13)
+        third = await w.open(1)
+        await resume(third, session)
+        await shown(third, [14])  # of what their client was shown by all of its fronts that live, the least
+
+
+async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        two = await beside(w, 1, session, 9)
+        await seen(w, one, 4)
+        await w.die(1, one)
+        await w.die(1, two)
+        again = await w.open(2)
+        await resume(again, session)
+        await shown(again, list(range(5, END + 1)))
+        other = await w.open(3)
+        await resume(other, session)
+        await nothing_of_the_past(w, other, session)
+
+
+async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await beside(w, 2, session, 4)
+        await w.die(1, one)
+        again = await w.open(1, start=8)
+        await resume(again, session)
+        await shown(again, [7, 8, 9, 10, 11])
+        await again.leave()
+        assert {row for (row,) in await w.r.database.read("SELECT used_by FROM acp_cursors WHERE seq = 6")} == {
+            "this boot:1:1:8",
+            None,
+        }
+
+
+@pytest.mark.parametrize("hello", [{}, {"parent": None}, {"parent": "nonsense"}, {"parent": {"pid": "x"}}])
+async def test_a_front_that_does_not_say_whose_it_is_loses_nothing(tmp_path: Path, hello: dict[str, Any]) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1, hello=hello))
+        await seen(w, one, 6)
+        await one.leave()
+        two = await w.open(1, hello=hello)
+        await resume(two, session)
+        await shown(two, [7, 8, 9, 10, 11])
+        three = await w.open(1, hello=hello)
+        await resume(three, session)
+        await nothing_of_the_past(w, three, session)  # the second one is there
+
+
+async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        elsewhere = {"parent": process(1, boot="another boot")}
+        session = await begun(w, one := await w.open(1, hello=elsewhere))
+        await seen(w, one, 6)
+        two = await w.open(2)
+        await resume(two, session)
+        await one.leave()
+        three = await w.open(3)
+        await resume(three, session)
+        await shown(three, [7, 8, 9, 10, 11])
+        back = await w.open(1, hello=elsewhere)  # it lived: what was taken is still its own
+        await resume(back, session)
+        await shown(back, [7, 8, 9, 10, 11])
+        assert two.seqs() == []
+
+
+async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        other = {"protocolVersion": 1, "clientInfo": {"name": "other"}}
+        one = await w.open(1)
+        first = await begun(w, one)
+        second = str((await one.result(3, "session/new", cwd="/", mcpServers=[]))["sessionId"])
+        await one.result(4, "session/prompt", **words(second, "say 9"))
+        one.say("seen 1 6")
+        one.say("seen 2 9")
+        await there(w.r, "SELECT 1 FROM acp_cursors WHERE seq = 9")
+        await w.die(1, one)
+        stranger = await w.open(2, initialize=other)
+        await resume(stranger, first)
+        two = await w.open(3)
+        await resume(two, second)
+        await shown(two, [10, 11])
+        await resume(two, first, 2)
+        await shown(two, [10, 11, 7, 8, 9, 10, 11])
+        assert stranger.seqs() == []
+
+
+async def test_one_that_died_before_anything_happened_is_shown_what_came_after_it(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await resume(two := await w.open(2), session)
+        await there(w.r, f"SELECT 1 FROM acp_cursors WHERE seq = {END}")
+        await w.die(2, two)
+        end = await grow(w, session)
+        again = await w.open(3)
+        await resume(again, session)
+        await shown(again, list(range(END + 1, end + 1)))
+        assert one.seqs()
+
+
+async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_others(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        two, three = await beside(w, 2, session, 7), await beside(w, 3, session, 8)
+        await seen(w, one, 5)
+        for pid, front_ in ((1, one), (2, two), (3, three)):
+            await w.die(pid, front_)
+        loads = await w.open(4)
+        await loads.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])  # it was the third, or not
+        knows = await w.open(5)
+        await resume(knows, session, _meta={"pykoclaw.dev/after": 7})
+        await shown(knows, [8, 9, 10, 11])
+        rest = await w.open(6)
+        await resume(rest, session)
+        await shown(rest, list(range(6, END + 1)))
+
+
+async def test_a_place_beyond_the_end_of_the_log_is_none(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await one.leave()
+        await w.r.sessions.confirmations.flush()
+        beyond = Statement("UPDATE acp_cursors SET seq = 99")
+        await w.r.database.commit(Unit(statements=(beyond,)))
+        again = await w.open(1)
+        await resume(again, session)
+        again.say("seen 1 50")  # from before the copy was put back
+        end = await grow(w, session)
+        await shown(again, [12, 13, 14])
+        await seen(w, again, end)
+        assert await w.r.database.read("SELECT seq FROM acp_cursors") == [(end,)]
+
+
+async def test_a_deleted_session_leaves_no_cursor(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await w.r.sessions.delete(await w.r.sessions.get(session))
+        one.say("seen 1 9")
+        assert await new(one, 9) != session
+        await w.r.sessions.confirmations.flush()
+        assert await w.r.database.read("SELECT 1 FROM acp_cursors WHERE acp_session_id = ?", (session,)) == []
+
+
+async def test_a_front_of_before_the_upgrade_takes_the_place_of_its_name(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 9)
+        await one.leave()
+        await w.r.sessions.confirmations.flush()
+        by_name = Statement("UPDATE acp_cursors SET instance = '', front = ''")
+        await w.r.database.commit(Unit(statements=(by_name,)))
+        back = await w.open(1, hello={"sessions": {session: {"seq": 10}}})
+        await eventually(lambda: back.seqs() == [11])
+        await back.leave()
+        again = await w.open(2)
+        await resume(again, session)
+        await shown(again, [10, 11])
+
+
+def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "pykoclaw.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate.apply(connection, [one for one in migrate.load() if one.version < 6], path)
+        connection.execute("INSERT INTO acp_cursors VALUES ('s', 'mitto', 6, 1)")
+        migrate.apply(connection, migrate.load(), path)
+        rows = connection.execute("SELECT acp_session_id, client, instance, seq, used_by, age FROM acp_cursors")
+        assert rows.fetchall() == [("s", "mitto", "", 6, None, 0)]
+
+
+async def test_the_place_of_a_name_counts_as_that_of_one_instance_that_has_ended(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await seen(w, one, 6)
+        await w.die(1, one)
+        await w.r.sessions.confirmations.flush()
+        by_name = Statement("UPDATE acp_cursors SET instance = '', front = ''")
+        await w.r.database.commit(Unit(statements=(by_name,)))
+        two = await w.open(2)
+        await resume(two, session)
+        await shown(two, [7, 8, 9, 10, 11])
+        three = await w.open(3)
+        await resume(three, session)
+        await nothing_of_the_past(w, three, session)
+
+
+async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await w.r.sessions.confirmations.flush()
+        journal: Any = w.r.sessions.confirmations._journal
+        tried = asyncio.Event()
+
+        async def full(changes: Any) -> None:
+            tried.set()
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(journal), "change_cursors", lambda _, changes: full(changes))
+            one.say("seen 1 6")
+            await tried.wait()
+            await w.die(1, one)
+            two = await w.open(2)
+            await resume(two, session)
+            await shown(two, [7, 8, 9, 10, 11])
+        await w.r.sessions.confirmations.flush()
+        assert ("this boot:1:1:7", 6, "this boot:1:2:7") in await w.r.database.read(
+            "SELECT instance, seq, used_by FROM acp_cursors"
+        )
+
+
+async def test_a_confirmation_is_written_under_its_instance(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, one := await w.open(1))
+        await until_there_is(w.r, "state = 'done'")
+        await seen(w, one, 6)
+        rows = await w.r.database.read("SELECT acp_session_id, client, instance, front, seq FROM acp_cursors")
+        assert rows == [(session, "editor", "this boot:1:1:7", "front 1", 6)]
