@@ -19,6 +19,11 @@ UNSURE: Final = (
     "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."
 )
 NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
+MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
+DEADLY: Final = (
+    f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
+    "sent to Claude. The server's log says more; what was written is kept here."
+)
 STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
 
@@ -28,10 +33,19 @@ def user_messages(turn: Turn) -> list[Event]:
     return prompt_events(turn.turn_id, turn.content)
 
 
+def plain_messages(turn: Turn) -> list[Event]:
+    """The same as the client wrote it: whatever is in it, to write it down is no work."""
+    return _messages(turn.turn_id, turn.content)
+
+
 def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> list[Event]:
     """The same from what the journal keeps of a turn, which is all that the client sent: here are the user's words."""
+    return _messages(turn_id, wrappings.shown(content))
+
+
+def _messages(turn_id: str, content: list[dict[str, Any]]) -> list[Event]:
     events: list[Event] = []
-    for block in wrappings.shown(content):
+    for block in content:
         if block.get("type") == "text":
             events.extend(UserMessage(turn_id, {**block, "text": piece}) for piece in split_text(block["text"]))
         else:
@@ -60,11 +74,16 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
     return Outcome("done", stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
 
 
-def not_started(turn: Turn, kind: str, message: str) -> Outcome:
+def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
     if turn.cancelled.is_set() or kind == "shutting_down":
         return CANCELLED
-    return Outcome("failed", fault=TurnFault(kind, message))
+    return Outcome("failed", fault=TurnFault(kind, message, retry_after=retry_after))
+
+
+def deadly() -> Outcome:
+    """One server after the other died while it prepared the prompt."""
+    return Outcome("failed", fault=TurnFault("server_died", DEADLY))
 
 
 def not_begun() -> Outcome:
@@ -101,4 +120,5 @@ def fault_json(fault: TurnFault | None) -> str | None:
     """The fault as its row keeps it."""
     if fault is None:
         return None
-    return json.dumps({"kind": fault.kind, "message": fault.message, "status": fault.status})
+    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
+    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})

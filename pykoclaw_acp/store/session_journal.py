@@ -73,6 +73,14 @@ class SessionJournal:
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
 
+    async def begin(self, turn_id: str) -> None:
+        """This daemon begins to prepare a `queued` turn for Claude."""
+        await self._run(turns.count_attempt(turn_id, 1), patient=True)
+
+    async def not_begun(self, turn_id: str) -> None:
+        """It does not any more."""
+        await self._run(turns.count_attempt(turn_id, -1))
+
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
         return await self._commit(
