@@ -91,6 +91,14 @@ class WorkerLife:
         return self._greeting is not None or self.ready.done()
 
     @property
+    def start_failure(self) -> str | None:
+        """Why it never became ready, if nobody wanted it to end; None also for one that another daemon launched."""
+        if self.stopping or isinstance(self._begin, LeftWorker) or not self.ready.done() or self.ready.cancelled():
+            return None
+        failure = self.ready.exception()
+        return None if failure is None else str(failure)
+
+    @property
     def spent(self) -> bool:
         """It speaks another version of the protocol, and what it had to do is done."""
         return self.foreign and not self.stopping and not self.busy and not self._background

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import hashlib
+import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.ops import steps
+from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Surroundings, WorkerLife
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
@@ -39,6 +41,7 @@ class WorkerPool:
         self._workers: dict[str, WorkerLife] = {}
         self._starting: set[str] = set()  # counted already, not launched yet
         self._changed = asyncio.Event()  # a worker became idle or went away
+        self._intensity = StartIntensity()
         self._tasks = Tasks()
         self._closing = False
 
@@ -83,6 +86,7 @@ class WorkerPool:
             worker.kill()
             seconds = self._limits.start_timeout
             raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
+        self._intensity.succeeded(wish.session_id)
         self._resume[wish.session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
 
@@ -178,6 +182,8 @@ class WorkerPool:
     # --- launch -----------------------------------------------------------------------------------------------------
 
     async def _launch(self, wish: WorkerWish) -> WorkerLife:
+        if wait := self._intensity.wait(wish.session_id):
+            raise _blocked(wait, self._intensity.reason(wish.session_id))
         await self._make_room(wish.session_id)
         try:
             if self._closing:
@@ -221,7 +227,7 @@ class WorkerPool:
                 self._retire(idle[0])
             else:
                 log.info("All workers are busy; the turn waits", action="pool_full", session=session_id)
-                self._around.listener.make_room()
+                self._around.listener.make_room(session_id)
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN):
@@ -238,6 +244,8 @@ class WorkerPool:
         """It may be idle from now on, or not any more, or gone."""
         if worker.cleaned.is_set():
             del self._workers[worker.spec.session_id]
+            if worker.start_failure is not None:
+                self._intensity.failed(worker.spec.session_id, worker.start_failure)
         elif worker.spent and not self._closing:
             self._retire(worker)
         if worker.idle_timer is not None:
@@ -261,3 +269,12 @@ class WorkerPool:
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         # A context of its own: the worker's log lines are not those of the turn that launched it.
         self._tasks.start(coroutine, context=contextvars.Context())
+
+
+def _blocked(wait: float, reason: str) -> WorkerFailed:
+    seconds = math.ceil(wait)
+    message = (
+        f"Claude's worker failed to start {LIMIT} times within {PERIOD:g} s, so none is started for {seconds} s. "
+        f"Send the prompt again after that. The last reason was: {reason}"
+    )
+    return WorkerFailed("start_limit", message, retry_after=seconds)

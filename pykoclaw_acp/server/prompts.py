@@ -94,5 +94,7 @@ def _error(outcome: Outcome) -> AcpError:
     data: dict[str, object] = {"errorKind": fault.kind, "turnState": outcome.state}
     if fault.status is not None:
         data["httpStatus"] = fault.status
+    if fault.retry_after is not None:
+        data["retryAfter"] = fault.retry_after
     kind = AuthRequired if fault.kind == "authentication_failed" else TurnFailed
     return kind(fault.message, data)

@@ -74,7 +74,8 @@ async def recover(database: Database, directory: Path, *, resident: bool) -> Fou
     turns_left = await turns.unfinished(database)
     for left in turns_left:
         queued = left.turn.state == "queued"
-        if (queued and resident) or (not queued and epochs.get(left.turn.session_id) == left.epoch):
+        runs = queued and resident and left.turn.attempts < endings.MAX_ATTEMPTS
+        if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
             await _end_turn(database, journal, left, last_words.get(left.turn.session_id))
@@ -186,10 +187,15 @@ def _closed(open_tools: OpenTools) -> list[Event]:
 async def _end_turn(database: Database, journal: SessionJournal, left: UnfinishedTurn, last_words: Lost | None) -> None:
     turn = left.turn
     said: list[Event] = []
-    if turn.state == "queued":
+    if turn.state == "queued" and turn.attempts >= endings.MAX_ATTEMPTS:
+        said.extend(
+            await in_pieces(endings.plain_messages(turn))
+        )  # what it took to show it more nicely may be what killed the servers
+        outcome: Outcome = endings.deadly()
+    elif turn.state == "queued":
         # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
         said.extend(await in_pieces(endings.user_messages(turn)))
-        outcome: Outcome = endings.not_begun()
+        outcome = endings.not_begun()
     else:
         why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)
         outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import wrappings
@@ -20,6 +20,11 @@ UNSURE: Final = (
     "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."
 )
 NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
+MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
+DEADLY: Final = (
+    f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
+    "sent to Claude. The server's log says more; what was written is kept here."
+)
 STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
 
@@ -30,11 +35,22 @@ def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
 
 
 def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> Generator[None, None, list[Event]]:
-    """The same from what the journal keeps of a turn, which is all that the client sent: here are the user's words."""
+    """The user's words, as events, from what the journal keeps of a turn: that is all that the client sent."""
+    return _messages(turn_id, content, wrappings.unwrap)
+
+
+def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
+    """All that the client sent, as events: to write it down as it is takes no work on its text."""
+    return _messages(turn.turn_id, turn.content, lambda text: text)
+
+
+def _messages(
+    turn_id: str, content: list[dict[str, Any]], words: Callable[[str], str]
+) -> Generator[None, None, list[Event]]:
     events: list[Event] = []
     for block in content:
         if block.get("type") == "text":
-            for piece in split_text(wrappings.unwrap(block["text"])):
+            for piece in split_text(words(block["text"])):
                 events.append(UserMessage(turn_id, {**block, "text": piece}))
                 yield
         else:
@@ -64,11 +80,16 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
     return Outcome("done", stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
 
 
-def not_started(turn: Turn, kind: str, message: str) -> Outcome:
+def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
     if turn.cancelled.is_set() or kind == "shutting_down":
         return CANCELLED
-    return Outcome("failed", fault=TurnFault(kind, message))
+    return Outcome("failed", fault=TurnFault(kind, message, retry_after=retry_after))
+
+
+def deadly() -> Outcome:
+    """One server after the other died while it prepared the prompt."""
+    return Outcome("failed", fault=TurnFault("server_died", DEADLY))
 
 
 def not_begun() -> Outcome:
@@ -105,4 +126,5 @@ def fault_json(fault: TurnFault | None) -> str | None:
     """The fault as its row keeps it."""
     if fault is None:
         return None
-    return json.dumps({"kind": fault.kind, "message": fault.message, "status": fault.status})
+    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
+    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})

@@ -38,11 +38,15 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnFault:
-    """Why a turn has no answer: `kind` for programs, `message` for people, HTTP `status` where there is one."""
+    """Why a turn has no answer: `kind` for programs, `message` for people, HTTP `status` where there is one.
+
+    `retry_after`: seconds, from the turn's end, before which it is useless to try again.
+    """
 
     kind: str
     message: str
     status: int | None = None
+    retry_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Turn:
     `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
     counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
     says that a client has got the response. `unattended`: it runs although nobody stands behind it.
+    `attempts` counts the daemons that died while they prepared it; that this one does (`begun`) is in the journal.
     """
 
     turn_id: str
@@ -93,6 +98,8 @@ class Turn:
     answered: bool = False
     sent: int = 0
     unattended: bool = False
+    attempts: int = 0
+    begun: bool = False
     lost_at: float | None = None
     state: TurnState = "queued"
     spoke: bool = False

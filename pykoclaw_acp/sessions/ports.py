@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class WorkerFailed(Exception):
-    """No worker could be had; `kind` for programs, the message for people."""
+    """No worker could be had; `kind` for programs, the message for people, `retry_after` (s) when to try again."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,15 @@ class Workers(Protocol):
 class WorkerListener(Protocol):
     """Who gets the workers' frames. `frames` returns after the commit; what it raises ends the worker.
 
-    `adopted`: a worker of another daemon answers, `foreign` if it may get no prompt. `make_room`: another session waits
-    for a worker, and all are busy.
+    `adopted`: a worker of another daemon answers, `foreign` if it may get no prompt. `make_room`: this session waits
+    for a worker, and all are busy: another one should give up its own.
     """
 
     def ready(self, session_id: str, offer: Offer) -> None: ...
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None: ...
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None: ...
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None: ...
-    def make_room(self) -> None: ...
+    def make_room(self, session_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,12 @@ class Journal(Protocol):
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
+
+    async def begin(self, turn_id: str) -> None:
+        """This daemon begins to prepare a `queued` turn for Claude: should it die over it, that is known."""
+
+    async def not_begun(self, turn_id: str) -> None:
+        """It does not any more, if the turn is still `queued`."""
 
     async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message; returns the events' seqs."""

@@ -260,8 +260,10 @@ class Sessions:
                 del self._found[session_id]
                 self._live.pop(session_id, None)
 
-    def make_room(self) -> None:
+    def make_room(self, session_id: str) -> None:
         """A session waits for a worker: park the oldest question that nobody is there to answer, one at a time."""
+        if (waiting := self._live.get(session_id)) is not None:
+            waiting.waits_for_worker()
         if any(session.giving_up_worker for session in self._live.values()):
             return
         away = {session: since for session in self._live.values() if (since := session.questions.away_longest)}

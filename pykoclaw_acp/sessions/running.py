@@ -50,7 +50,7 @@ class Running:
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
         except WorkerFailed as failure:
-            await self.finish(turn, endings.not_started(turn, failure.kind, failure.message))
+            await self.finish(turn, endings.not_started(turn, failure.kind, failure.message, failure.retry_after))
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
             await self.finish(turn, endings.not_started(turn, "internal", endings.INTERNAL))
@@ -140,6 +140,7 @@ class Running:
 
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
+        await self._count(turn)
         wish = self._session.wish
         acquiring = asyncio.ensure_future(self._workers.acquire(wish))
         acquiring.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -150,6 +151,7 @@ class Running:
             acquiring.cancel()
             return
         self.epoch = acquiring.result()
+        await self._count(turn)
         prompt = await self._prompt(turn)
         said = [*await in_pieces(endings.user_messages(turn)), *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self.epoch, said)
@@ -164,6 +166,22 @@ class Running:
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._session.id) and not turn.ended.done():
             await self.finish(turn, endings.lost(turn, "worker_lost", "Claude's worker process died."))
+
+    async def _count(self, turn: Turn) -> None:
+        """Should this daemon die from now on, it has died over this turn."""
+        if not turn.begun:
+            await self._journal.begin(turn.turn_id)
+            turn.begun = True
+
+    async def pause(self, turn: Turn) -> None:
+        """The turn is not being prepared for now: whatever ends this daemon, it is not the turn."""
+        if turn.begun and turn.state == "queued":
+            turn.begun = False
+            try:
+                await self._journal.not_begun(turn.turn_id)
+            except Exception:
+                turn.begun = True
+                log.exception("That a turn waits could not be recorded", action="attempt_not_recorded")
 
     def _title(self, turn: Turn) -> list[Event]:
         """The first words that the user said make the title, once."""

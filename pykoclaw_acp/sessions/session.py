@@ -178,6 +178,7 @@ class Session:
 
     async def submit(self, turn: Turn) -> None:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
+        turn.begun = not self._queue.busy  # at once: no commit of its own says so
         await self._journal.accept(turn)
         helper = wrappings.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
@@ -224,7 +225,15 @@ class Session:
 
     async def suspend(self) -> None:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
+        turns = self.turns
         await self._queue.suspend()
+        for turn in turns:
+            await self._running.pause(turn)
+
+    def waits_for_worker(self) -> None:
+        """All workers are busy with other sessions: the turn that is to run waits until there is room."""
+        if self._queue.current is not None:
+            self._tasks.start(self._running.pause(self._queue.current))
 
     def adopt(self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools) -> None:
         """Go on with the worker of another daemon: with the turn that it was given, and those that it began itself."""

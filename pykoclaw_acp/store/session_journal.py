@@ -76,6 +76,14 @@ class SessionJournal:
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
 
+    async def begin(self, turn_id: str) -> None:
+        """This daemon begins to prepare a `queued` turn for Claude."""
+        await self._run(turns.count_attempt(turn_id, 1), patient=True)
+
+    async def not_begun(self, turn_id: str) -> None:
+        """It does not any more."""
+        await self._run(turns.count_attempt(turn_id, -1))
+
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
         rows = await in_pieces(events.rows_in_steps(turn.session_id, turn.turn_id, said))

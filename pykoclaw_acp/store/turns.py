@@ -35,8 +35,8 @@ def insert(turn: Turn, prompt: str) -> Statement:
     """A prompt was accepted, and gets its place; `prompt` is its content as JSON."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
-        " client, state, created_at, sent_clock, unattended, position)"
-        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?, ?, ?, {_POSITION})",
+        " client, state, created_at, sent_clock, unattended, attempts, position)"
+        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, {_POSITION})",
         (
             turn.turn_id,
             turn.session_id,
@@ -48,9 +48,17 @@ def insert(turn: Turn, prompt: str) -> Statement:
             turn.created_at,
             turn.sent,
             int(turn.unattended),
+            int(turn.begun),
             turn.session_id,
             turn.session_id,
         ),
+    )
+
+
+def count_attempt(turn_id: str, change: int) -> Statement:
+    """A daemon prepares it, or (-1) does not any more; of one that dies over it the count stays."""
+    return Statement(
+        "UPDATE acp_turns SET attempts = attempts + ? WHERE turn_id = ? AND state = 'queued'", (change, turn_id)
     )
 
 
@@ -161,7 +169,8 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Turns without an end, those of a session in the order of their places."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, EXISTS (SELECT 1 FROM acp_events e"
+        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts,"
+        " EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
         " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
         " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
@@ -170,10 +179,10 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     )
     found: list[UnfinishedTurn] = []
     for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:
-        sent, state, epoch, origin, unattended, spoke = rest
+        sent, state, epoch, origin, unattended, attempts, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, client, state=state, spoke=bool(spoke))
-        turn.sent, turn.unattended = sent, bool(unattended)
+        turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found
 

@@ -83,7 +83,7 @@ async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
         try:
             yield r
         finally:
-            await r.sessions.suspend()
+            await asyncio.gather(*(session._queue.suspend() for session in r.sessions.live))
             r.pool._tasks.cancel()
             for worker in r.pool._workers.values():
                 worker.detach()

@@ -142,7 +142,7 @@ async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         (one,) = asking.session.questions._waiting.values()
         await eventually(lambda: one.clock.away)
         assert asking.session.questions.away_longest is None
-        r.sessions.make_room()
+        r.sessions.make_room("another")
         assert one.held
         person = Person(forms=True)
         asking.session.attach(person, 0)

@@ -1,0 +1,55 @@
+"""A prompt over which one daemon after the other dies: it ends in words, and the third daemon lives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.harness import Stack, text
+from tests.e2e.harness.client import RpcError
+from tests.waiting import eventually
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "worker_epoch",
+        *(
+            pytest.param(step, marks=pytest.mark.long)
+            for step in ("worker_launched", "worker_recorded", "worker_ready")
+        ),
+    ],
+)
+async def test_daemons_that_die_between_accepting_and_sending_a_prompt_stop_at_the_second(
+    stack: Stack, step: str
+) -> None:
+    stack.environment["PYKOCLAW_CRASH_AT"] = step  # also of the daemons that the front starts
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    answer = client.prompting(session, text("never"))
+    with pytest.raises(RpcError) as error:
+        await client.answer(answer)
+    assert error.value.kind == "server_died"
+    assert "does not try again" in error.value.message
+    (turn,) = stack.rows("SELECT state, attempts FROM acp_turns")
+    assert turn == {"state": "failed", "attempts": 2}
+    assert stack.asked() == []
+    third = stack.daemon_pid()
+    assert third is not None
+    await client.load(session, stack.work)
+    assert "never" in client.text(session, "user_message_chunk")
+    assert "does not try again" in client.text(session)
+    assert stack.daemon_pid() == third, "it lives"
+
+
+async def test_a_restart_while_the_worker_starts_is_no_death(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    answer = client.prompting(session, text("Three daemons later."))
+    for _ in range(3):
+        await eventually(lambda: stack.rows("SELECT 1 FROM acp_turns"))
+        await stack.end_daemon()
+        await eventually(stack.daemon_pid)  # the front's
+    assert (await client.answer(answer))["stopReason"] == "end_turn"
+    assert len(stack.asked()) == 1
