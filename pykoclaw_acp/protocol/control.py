@@ -72,7 +72,11 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 
 
 class Daemon(_Full, frozen=True, kw_only=True):
-    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say."""
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say.
+
+    `instance`: the id of its database; `copied_from`: the data directory that this one was found to be a copy of, at
+    `copied_at`.
+    """
 
     pid: int
     version: str
@@ -81,6 +85,9 @@ class Daemon(_Full, frozen=True, kw_only=True):
     data: str
     state: str
     memory: int | None
+    instance: str | None
+    copied_from: str | None
+    copied_at: int | None
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):
