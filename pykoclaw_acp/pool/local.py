@@ -114,7 +114,10 @@ class LocalLauncher:
 
     async def launch(self, spec: LaunchSpec) -> LocalChannel:
         """Fork a worker and connect to it; raises LaunchFailed."""
-        os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchFailed(f"its temporary directory cannot be made: {error}") from error
         forked = await self._fork(spec)
         if forked.error is not None:
             raise LaunchFailed(forked.error)

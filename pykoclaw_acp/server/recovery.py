@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front.places import secure_directory
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.launcher import LeftWorker
@@ -177,17 +179,27 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
 
 
 def _empty(directory: Path, kept: set[str], *, spare: bool) -> None:
-    """Make the workers' directories, and remove what is in them but the things of `kept` workers; `spare`: nothing."""
-    for name in ("sockets", "tmp", "spool"):
-        place = directory / name
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in place.iterdir():
-            if spare or entry.name.removesuffix(".ndjson") in kept:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+    """Make the workers' directories, and remove what is in them but the things of `kept` workers; `spare`: nothing.
+
+    Where they cannot be made no worker can be launched, and everything else goes on. Raises ConfigurationError if
+    others can use them.
+    """
+    try:
+        secure_directory(directory)
+        for name in ("sockets", "tmp", "spool"):
+            place = directory / name
+            place.mkdir(mode=0o700, exist_ok=True)
+            for entry in place.iterdir():
+                if spare or entry.name.removesuffix(".ndjson") in kept:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)
+    except (OSError, ConfigurationError) as error:
+        if isinstance(error, ConfigurationError) and not isinstance(error.__cause__, OSError):
+            raise
+        log.warning("The workers' directories cannot be used", action="directories_failed", error=str(error))
 
 
 def _closed(open_tools: OpenTools) -> list[Event]:

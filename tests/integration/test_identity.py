@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import DatabaseMissing
+from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes, records
 from pykoclaw_acp.server.app import App
@@ -121,6 +122,37 @@ async def test_a_record_that_cannot_be_written_keeps_nobody_from_starting(
     monkeypatch.setattr(records, "write", refuse)
     async with server(places_of(tmp_path)) as app:
         assert await instance.read(app.database) is not None
+
+
+def modes(directory: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in (directory, *directory.glob("*/"))}
+
+
+def put_in_the_way(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.write_text("in the way")
+
+
+def open_to_others(directory: Path) -> None:
+    directory.unlink()
+    directory.mkdir()
+    directory.chmod(0o755)
+
+
+async def test_workers_directories_are_for_their_owner_alone_and_no_condition_of_a_start(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    directory = Path(places.state, known.instance)
+    assert modes(directory) == {0o700}
+    put_in_the_way(directory)
+    async with server(places) as app:
+        assert await instance.read(app.database) == known
+    open_to_others(directory)
+    with pytest.raises(ConfigurationError, match="Others can use"):
+        async with server(places):
+            pass
 
 
 def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
