@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -109,8 +109,11 @@ def write(state: str, record: Record) -> None:
         raise
 
 
-def require_database(places: Places) -> None:
-    """Raises DatabaseMissing where there was a database and is none now; nothing is touched."""
+def require_database(places: Places, is_known_to_workers: Callable[[str], bool]) -> None:
+    """Raises DatabaseMissing where there was a database and is none now; nothing is touched.
+
+    `is_known_to_workers`: whether one that lives has its data directory at this path.
+    """
     real = os.path.realpath(places.data)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.stat(os.path.join(real, DATABASE)).st_size:
@@ -123,6 +126,8 @@ def require_database(places: Places) -> None:
     left = Path(places.directory)  # where workers of versions without ids have their things
     if any((left / "sockets").glob("*")) or any(one.stat().st_size for one in (left / "spool").glob("*.ndjson")):
         raise _missing(real, left, left)
+    if is_known_to_workers(real):
+        raise _missing(real, Path(places.state), None)
 
 
 def without_conversations(data: str, instance: str, state: str) -> DatabaseMissing:
@@ -136,12 +141,13 @@ def without_conversations(data: str, instance: str, state: str) -> DatabaseMissi
     )
 
 
-def _missing(data: str, kept: Path, known: Path) -> DatabaseMissing:
+def _missing(data: str, kept: Path, known: Path | None) -> DatabaseMissing:
+    anew = "end its workers, which live," if known is None else f"remove {known}"
     return DatabaseMissing(
         f"The database {os.path.join(data, DATABASE)} is missing, and there was one here before. No empty one was "
         f"made: clients would forget their conversations. What workers have written since is kept in {kept}. Put the "
-        "file back, or set PYKOCLAW_DATA to the directory where it is now. To begin anew without it, remove "
-        f"{known} and start again."
+        "file back, or set PYKOCLAW_DATA to the directory where it is now. To begin anew without it, "
+        f"{anew} and start again."
     )
 
 

@@ -103,6 +103,14 @@ def survey(here: Site, listed: frozenset[int]) -> list[Unlisted]:
     return found
 
 
+def is_held(path: str) -> bool:
+    """Whether a live worker of this user has its data directory there."""
+    try:
+        return any(one.direction == "here" for one in survey(Site.of(path), frozenset()))
+    except FileNotFoundError:
+        return False
+
+
 def launched_for(pid: int, name: str) -> str | None:
     """The data directory whose hash `name` is, if the environment says that the worker was launched for it."""
     try:

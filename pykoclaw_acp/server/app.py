@@ -17,6 +17,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front.places import Places, secure_directory
 from pykoclaw_acp.ops import records, steps
+from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
@@ -62,7 +63,7 @@ class App:
         """
         steps.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
-            records.require_database(places)
+            records.require_database(places, whereabouts.is_held)
             lock = DataLock.acquire(settings.data, places.socket if resident else None)
             undo.callback(lock.release)
             directory = runtime_directory(places)

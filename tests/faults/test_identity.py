@@ -43,6 +43,10 @@ def instance(stack: Stack) -> dict[str, Any]:
     return row
 
 
+def record_of(stack: Stack) -> Path:
+    return stack.home / ".local/state/pykoclaw" / instance(stack)["instance"] / "instance.json"
+
+
 def status(stack: Stack) -> str:
     command = [sys.executable, "-m", "pykoclaw_acp", "status"]
     return subprocess.run(command, env=stack.environment, capture_output=True, text=True, check=True, cwd="/").stdout
@@ -150,6 +154,7 @@ async def test_of_two_copies_of_what_was_deleted_one_has_the_worker(stack: Stack
     assert turn(stack)["state"] == "running"
     await first.close()
     await stack.end_daemon()
+    record_of(stack).unlink()  # as where it could not be written: the worker knows, too
     stack.use(other)
     second = await history(stack, session)
     assert '"copied"' in turn(stack)["error"]
@@ -291,10 +296,23 @@ async def test_a_start_without_its_database_makes_no_empty_one(stack: Stack, gon
     assert "Kept." in again.text(session)
 
 
+async def test_a_worker_that_lives_tells_of_a_database_that_nothing_else_knows(stack: Stack) -> None:
+    session, _, worker = await alone(stack, LONG)
+    record_of(stack).unlink()
+    database, away = stack.data / "pykoclaw.db", stack.root / "away"
+    move(database, away)
+    assert "end its workers" in refused(stack)
+    move(away, database)
+    assert worker.alive
+    after = await stack.front()
+    await after.load(session, stack.work)
+    assert turn(stack)["state"] == "running"
+
+
 async def test_the_record_can_be_removed_to_begin_anew(stack: Stack) -> None:
     await stack.daemon()
     await stack.end_daemon()
-    record = stack.home / ".local/state/pykoclaw" / instance(stack)["instance"] / "instance.json"
+    record = record_of(stack)
     assert record.stat().st_mode & 0o777 == 0o600
     (stack.data / "pykoclaw.db").unlink()
     assert str(record) in refused(stack)

@@ -245,9 +245,11 @@ def test_what_workers_of_a_version_without_ids_left_tells_of_a_database_too(tmp_
     spool.write_text("{}\n")
     spool.parents[1].chmod(0o700)
     with pytest.raises(DatabaseMissing, match=places.hash):
-        records.require_database(places)
+        records.require_database(places, lambda data: False)
     spool.write_text("")
-    records.require_database(places)
+    records.require_database(places, lambda data: False)
+    with pytest.raises(DatabaseMissing, match="end its workers"):
+        records.require_database(places, lambda data: data == places.data)
 
 
 async def test_a_place_beyond_the_logs_end_counts_as_none(tmp_path: Path) -> None:
