@@ -127,6 +127,12 @@ class DatabaseUnusable(StartupError):
     exit_code = 78
 
 
+class DatabaseMissing(StartupError):
+    """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of sysexits.h)."""
+
+    exit_code = 78
+
+
 class ConfigurationError(StartupError):
     """A setting has a value that cannot be used (EX_CONFIG of sysexits.h)."""
 

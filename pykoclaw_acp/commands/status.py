@@ -52,6 +52,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("daemon", f"running for {show.since(daemon['startedAt'])}, pid {daemon['pid']}, version {daemon['version']}"),
         ("socket", daemon["socket"] or "none"),
         ("data", daemon["data"]),
+        *_copied(daemon),
         ("memory", f"{show.size(daemon['memory'])}, workers {show.size(workers)}"),
         ("loop lag", _lag(daemon)),
         ("workers", str(len(status["workers"]))),
@@ -72,3 +73,11 @@ def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
     if database.get("condition", "writable") == "writable":
         return []
     return [("storing", f"not possible ({database['condition']}): {database['reason']} New prompts are refused.")]
+
+
+def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
+    original = daemon.get("copiedFrom")  # a daemon of a version before does not say
+    if original is None:
+        return []
+    since = show.since(daemon["copiedAt"])
+    return [("", f"a copy of {original}, found so {since} ago; what runs there goes on there")]

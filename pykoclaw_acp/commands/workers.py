@@ -60,18 +60,20 @@ def stop(session: str | None, now: bool) -> None:
             ) from None
         if session is not None:
             raise
-        stopped = _end(where.instance, 0 if now else GRACE)
+        stopped = _end(where, 0 if now else GRACE)
     click.echo(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
 
 
-def _end(instance: str, grace: float) -> int:
-    """End everything of this instance's workers, by their cookie; returns how many workers there were."""
+def _end(where: places.Places, grace: float) -> int:
+    """End everything of this data directory's workers, by their cookie; returns how many workers there were."""
+    from pykoclaw_acp.ops import records
     from pykoclaw_acp.pool import reaper
 
+    names = records.names(where)
     cookies: set[str] = set()
 
     def ours(cookie: str) -> bool:
-        if cookie.startswith(f"{instance}:"):
+        if cookie.partition(":")[0] in names:
             cookies.add(cookie)
             return True
         return False

@@ -24,9 +24,9 @@ _LOCK_LINES: Final = 8192  # bytes of the lock file that are read
 
 
 class Places:
-    """Absolute paths: `data`, `state`, this instance's `directory` below it, the daemon's `socket`."""
+    """Absolute paths: `data`, `state`, this data directory's `directory` below it, the daemon's `socket`."""
 
-    __slots__ = ("_instance", "data", "socket", "state")
+    __slots__ = ("_hash", "data", "socket", "state")
 
     def __init__(
         self, data: str | os.PathLike[str], state: str | os.PathLike[str], socket: str | os.PathLike[str] | None = None
@@ -34,7 +34,7 @@ class Places:
         """From settings that were read already; `socket` None: where it is by default."""
         self.data = os.fspath(data)
         self.state = os.fspath(state)
-        self._instance: str | None = None
+        self._hash: str | None = None
         self.socket = self._default_socket() if socket is None else os.fspath(socket)
 
     @classmethod
@@ -59,18 +59,18 @@ class Places:
         )
 
     @property
-    def instance(self) -> str:
+    def hash(self) -> str:
         """The data directory in twelve characters, by whatever symbolic links it is reached."""
-        if self._instance is None:
+        if self._hash is None:
             from hashlib import sha256  # not at the top: a client in the usual place starts without it
 
-            self._instance = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
-        return self._instance
+            self._hash = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
+        return self._hash
 
     @property
     def directory(self) -> str:
         """What belongs to this data directory's daemon alone: sockets, spools, logs."""
-        return os.path.join(self.state, self.instance)
+        return os.path.join(self.state, self.hash)
 
     @property
     def lock(self) -> str:
@@ -87,7 +87,7 @@ class Places:
         if not _is_own_directory(runtime):
             return os.path.join(self.directory, SOCKET_NAME)
         default = os.path.realpath(self.data) == os.path.realpath(os.path.expanduser(_DEFAULT_DATA))
-        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if default else f"acp-{self.instance}.sock")
+        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if default else f"acp-{self.hash}.sock")
 
 
 def secure_directory(path: str | os.PathLike[str]) -> None:

@@ -84,7 +84,7 @@ def _command(places: Places, *, scope: bool) -> list[str]:
     program = _systemd_run() if scope else None
     if program is None:
         return daemon
-    unit = f"--unit=pykoclaw-acp-{places.instance}-{os.getpid()}"
+    unit = f"--unit=pykoclaw-acp-{places.hash}-{os.getpid()}"
     return [program, "--user", "--scope", "--collect", "--quiet", unit, "--", *daemon]
 
 

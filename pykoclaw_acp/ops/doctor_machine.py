@@ -11,6 +11,7 @@ from typing import Final
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.front import places
+from pykoclaw_acp.ops import records
 from pykoclaw_acp.ops.doctor import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.pool import reaper
 
@@ -68,9 +69,12 @@ def directories(context: Context) -> Finding:
 
 def instance(context: Context) -> Finding:
     """Sockets, spools and logs of this data directory are for us alone."""
-    directory = Path(context.places.directory)
-    below = [directory / name for name in ("sockets", "tmp", "spool", "daemon.log", "workers.log")]
-    return _private("state files", [directory, *below], 0o077, "there are none yet")
+    paths: list[Path] = []
+    for name in records.names(context.places):
+        directory = Path(context.places.state, name)
+        below = ("sockets", "tmp", "spool", "daemon.log", "workers.log", records.NAME)
+        paths += [directory, *(directory / one for one in below)]
+    return _private("state files", paths, 0o077, "there are none yet")
 
 
 def disk(context: Context) -> Finding:
@@ -94,11 +98,12 @@ def processes(context: Context) -> Finding:
     """Every process that workers started belongs to a worker that is known."""
     known = {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]} if context.status else set()
     seen: dict[str, int] = {}
-    prefix = f"{context.places.instance}:"
+    names = records.names(context.places)
 
     def ours(cookie: str) -> bool:
-        if cookie.startswith(prefix):
-            seen[cookie.removeprefix(prefix)] = seen.get(cookie.removeprefix(prefix), 0) + 1
+        name, _, worker = cookie.partition(":")
+        if name in names:
+            seen[worker] = seen.get(worker, 0) + 1
         return False
 
     reaper.find(ours)

@@ -27,6 +27,7 @@ from pykoclaw_acp.worker.frames import (
     Lost,
     Numbered,
     Ping,
+    Place,
     Pong,
     Ready,
     Skipped,
@@ -116,7 +117,7 @@ class WorkerLife:
         watching: asyncio.Task[None] | None = None
         try:
             self._channel = await self._open()
-            await self._channel.send(Hello(epoch=spec.epoch, after=self._frame, protocol=PROTOCOL))
+            await self._channel.send(self._hello())
             if self.stopping:
                 await self._channel.send(Stop(epoch=spec.epoch))
             watching = asyncio.get_running_loop().create_task(self._liveness.watch())
@@ -144,6 +145,9 @@ class WorkerLife:
                     self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
                 await asyncio.shield(self._end())
             self._liveness.ended()
+
+    def _hello(self) -> Hello:
+        return Hello(epoch=self.spec.epoch, after=self._frame, protocol=PROTOCOL, data=self._around.limits.data)
 
     async def _open(self) -> Channel:
         if isinstance(self._begin, LeftWorker):
@@ -225,7 +229,7 @@ class WorkerLife:
                 self._liveness.answered()
             elif isinstance(frame, Skipped) and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
-            elif not isinstance(frame, Heartbeat) and frame.n:
+            elif not isinstance(frame, Heartbeat | Place) and frame.n:
                 check_order(frame, last)
                 last = frame.n
                 numbered.append(frame)

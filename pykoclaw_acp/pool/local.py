@@ -22,7 +22,7 @@ from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.forkserver import Forked
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
-from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_batches
+from pykoclaw_acp.worker.channel import SocketLine, connect, read_batches
 from pykoclaw_acp.worker.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.worker.spool import read_spool
@@ -114,7 +114,10 @@ class LocalLauncher:
 
     async def launch(self, spec: LaunchSpec) -> LocalChannel:
         """Fork a worker and connect to it; raises LaunchFailed."""
-        os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchFailed(f"its temporary directory cannot be made: {error}") from error
         forked = await self._fork(spec)
         if forked.error is not None:
             raise LaunchFailed(forked.error)
@@ -235,21 +238,12 @@ class LocalLauncher:
 
 
 async def _connect(process: WorkerProcess, path: str) -> LocalChannel:
-    """Connect through the directory's descriptor, as socket paths end at 107 bytes."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.setblocking(False)
-    directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+    connection = await connect(path)
     try:
-        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
-        await asyncio.get_running_loop().sock_connect(connection, short)
-        if not peer_is_ours(connection):
-            raise LaunchFailed("another user answers on its socket")
         pidfd = _open_pidfd(process)
     except (OSError, LaunchFailed):
         connection.close()
         raise
-    finally:
-        os.close(directory)
     return LocalChannel(process, pidfd, SocketLine(connection))
 
 

@@ -214,6 +214,7 @@ class WorkerPool:
             log_level=wish.log_level,
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
+            data=self._limits.data,
         )
 
     async def _make_room(self, session_id: str) -> None:

@@ -28,7 +28,10 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Counts, times (s) and sizes (bytes) of config.py, and the directory of sockets, spools and temporary files."""
+    """Counts, times (s) and sizes (bytes) of config.py, and where things are.
+
+    `directory` has the sockets, spools and temporary files of the instance's workers; `data` is the data directory.
+    """
 
     directory: Path
     max_workers: int
@@ -38,3 +41,4 @@ class PoolLimits:
     stop_grace: float
     orphan_grace: float
     spool_limit: int
+    data: str = ""

@@ -40,11 +40,11 @@ def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[S
         if not entry.name.isdigit() or int(entry.name) == os.getpid() or int(entry.name) in spared:
             continue
         pid = int(entry.name)
-        cookie = _cookie(pid)
+        mark = cookie(pid)
         started = processes.start_time(pid)
-        if cookie is None or started is None or processes.state(pid) in ("Z", "X"):
+        if mark is None or started is None or processes.state(pid) in ("Z", "X"):
             continue
-        if belongs(cookie):
+        if belongs(mark):
             strays.append(Stray(pid, started))
     return strays
 
@@ -94,7 +94,8 @@ def send(pid: int, started: int, number: signal.Signals) -> None:
             os.close(pidfd)
 
 
-def _cookie(pid: int) -> str | None:
+def cookie(pid: int) -> str | None:
+    """Of which worker the process is a child; None if it is none's, or cannot be looked at."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -74,7 +74,8 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 class Daemon(_Full, frozen=True, kw_only=True):
     """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say.
 
-    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute.
+    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute. `instance`: the id
+    of the database; `copied_from`: the data directory that this one was found to be a copy of, at `copied_at`.
     """
 
     pid: int
@@ -85,6 +86,9 @@ class Daemon(_Full, frozen=True, kw_only=True):
     state: str
     loop_lag: float
     memory: int | None
+    instance: str | None
+    copied_from: str | None
+    copied_at: int | None
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):

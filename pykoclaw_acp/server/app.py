@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -15,24 +16,25 @@ import structlog
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front.places import Places, secure_directory
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp.ops import records, steps
+from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.server import instances
+from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.ageing import CursorAges
 from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import history_copy, overview
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
 
-DATABASE: Final = "pykoclaw.db"
 FLUSH_WAIT: Final = 0.5  # s; without what clients have confirmed they are shown it once more
 STOP_GRACE: Final = 5.0  # s; for a worker that is stopped while the server goes on
 
@@ -42,7 +44,10 @@ log: Final = structlog.get_logger()
 class App:
     """A running server, without its connections. `sessions` is what they talk to."""
 
-    def __init__(self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool):
+    def __init__(
+        self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
+        identity: Identity,
+    ) -> None:  # fmt: skip
         self.settings = settings
         self.sessions = sessions
         self.pool = pool
@@ -50,6 +55,7 @@ class App:
         self.ages = CursorAges(sessions, SessionJournal(database))
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
+        self._identity = identity
         self._purging = asyncio.get_running_loop().create_task(_purge(database))
 
     @classmethod
@@ -60,17 +66,22 @@ class App:
         """
         steps.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
+            records.require_database(places, whereabouts.is_held)
             lock = DataLock.acquire(settings.data, places.socket if resident else None)
             undo.callback(lock.release)
             directory = runtime_directory(places)
-            spare = [directory / "tmp", Path(places.socket).parent, Path(tempfile.gettempdir())]
-            database = await Database.open(settings.data / DATABASE, spare)
+            spare = [directory, Path(places.socket).parent, Path(tempfile.gettempdir())]
+            database = await Database.open(settings.data / records.DATABASE, spare)
             undo.push_async_callback(database.close)
-            found = await _recover(database, directory, resident=resident)
+            identity = await settle(database, places)
+            undo.callback(identity.release)
+            standing = identity.standing
+            found = await _recover(database, identity, places, resident=resident)
             undo.pop_all()
         sessions = Sessions(SessionJournal(database), _defaults(settings), instances.alive)
         limits = PoolLimits(
-            directory=directory,
+            directory=standing.directory,
+            data=str(settings.data),
             max_workers=settings.max_workers,
             idle_timeout=settings.idle_timeout,
             start_timeout=settings.worker_start_timeout,
@@ -86,7 +97,7 @@ class App:
         gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time
         state = database.condition.state
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
-        return cls(settings, lock, database, sessions, pool)
+        return cls(settings, lock, database, sessions, pool, identity=identity)
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
@@ -96,6 +107,7 @@ class App:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
         await self._close()
+        self._identity.release()
         self._lock.release()
         log.info("Server stopped", action="server_stopped")
 
@@ -104,6 +116,7 @@ class App:
         await self.sessions.suspend()
         await self.pool.detach()
         await self._close()
+        self._identity.release()
         self._lock.release()
         log.info("Daemon stopped", action="daemon_stopped")
 
@@ -117,9 +130,9 @@ class App:
         await self.database.close()
 
 
-async def _recover(database: Database, directory: Path, *, resident: bool) -> Found | None:
+async def _recover(database: Database, identity: Identity, places: Places, *, resident: bool) -> Found | None:
     """As `recover`; None if the store cannot be written: what an earlier server left waits until it can."""
-    recovering = asyncio.ensure_future(recover(database, directory, resident=resident))
+    recovering = asyncio.ensure_future(_go_on(database, identity, places, resident=resident))
     trouble = asyncio.ensure_future(database.condition.in_trouble())
     try:
         await asyncio.wait([recovering, trouble], return_when=asyncio.FIRST_COMPLETED)
@@ -133,6 +146,15 @@ async def _recover(database: Database, directory: Path, *, resident: bool) -> Fo
         await asyncio.wait([trouble, recovering])
 
 
+async def _go_on(database: Database, identity: Identity, places: Places, *, resident: bool) -> Found:
+    """What an earlier server left is dealt with before it is written down which instance this is."""
+    standing = identity.standing
+    found = await recover(database, standing.directory, resident=resident, standing=standing)
+    await identity.keep(database, places)
+    await asyncio.to_thread(shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True)
+    return found
+
+
 async def _purge(database: Database) -> None:
     """A deletion that was cut short is finished by the next server."""
     try:
@@ -143,7 +165,7 @@ async def _purge(database: Database) -> None:
 
 
 def runtime_directory(places: Places) -> Path:
-    """Where this data directory's workers have their sockets, temporary files, spools and logs; 0700."""
+    """Where this data directory's daemon has its socket and its logs; 0700."""
     try:
         secure_directory(places.directory)
     except ConfigurationError as error:

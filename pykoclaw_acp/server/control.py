@@ -19,7 +19,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.follower import Follower
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import overview, permissions
+from pykoclaw_acp.store import instance, overview, permissions
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
@@ -56,6 +56,7 @@ class Control:
     async def status(self, call: Call, params: Params) -> control.Status:  # noqa: ARG002
         """Everything at a glance."""
         running, waiting = await overview.queue(self._database)
+        known = await instance.read(self._database)
         clients = {
             attachment.client
             for session in self._sessions.live
@@ -74,6 +75,9 @@ class Control:
                 memory=await asyncio.to_thread(
                     _own_memory, {row.pid for row in await overview.workers(self._database)}
                 ),
+                instance=None if known is None else known.instance,
+                copied_from=None if known is None else known.copied_from,
+                copied_at=None if known is None else known.copied_at,
             ),
             workers=await self._workers(),
             sessions=await overview.counts(self._database),

@@ -12,16 +12,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.ops import processes, steps
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front.places import secure_directory
+from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.launcher import LeftWorker
 from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
+from pykoclaw_acp.pool.whereabouts import lives
+from pykoclaw_acp.server.identity import Standing
 from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.events import Event, OpenTools, ToolEnded
+from pykoclaw_acp.sessions.events import Event, Failure, OpenTools, ToolEnded
 from pykoclaw_acp.sessions.model import Outcome
 from pykoclaw_acp.sessions.ports import Question
 from pykoclaw_acp.sessions.registry import Sessions
@@ -49,42 +54,52 @@ class Found:
     turns: list[UnfinishedTurn] = field(default_factory=list)
 
 
-async def recover(database: Database, directory: Path, *, resident: bool) -> Found:
+async def recover(database: Database, directory: Path, *, resident: bool, standing: Standing | None = None) -> Found:
     """End what cannot go on, and find what can; the data directory's lock is held.
 
-    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends.
+    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends. `directory` has the
+    things of the instance's workers; `standing` says which workers those are.
     """
+    standing = standing or Standing.of(directory)
     ledger, journal = WorkerLedger(database), SessionJournal(database)
     rows = await ledger.rows()
     sessions = {row.session_id for row in rows if await journal.find(row.session_id) is not None}
     wanted = sessions if resident else set()
-    adopted = await asyncio.to_thread(_end_processes, rows, directory, wanted)
+    own = [row for row in rows if standing.owns(row)]
+    adopted = await asyncio.to_thread(_end_processes, own, standing, wanted)
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, Lost] = {}
     for row in dead:
-        if row.directory.name != directory.name:  # a copy's original, which may be alive, wrote it
+        words = standing.last_words(row)
+        if words is not None:
+            last_words[row.session_id] = words
+        if row not in own:  # a copy's original, which may be alive, wrote it
             continue
-        if row.session_id in sessions:
+        if row.session_id in sessions and words is None:
             await _take_spool(journal, row, last_words)
         await asyncio.to_thread(remove, row.left.identity)
-    await asyncio.to_thread(_empty, directory, {row.socket.name for row in adopted})
+    await asyncio.to_thread(_empty, directory, {row.socket.name for row in adopted}, spare=bool(standing.foreign))
     epochs = {row.session_id: row.epoch for row in adopted}
     newest = {row.session_id: row.epoch for row in dead}
     going_on: list[UnfinishedTurn] = []
+    requeued = resident and standing.copied_from is None
     turns_left = await turns.unfinished(database)
     for left in turns_left:
         queued = left.turn.state == "queued"
-        runs = queued and resident and left.turn.attempts < endings.MAX_ATTEMPTS
+        runs = queued and requeued and left.turn.attempts < endings.MAX_ATTEMPTS
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
-            await _end_turn(database, journal, left, last_words.get(left.turn.session_id))
+            await _end_turn(database, journal, left, last_words.get(left.turn.session_id), standing.copied_from)
     told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state != "queued"}
     for session_id in (newest.keys() & sessions) - epochs.keys() - told:
         open_tools = await events.open_tools(database, session_id, newest[session_id])
         if closed := _closed(open_tools):  # background work of a turn that had ended
             await journal.append(session_id, closed)
-    await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)))
+    for session_id in standing.put_back - told:
+        if await journal.find(session_id) is not None:
+            await journal.append(session_id, [Failure(str(uuid4()), endings.RESTORED, "restored")])
+    await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True)
     for row in dead:
         await ledger.worker_gone(row.session_id, row.epoch)
     steps.reached("recovered")
@@ -119,27 +134,25 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
 
-def _end_processes(rows: Sequence[WorkerRow], directory: Path, wanted: Collection[str]) -> list[WorkerRow]:
-    """End the processes of this data directory that cannot go on; returns the workers that do, of `wanted` sessions.
+def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Collection[str]) -> list[WorkerRow]:
+    """End the instance's processes that cannot go on; returns the workers that do, of `wanted` sessions.
 
-    Only of this directory: a copy of it holds the rows of the original's workers, which may be alive.
+    `rows` are those of its own workers.
     """
-    boot = processes.boot_id()
-    alive = [
-        row
-        for row in rows
-        if row.process.boot_id == boot
-        and row.directory.name == directory.name
-        and processes.start_time(row.process.pid) == row.process.start_time
-        and not processes.ending(row.process.pid)
-    ]
-    newest = {row.session_id: row for row in alive if row.session_id in wanted}
+    alive = [row for row in rows if lives(row.process)]
+    fit = [row for row in alive if row.left.identity.cookie not in standing.outdated]
+    newest = {row.session_id: row for row in fit if row.session_id in wanted}
     adopted = list(newest.values())
     surplus = [reaper.Stray(row.process.pid, row.process.start_time) for row in alive if row not in adopted]
+    surplus += [reaper.Stray(one.pid, one.start_time) for one in standing.strays]
     reaper.end_these(surplus, WORKER_GRACE)
-    prefix, kept = f"{directory.name}:", {f"{directory.name}:{row.session_id}:{row.epoch}" for row in adopted}
+    kept, own = ({row.left.identity.cookie for row in some} for some in (adopted, rows))
     pids = {row.process.pid for row in adopted}
-    ended = surplus + reaper.end_now(lambda cookie: cookie.startswith(prefix) and cookie not in kept, TERM_GRACE, pids)
+
+    def ends(cookie: str) -> bool:
+        return cookie not in kept and (cookie in own or standing.owns_process(cookie))
+
+    ended = surplus + reaper.end_now(ends, TERM_GRACE, pids)
     if ended:
         log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
     return adopted
@@ -167,31 +180,47 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
         log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
 
 
-def _empty(directory: Path, kept: set[str]) -> None:
-    for name in ("sockets", "tmp", "spool"):
-        place = directory / name
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in place.iterdir():
-            if entry.name.removesuffix(".ndjson") in kept:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+def _empty(directory: Path, kept: set[str], *, spare: bool) -> None:
+    """Make the workers' directories, and remove what is in them but the things of `kept` workers; `spare`: nothing.
+
+    Where they cannot be made no worker can be launched, and everything else goes on. Raises ConfigurationError if
+    others can use them.
+    """
+    try:
+        secure_directory(directory)
+        for name in ("sockets", "tmp", "spool"):
+            place = directory / name
+            place.mkdir(mode=0o700, exist_ok=True)
+            for entry in place.iterdir():
+                if spare or entry.name.removesuffix(".ndjson") in kept:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)
+    except (OSError, ConfigurationError) as error:
+        if isinstance(error, ConfigurationError) and not isinstance(error.__cause__, OSError):
+            raise
+        log.warning("The workers' directories cannot be used", action="directories_failed", error=str(error))
 
 
 def _closed(open_tools: OpenTools) -> list[Event]:
     return [ToolEnded(tool, "failed") for tool in open_tools]
 
 
-async def _end_turn(database: Database, journal: SessionJournal, left: UnfinishedTurn, last_words: Lost | None) -> None:
+async def _end_turn(
+    database: Database, journal: SessionJournal, left: UnfinishedTurn, last_words: Lost | None, original: str | None
+) -> None:
     turn = left.turn
     said: list[Event] = []
-    if turn.state == "queued" and turn.attempts >= endings.MAX_ATTEMPTS:
-        said.extend(
-            await in_pieces(endings.plain_messages(turn))
-        )  # what it took to show it more nicely may be what killed the servers
-        outcome: Outcome = endings.deadly()
+    outcome: Outcome
+    if turn.state == "queued" and original is not None:
+        said.extend(await in_pieces(endings.user_messages(turn)))
+        outcome = endings.waits_elsewhere(original)
+    elif turn.state == "queued" and turn.attempts >= endings.MAX_ATTEMPTS:
+        # What it took to show it more nicely may be what killed the servers.
+        said.extend(await in_pieces(endings.plain_messages(turn)))
+        outcome = endings.deadly()
     elif turn.state == "queued":
         # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
         said.extend(await in_pieces(endings.user_messages(turn)))

@@ -25,6 +25,13 @@ DEADLY: Final = (
     f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
     "sent to Claude. The server's log says more; what was written is kept here."
 )
+COPIED: Final = "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
+WAITS_ELSEWHERE: Final = (
+    "This is a copy of the data directory {path}: the prompt waits there, and was not sent from here."
+)
+RESTORED: Final = (
+    "The database was put back to an earlier state. What Claude has done since then is not kept here, and was stopped."
+)
 STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
 
@@ -95,6 +102,13 @@ def deadly() -> Outcome:
 def not_begun() -> Outcome:
     """The prompt never left for Claude, and will not."""
     return Outcome("cancelled", stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
+
+
+def waits_elsewhere(original: str) -> Outcome:
+    """The prompt is the original's to send, of which this database is a copy."""
+    return Outcome(
+        "cancelled", stop_reason="cancelled", fault=TurnFault("copied", WAITS_ELSEWHERE.format(path=original))
+    )
 
 
 def background_lost(message: str) -> Outcome:

@@ -24,7 +24,7 @@ class WorkerRow:
 
     @property
     def directory(self) -> Path:
-        """The instance's directory, which may be another one today: its name is the data directory's hash."""
+        """The directory of the instance's workers, in the state directory of then; its name is the instance's."""
         return self.socket.parents[1]
 
     @property

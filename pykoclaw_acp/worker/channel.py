@@ -24,6 +24,28 @@ def peer_is_ours(connection: socket.socket) -> bool:
     return bool(_UCRED.unpack(raw)[1] == os.geteuid())
 
 
+async def connect(path: str) -> socket.socket:
+    """A connection to whoever listens at `path`, of any length: it is reached through its directory's descriptor.
+
+    Raises OSError, and PermissionError if another user answers.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    try:
+        directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+        try:
+            short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+            await asyncio.get_running_loop().sock_connect(connection, short)
+        finally:
+            os.close(directory)
+        if not peer_is_ours(connection):
+            raise PermissionError("another user answers on its socket")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 class SocketLine:
     """A connected socket, whose two directions fail on their own.
 

@@ -34,10 +34,18 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_
 
 
 class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
-    """First frame: the daemon has committed everything up to frame `after`."""
+    """First frame: the daemon has committed everything up to frame `after`; its data directory is `data`."""
 
     after: int
     protocol: int
+    data: str = ""
+
+
+class Where(_Frame, frozen=True, kw_only=True, tag="where"):
+    """Whose worker is it? May be the first frame instead of Hello, of any epoch: Place answers, and that is all.
+
+    The daemon that the worker serves notices nothing. A worker of a version before this frame closes the connection.
+    """
 
 
 class Prompt(_Frame, frozen=True, kw_only=True, tag="prompt"):
@@ -207,6 +215,25 @@ class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
     """The worker and its CLI are alive."""
 
 
+class Place(_Frame, frozen=True, kw_only=True, tag="place"):
+    """The answer to Where: a worker of `instance`, which has told frames up to `last`, of which `acked` are committed.
+
+    `device` and `inode` are those of its data directory, which it holds, wherever that is now: at `path`, or deleted.
+    An inode of 0 says that it does not hold one. `attached`: it serves a daemon.
+    """
+
+    instance: str
+    session_id: str
+    pid: int
+    last: int
+    acked: int
+    attached: bool
+    path: str = ""
+    device: int = 0
+    inode: int = 0
+    deleted: bool = False
+
+
 class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
     """The worker cannot go on and exits; `kind` as in TurnError."""
 
@@ -214,9 +241,9 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
     message: str
 
 
-ToWorker = Hello | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
+ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
 Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped
-FromWorker = Ready | Numbered | Heartbeat | Pong | Lost
+FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

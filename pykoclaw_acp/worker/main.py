@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -33,6 +33,7 @@ from pykoclaw_acp.worker.frames import (
     Interrupt,
     Lost,
     Ping,
+    Place,
     Pong,
     Prompt,
     Ready,
@@ -41,9 +42,11 @@ from pykoclaw_acp.worker.frames import (
     Stop,
     ToWorker,
     TurnError,
+    Where,
     decode_to_worker,
     encode,
 )
+from pykoclaw_acp.worker.home import HeldDirectory
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.spec import LaunchSpec
 from pykoclaw_acp.worker.spool import Spool
@@ -68,7 +71,9 @@ class Worker:
         self._spec = spec
         self._outbox = Outbox(Spool(spec.spool), spec.spool_limit, self._spool_full)
         self._claude = ClaudeSession(spec, self._outbox)
+        self._home = HeldDirectory(spec.data)
         self._line: SocketLine | None = None  # to the daemon; None: there is none
+        self._served = asyncio.Lock()  # by one daemon after the other
         self._committed = 0  # frames, when this daemon came
         self._claimed = asyncio.Event()
         self._connected = False
@@ -101,6 +106,7 @@ class Worker:
         if self._line is not None:
             self._line.end()
         listener.close()
+        self._home.close()
 
     async def _finish(self) -> None:
         """Stop what runs; what no daemon has acknowledged by then is left on disk."""
@@ -194,22 +200,51 @@ class Worker:
     # --- the daemon -------------------------------------------------------------------------------------------------
 
     async def _daemons(self, listener: socket.socket) -> None:
-        """One daemon after the other; the next one is heard when all that the last one wrote was read."""
         while True:
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-            line = SocketLine(connection)
-            try:
-                if peer_is_ours(connection):
-                    await self._daemon(line)
-            finally:
-                await line.close()
+            self._start(self._meet(connection))
 
-    async def _daemon(self, line: SocketLine) -> None:
-        frames = read_frames(line, decode_to_worker)
+    async def _meet(self, connection: socket.socket) -> None:
+        """Whoever only asks gets an answer; daemons come one after the other.
+
+        The next one is heard when all that the last one wrote was read.
+        """
+        line = SocketLine(connection)
         try:
-            hello = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
-        except (TimeoutError, ValueError):
-            return
+            if not peer_is_ours(connection):
+                return
+            frames = read_frames(line, decode_to_worker)
+            try:
+                first = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
+            except (TimeoutError, ValueError):
+                return
+            if isinstance(first, Where):
+                with contextlib.suppress(ConnectionError):
+                    await line.send(encode(self._place()))
+                return
+            async with self._served:
+                await self._daemon(line, first, frames)
+        finally:
+            await line.close()
+
+    def _place(self) -> Place:
+        held = self._home.where()
+        last, acked = self._outbox.told
+        return Place(
+            epoch=self._spec.epoch,
+            instance=self._spec.instance,
+            session_id=self._spec.session_id,
+            pid=os.getpid(),
+            last=last,
+            acked=acked,
+            attached=self._line is not None,
+            path=held.path,
+            device=held.device,
+            inode=held.inode,
+            deleted=held.deleted,
+        )
+
+    async def _daemon(self, line: SocketLine, hello: ToWorker | None, frames: AsyncIterator[ToWorker | None]) -> None:
         if self._ended.is_set():
             return  # what is told from now on goes to disk
         if not isinstance(hello, Hello) or hello.epoch != self._spec.epoch:
@@ -229,6 +264,7 @@ class Worker:
         if self._orphaned is not None:
             self._orphaned.cancel()
             log.info("Adopted by a new daemon", action="adopted", after=hello.after, protocol=hello.protocol)
+        self._home.follow(hello.data)
         self._line = line
         self._claimed.set()
         self._committed = hello.after

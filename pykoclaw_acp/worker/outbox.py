@@ -55,6 +55,11 @@ class Outbox:
         """Everything was sent and acknowledged."""
         return not self._unsent and self._acknowledged == self._last
 
+    @property
+    def told(self) -> tuple[int, int]:
+        """The number of the last frame, and of the last one that a daemon has committed."""
+        return self._last, self._acknowledged
+
     def put(self, frame: Numbered) -> None:
         """Queue a frame; a delta is merged into the one before it while that has no number."""
         if self._full and isinstance(frame, EventFrame):

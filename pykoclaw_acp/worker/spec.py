@@ -20,7 +20,7 @@ class McpStdio(msgspec.Struct, frozen=True):
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Which worker it is, and where its things are: all that a daemon needs that did not launch it."""
 
-    instance: str  # of the server: the name of its runtime directory
+    instance: str  # of the database: the name of the directory that its workers share
     session_id: str
     epoch: int
     socket: str  # path of the unix socket that the fork server binds and the worker serves
@@ -63,3 +63,4 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     orphan_grace: float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
     spool_limit: int  # bytes
+    data: str = ""  # the data directory that it works for

@@ -58,6 +58,7 @@ NAMES = [
     "0002_acp.sql",
     "0003_resident.sql",
     "0004_order.sql",
+    "0005_instance.sql",
     "0006_cursors.sql",
     "0007_log.sql",
     "0009_client.sql",

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.pool.whereabouts import ask
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.worker import main
 from pykoclaw_acp.worker.channel import SocketLine, read_frames
@@ -28,6 +29,7 @@ from pykoclaw_acp.worker.frames import (
     Hello,
     Interrupt,
     Ping,
+    Place,
     Pong,
     Ready,
     Stop,
@@ -38,6 +40,7 @@ from pykoclaw_acp.worker.frames import (
     decode_to_worker,
     encode,
 )
+from pykoclaw_acp.worker.home import HeldDirectory
 from pykoclaw_acp.worker.main import Worker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.worker.spool import read_spool
@@ -139,6 +142,53 @@ async def test_each_daemon_is_told_what_it_does_not_have(tmp_path: Path) -> None
         await asyncio.wait_for(rig.serving, 30)
         assert rig.on_disk == []
         await second.line.close()
+
+
+async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> None:
+    async with worker(tmp_path) as rig:
+        assert (await ask(rig.spec.socket)) == Place(
+            epoch=3, instance=tmp_path.name, session_id="session", pid=os.getpid(), last=0, acked=0, attached=False
+        )
+        first = await rig.connect()
+        await first.ready()
+        rig.say("one")
+        assert await first.receive() is not None
+        data = tmp_path / "data"
+        data.mkdir()
+        rig.worker._home.follow(str(data))
+        moved = data.rename(tmp_path / "moved")
+        waiting = await rig.connect()  # the next daemon, which waits until this one is gone
+        await waiting.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
+        place = await ask(rig.spec.socket)
+        assert place is not None
+        assert (place.path, place.inode, place.deleted) == (str(moved), moved.stat().st_ino, False)
+        assert (place.last, place.acked, place.attached) == (1, 0, True)
+        moved.rmdir()
+        await first.send(Ack(epoch=3, upto=1))
+        rig.say("two")
+        await eventually(lambda: rig.worker._outbox.told == (2, 1))
+        place = await ask(rig.spec.socket)
+        assert place is not None
+        assert (place.deleted, place.last, place.acked) == (True, 2, 1)
+        await first.line.close()
+        assert isinstance(await waiting.receive(), Ready)
+        await waiting.line.close()
+
+
+async def test_a_worker_follows_its_daemon_only_when_its_directory_is_gone(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    held = HeldDirectory(str(one))
+    held.follow(str(other))
+    assert held.where().path == str(one)
+    one.rmdir()
+    held.follow(str(tmp_path / "nowhere"))
+    assert (held.where().path, held.where().deleted) == (str(one), True)
+    held.follow(str(other))
+    assert (held.where().path, held.where().deleted) == (str(other), False)
+    held.close()
+    assert held.where().inode == 0
 
 
 async def test_what_a_dead_daemon_had_written_counts_before_the_next_one_is_heard(

@@ -222,7 +222,7 @@ def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
 
 def test_without_a_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ANSWERS["workers/stop"] = front.DaemonAbsent("No daemon runs.")
-    found = [f"{Places.find().instance}:s1:1", f"{Places.find().instance}:s1:1", "other:s2:1"]
+    found = [f"{Places.find().hash}:s1:1", f"{Places.find().hash}:s1:1", "other:s2:1"]
     ended: list[bool] = []
 
     def end_now(belongs: Any, grace: float) -> None:

@@ -177,9 +177,9 @@ def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     without = Places(tmp_path / "data", tmp_path / "state")
     assert Path(places.lock).name in said
     assert default.socket.replace(str(tmp_path), "$XDG_RUNTIME_DIR") in said
-    assert Path(places.socket).name.replace(places.instance, "<instance>") in said
+    assert Path(places.socket).name.replace(places.hash, "<hash>") in said
     for path in (without.socket, places.log):
-        assert f"<instance>/{Path(path).relative_to(places.directory)}" in said
+        assert f"<hash>/{Path(path).relative_to(places.directory)}" in said
 
 
 # --- docs/link.md ----------------------------------------------------------------------------------------------------

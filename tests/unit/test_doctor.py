@@ -141,7 +141,7 @@ def test_a_disk_is_looked_at_before_it_is_full(
 
 
 def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> None:
-    cookie = f"{context.places.instance}:s1:3"
+    cookie = f"{context.places.hash}:s1:3"
     left = subprocess.Popen(["sleep", "600"], env={"PYKOCLAW_WORKER": cookie, "PATH": os.environ["PATH"]})
     try:
         eventually_sync(lambda: doctor_machine.processes(context).level == "warning")

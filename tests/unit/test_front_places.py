@@ -42,8 +42,8 @@ def same_as_the_settings() -> Places:
     found, settings = Places.find(), config.load()
     told = Places(settings.data, settings.state, settings.socket)
     assert (found.data, found.state, found.socket) == (told.data, told.state, told.socket)
-    assert (found.instance, found.directory, found.log, found.lock) == (
-        told.instance,
+    assert (found.hash, found.directory, found.log, found.lock) == (
+        told.hash,
         told.directory,
         told.log,
         told.lock,
@@ -82,7 +82,7 @@ def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
     (tmp_path / "link").symlink_to(usual)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     one, other = Places(usual, "/state"), Places(tmp_path / "link", "/state")
-    assert (one.instance, one.directory, one.socket) == (other.instance, other.directory, other.socket)
+    assert (one.hash, one.directory, one.socket) == (other.hash, other.directory, other.socket)
 
 
 def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
@@ -90,15 +90,15 @@ def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
 ) -> None:
     found = same_as_the_settings()
     assert found.data == str(empty_home / ".local/share/pykoclaw")
-    assert found.directory == str(empty_home / ".local/state/pykoclaw" / found.instance)
+    assert found.directory == str(empty_home / ".local/state/pykoclaw" / found.hash)
     assert found.socket == f"{found.directory}/acp.sock"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp.sock"
     monkeypatch.setenv("PYKOCLAW_DATA", "/elsewhere")
-    assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp-{Places.find().instance}.sock"
+    assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp-{Places.find().hash}.sock"
     for other in ("relative", "/nowhere", "/proc/1/fdinfo/../x"):
         monkeypatch.setenv("XDG_RUNTIME_DIR", other)
-        assert same_as_the_settings().socket.endswith(f"/{Places.find().instance}/acp.sock")
+        assert same_as_the_settings().socket.endswith(f"/{Places.find().hash}/acp.sock")
     monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
     assert same_as_the_settings().state == "/xdg/pykoclaw"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")

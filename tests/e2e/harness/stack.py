@@ -48,10 +48,12 @@ class Stack:
         self.daemons: list[asyncio.subprocess.Process] = []
         self._before = len(model.requests(None))
         self.environment = {**os.environ, **offline_environment(model.url, self.home)}
+        self.data = self.home / ".local/share/pykoclaw"
 
-    @property
-    def data(self) -> Path:
-        return self.home / ".local/share/pykoclaw"
+    def use(self, data: Path) -> None:
+        """From now on everything is about this data directory: servers that are started, and what is asked here."""
+        self.data = data
+        self.environment["PYKOCLAW_DATA"] = os.fspath(data)
 
     async def spawn(self, **environment: str) -> Client:
         """A server and its client, not initialized."""

@@ -1,0 +1,292 @@
+"""Which instance this server is: the one of its database, or a new one if the database turns out to be a copy.
+
+Decided at the start, before anything of an earlier server is touched; docs/architecture.md says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+import structlog
+
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.ops.records import Record, Site
+from pykoclaw_acp.pool import whereabouts
+from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
+from pykoclaw_acp.server.judgement import Evidence, judge
+from pykoclaw_acp.sessions import endings
+from pykoclaw_acp.store import instance
+from pykoclaw_acp.store.database import Database, Unit
+from pykoclaw_acp.store.instance import InstanceRow
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
+from pykoclaw_acp.worker.frames import Lost
+
+NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
+BACKLOG: Final = 64  # who asks for the name's owner is never answered, and counts until the owner ends
+_PAUSE: Final = 0.05  # s
+_PEER: Final = 12  # bytes of a struct ucred, which begins with the pid (unix(7))
+
+log: Final = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The instance, and what of an earlier server's is its own. Workers are named by their cookies.
+
+    `names` are those that own workers know the instance by; everything that was started under one of `taken` belongs
+    to it. `foreign` are live workers that are not its own though one might think so, `outdated` those that are further
+    on than the database, `strays` own ones without a row. The logs of the sessions `put_back` end before what their
+    workers have told.
+    """
+
+    id: str
+    directory: Path
+    names: frozenset[str]
+    taken: frozenset[str]
+    foreign: frozenset[str] = frozenset()
+    outdated: frozenset[str] = frozenset()
+    strays: tuple[Unlisted, ...] = ()
+    put_back: frozenset[str] = frozenset()
+    copied_from: str | None = None  # by this start
+
+    @classmethod
+    def of(cls, directory: Path) -> Self:
+        """The instance that has this directory, without any doubt."""
+        names = frozenset({directory.name})
+        return cls(directory.name, directory, names, names)
+
+    def owns(self, row: WorkerRow) -> bool:
+        """Whether the row's worker is the instance's own."""
+        return row.directory.name in self.names and row.left.identity.cookie not in self.foreign
+
+    def owns_process(self, cookie: str) -> bool:
+        """Whether what a worker of this cookie has started is the instance's own."""
+        return cookie.partition(":")[0] in self.taken and cookie not in self.foreign
+
+    def last_words(self, row: WorkerRow) -> Lost | None:
+        """Why this worker of an earlier server does not go on here, if there is a reason to be told."""
+        if self.copied_from is not None:
+            return Lost(epoch=row.epoch, kind="copied", message=endings.COPIED.format(path=self.copied_from))
+        if row.left.identity.cookie in self.outdated:
+            return Lost(epoch=row.epoch, kind="restored", message=endings.RESTORED)
+        return None
+
+
+class Identity:
+    """What `settle` has found out: the standing, what is to be kept of it, and the instance's name while it is held.
+
+    `before` is what the database says so far.
+    """
+
+    def __init__(
+        self, standing: Standing, row: InstanceRow, before: InstanceRow | None, name: socket.socket | None
+    ) -> None:
+        self.standing = standing
+        self._row = row
+        self._before = before
+        self._name = name
+
+    async def keep(self, database: Database, places: Places) -> None:
+        """Write down which instance this is, and where; waits until the store can be written."""
+        if self._row != self._before:
+            await database.commit(Unit(statements=(instance.save(self._row),), durable=True), patient=True)
+        try:
+            await asyncio.to_thread(records.write, places.state, Record(self._row.instance, self._row.site))
+        except OSError as error:
+            log.warning("The state directory cannot be written", action="record_failed", error=str(error))
+
+    def release(self) -> None:
+        """Let another server have the instance."""
+        if self._name is not None:
+            self._name.close()
+
+
+async def settle(database: Database, places: Places) -> Identity:
+    """Find out which instance this is; the data directory's lock is held, and nothing is written yet.
+
+    Raises DatabaseMissing if this is not the database that was here.
+    """
+    here = await asyncio.to_thread(Site.of, places.data)
+    rows = await WorkerLedger(database).rows()
+    kept = await instance.read(database)
+    known = kept or await asyncio.to_thread(_by_place, places, here)
+    if known is None:
+        return await _first(places, here, rows, new=not await _has_sessions(database))
+    if kept is None and not await _has_sessions(database):
+        raise records.without_conversations(here.path, known.instance, places.state)
+    name = await _claim(known.instance)
+    names = frozenset({known.instance} if known.formerly is None else {known.instance, known.formerly})
+    live = [row for row in rows if row.directory.name in names and whereabouts.lives(row.process)]
+    seen = await _look(live, here)
+    unlisted = await asyncio.to_thread(whereabouts.survey, here, frozenset(row.process.pid for row in live))
+    mine = tuple(one for one in unlisted if one.direction == "here")
+    others = [one for one in unlisted if one.direction == "elsewhere" and _is_of(one.cookie, known.instance)]
+    verdict = judge(
+        Evidence(
+            recorded=known.site,
+            here=here,
+            workers=[*_directions(seen.values()), *(one.direction for one in others)],
+            served=name is None,
+            lives_elsewhere=await asyncio.to_thread(_lives_elsewhere, places, known.instance, here),
+            original_is_there=await asyncio.to_thread(_is_another_with_database, known.site, here),
+        )
+    )
+    if verdict == "copy":
+        log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=known.site.path)
+        if name is not None:
+            name.close()
+        return await _copy(places, here, known.site.path, kept, mine)
+    if verdict == "moved":
+        log.warning("The data directory was moved", action="instance_moved", data=here.path, before=known.site.path)
+    outdated = [row for row in live if _is_further_on(seen[row], row)]
+    # A daemon that found it elsewhere would have told it: whose directory was deleted is left from here, too.
+    mine += tuple(one for one in unlisted if one.direction == "deleted" and _is_of(one.cookie, known.instance))
+    foreign = {row.left.identity.cookie for row in live if seen[row].direction == "elsewhere"}
+    standing = Standing(
+        id=known.instance,
+        directory=Path(places.state, known.instance),
+        names=names,
+        taken=frozenset({known.instance}),
+        foreign=frozenset(foreign | {one.cookie for one in others if one.cookie is not None}),
+        outdated=frozenset(row.left.identity.cookie for row in outdated),
+        strays=mine,
+        put_back=frozenset([row.session_id for row in outdated] + await _launched_later(database, mine)),
+    )
+    return Identity(standing, replace(known, site=here), kept, name)
+
+
+async def _has_sessions(database: Database) -> bool:
+    return bool(await database.read("SELECT 1 FROM acp_sessions LIMIT 1"))
+
+
+async def _first(places: Places, here: Site, rows: Sequence[WorkerRow], *, new: bool) -> Identity:
+    """A database without an id: a new one, or one from before there were ids."""
+    others = [row for row in rows if row.directory.name != places.hash and whereabouts.lives(row.process)]
+    if others:  # from before there were ids: such a worker cannot say whose it is, and was launched for another place
+        row = others[0]
+        of = whereabouts.launched_for(row.process.pid, row.directory.name) or f"whose workers are in {row.directory}"
+        log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=of)
+        return await _copy(places, here, of, None, ())
+    made = InstanceRow(_new_id(), None if new else places.hash, here)
+    names = frozenset({made.instance} if new else {made.instance, places.hash})
+    standing = Standing(made.instance, Path(places.state, made.instance), names, names)
+    return Identity(standing, made, None, await _claim(made.instance))
+
+
+async def _copy(
+    places: Places, here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]
+) -> Identity:
+    row = InstanceRow(_new_id(), None, here, copied_from=of, copied_at=now_ms())
+    directory = Path(places.state, row.instance)
+    names = frozenset({row.instance})
+    standing = Standing(row.instance, directory, names, names, strays=mine, copied_from=of)
+    return Identity(standing, row, before, await _claim(row.instance))
+
+
+def _by_place(places: Places, here: Site) -> InstanceRow | None:
+    """The instance that was here, if an older database was put back that has no id."""
+    for record in records.at(places.state, here.path):
+        return InstanceRow(record.instance, places.hash, record.site)
+    return None
+
+
+async def _look(live: Sequence[WorkerRow], here: Site) -> dict[WorkerRow, Sighting]:
+    sightings = await asyncio.gather(*(whereabouts.of_worker(row.left, here) for row in live))
+    return dict(zip(live, sightings, strict=True))
+
+
+def _directions(seen: Collection[Sighting]) -> list[Direction]:
+    # Of a directory that was deleted only one copy can be the successor: the one whose daemon the worker serves.
+    return ["elsewhere" if one.direction == "deleted" and one.attached else one.direction for one in seen]
+
+
+def _is_further_on(sighting: Sighting, row: WorkerRow) -> bool:
+    """The database knows less than the worker was told that it does, or more than the worker has said."""
+    answer = sighting.answer
+    return answer is not None and not answer.acked <= row.acked_frame <= answer.last
+
+
+async def _launched_later(database: Database, workers: Collection[Unlisted]) -> list[str]:
+    """The sessions of those workers that were launched after the database was as it is now."""
+    found: list[str] = []
+    for worker in workers:
+        session_id, _, epoch = (worker.cookie or "").partition(":")[2].rpartition(":")
+        rows = await database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
+        if rows and epoch.isdecimal() and int(epoch) > rows[0][0]:
+            found.append(session_id)
+    return found
+
+
+def _is_of(cookie: str | None, name: str) -> bool:
+    return cookie is not None and cookie.startswith(f"{name}:")
+
+
+def _lives_elsewhere(places: Places, name: str, here: Site) -> bool:
+    """The directory in which the state directory last knew the instance is still there, and is not ours."""
+    record = records.find(places.state, name)
+    if record is None or not _is_another_with_database(record.site, here):
+        return False
+    with contextlib.suppress(OSError):
+        return Site.of(record.site.path).may_be(record.site)
+    return True
+
+
+def _is_another_with_database(site: Site, here: Site) -> bool:
+    """At this path is another directory than ours, with a database, for all that can be known."""
+    try:
+        there = Site.of(site.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return not there.is_same(here) and there.has_database
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+async def _claim(name: str) -> socket.socket | None:
+    """A name that the kernel gives to one process at a time, and takes back when that ends; None: another has it.
+
+    It is an abstract socket's (unix(7)), and needs no file that could be copied, moved or deleted.
+    """
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    address = f"\0pykoclaw-acp/{os.geteuid()}/{name}"
+    deadline = asyncio.get_running_loop().time() + NAME_WAIT
+    while True:
+        try:
+            held.bind(address)
+            held.listen(BACKLOG)
+            return held
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                log.warning("The instance's name cannot be held", action="name_failed", error=str(error))
+                return held
+        owner = _owner(address)
+        if asyncio.get_running_loop().time() > deadline or (owner and not processes.ending(owner)):
+            held.close()
+            return None
+        await asyncio.sleep(_PAUSE)
+
+
+def _owner(address: str) -> int:
+    """The pid of whoever has the name; 0 if that cannot be known."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(address)
+            return int.from_bytes(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER)[:4], "little")
+        except OSError:
+            return 0

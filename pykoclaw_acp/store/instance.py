@@ -1,0 +1,55 @@
+"""`acp_instance`: which instance this database is, and where its data directory was when a server last used it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykoclaw_acp.ops.records import Site
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """The one row. `formerly` is the name that workers know who were launched before instances had ids."""
+
+    instance: str
+    formerly: str | None
+    site: Site
+    copied_from: str | None = None
+    copied_at: int | None = None  # ms since 1970
+
+
+async def read(database: Database) -> InstanceRow | None:
+    """None: the database has no id yet."""
+    rows = await database.read(
+        "SELECT instance, formerly, data, device, inode, boot_id, copied_from, copied_at FROM acp_instance"
+    )
+    if not rows:
+        return None
+    instance, formerly, data, device, inode, boot_id, copied_from, copied_at = rows[0]
+    return InstanceRow(instance, formerly, Site(data, int(device), int(inode), boot_id), copied_from, copied_at)
+
+
+def save(row: InstanceRow) -> Statement:
+    """The row from now on."""
+    site = row.site
+    return Statement(
+        "INSERT INTO acp_instance"
+        " (single, instance, formerly, data, device, inode, boot_id, copied_from, copied_at, created_at)"
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (single) DO UPDATE SET instance = excluded.instance, formerly = excluded.formerly,"
+        " data = excluded.data, device = excluded.device, inode = excluded.inode, boot_id = excluded.boot_id,"
+        " copied_from = excluded.copied_from, copied_at = excluded.copied_at",
+        (
+            row.instance,
+            row.formerly,
+            site.path,
+            str(site.device),
+            str(site.inode),
+            site.boot_id,
+            row.copied_from,
+            row.copied_at,
+            now_ms(),
+        ),
+    )

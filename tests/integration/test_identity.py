@@ -1,0 +1,252 @@
+"""Which instance a server is: what it writes down, whose name it takes, and what it makes of what others left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.server.app import App
+from pykoclaw_acp.server.identity import Identity, settle
+from pykoclaw_acp.store import instance
+from pykoclaw_acp.store.database import Database, Statement, Unit
+
+CHILD = (
+    "import asyncio, sys\n"
+    "from pykoclaw_acp.server import identity\n"
+    "async def main():\n"
+    "    held = await identity._claim(sys.argv[1])\n"
+    "    print('held' if held else 'taken', flush=True)\n"
+    "    await asyncio.sleep(1000)\n"
+    "asyncio.run(main())\n"
+)
+
+
+def holder(name: str) -> subprocess.Popen[bytes]:
+    """A process that tries to have the instance's name, and says on its first line whether it has."""
+    return subprocess.Popen([sys.executable, "-c", CHILD, name], stdout=subprocess.PIPE)
+
+
+def places_of(path: Path, data: str = "data") -> Places:
+    return Places(path / data, path / "state", path / "socket")
+
+
+@asynccontextmanager
+async def server(places: Places) -> AsyncIterator[App]:
+    app = await App.start(Settings(data=Path(places.data), state=Path(places.state)), places, resident=True)
+    try:
+        yield app
+    finally:
+        await app.detach()
+
+
+@asynccontextmanager
+async def database(places: Places) -> AsyncIterator[Database]:
+    os.makedirs(places.data, exist_ok=True)
+    opened = await Database.open(Path(places.data, records.DATABASE))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def settled(opened: Database, places: Places) -> Identity:
+    found = await settle(opened, places)
+    found.release()
+    return found
+
+
+async def execute(opened: Database, sql: str, *parameters: object) -> None:
+    await opened.commit(Unit(statements=(Statement(sql, parameters),)))
+
+
+async def add_session(opened: Database) -> None:
+    await execute(
+        opened,
+        "INSERT INTO acp_sessions (acp_session_id, conversation_name, epoch, last_seq, created_at, updated_at)"
+        " VALUES ('s', 'c', 1, 5, 0, 0)",
+    )
+
+
+async def add_worker(opened: Database, process: subprocess.Popen[bytes], socket: Path) -> None:
+    await execute(
+        opened,
+        "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
+        " VALUES ('s', 1, ?, ?, ?, ?, 1, 0)",
+        process.pid, processes.start_time(process.pid), processes.boot_id(), str(socket),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of a version without ids: it holds no directory, and listens to nobody."""
+    environment = {**os.environ, "PYKOCLAW_DATA": str(tmp_path / "data")}
+    process = subprocess.Popen(["sleep", "1000"], env=environment)
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def test_an_instance_keeps_its_id_and_is_written_down_for_its_owner_alone(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        first = await instance.read(app.database)
+    assert first is not None
+    async with server(places) as app:
+        assert await instance.read(app.database) == first
+    path = records.path_of(places.state, first.instance)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["data"] == places.data
+    assert [one.instance for one in records.at(places.state, places.data)] == [first.instance]
+
+
+async def test_a_record_that_cannot_be_written_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(state: str, record: records.Record) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(records, "write", refuse)
+    async with server(places_of(tmp_path)) as app:
+        assert await instance.read(app.database) is not None
+
+
+def modes(directory: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in (directory, *directory.glob("*/"))}
+
+
+def put_in_the_way(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.write_text("in the way")
+
+
+def open_to_others(directory: Path) -> None:
+    directory.unlink()
+    directory.mkdir()
+    directory.chmod(0o755)
+
+
+async def test_workers_directories_are_for_their_owner_alone_and_no_condition_of_a_start(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    directory = Path(places.state, known.instance)
+    assert modes(directory) == {0o700}
+    put_in_the_way(directory)
+    async with server(places) as app:
+        assert await instance.read(app.database) == known
+    open_to_others(directory)
+    with pytest.raises(ConfigurationError, match="Others can use"):
+        async with server(places):
+            pass
+
+
+def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    for damaged in ("", "{}", "[]", '{"instance": "y", "data": "/", "device": 1, "inode": 1, "boot": "b"}'):
+        (tmp_path / "x" / records.NAME).write_text(damaged)
+        assert records.find(str(tmp_path), "x") is None
+        assert records.at(str(tmp_path), "/") == []
+
+
+async def test_one_process_has_an_instances_name_and_the_next_gets_it_at_its_death(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    other = holder(known.instance)
+    assert other.stdout is not None
+    try:
+        assert other.stdout.readline() == b"held\n"
+        async with database(places) as opened:
+            found = await settled(opened, places)
+            assert found.standing.copied_from == known.site.path
+            other.send_signal(signal.SIGKILL)
+            assert (await settled(opened, places)).standing.id == known.instance
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+
+
+async def test_a_database_from_before_has_its_own_workers_and_no_others(
+    tmp_path: Path, old: subprocess.Popen[bytes]
+) -> None:
+    here, there = places_of(tmp_path), places_of(tmp_path, "copy")
+    for places in (here, there):
+        async with database(places) as opened:
+            await add_session(opened)
+            await add_worker(opened, old, Path(here.directory, "sockets", "name"))
+            found = (await settled(opened, places)).standing
+            assert found.id not in (here.hash, there.hash)
+            assert (here.hash in found.names) == (places is here)
+            assert found.copied_from == (None if places is here else str(tmp_path / "data"))
+
+
+async def test_a_silent_worker_stays_at_its_place_and_makes_a_copy_of_any_other(
+    tmp_path: Path, old: subprocess.Popen[bytes]
+) -> None:
+    places, elsewhere = places_of(tmp_path), places_of(tmp_path, "copy")
+    async with server(places) as app:
+        known = await instance.read(app.database)
+        assert known is not None
+    async with database(places) as opened:
+        await add_session(opened)
+        await add_worker(opened, old, Path(places.state, known.instance, "sockets", "name"))
+        assert (await settled(opened, places)).standing.copied_from is None
+    await asyncio.to_thread(subprocess.run, ["cp", "-a", places.data, elsewhere.data], check=True)
+    await asyncio.to_thread(subprocess.run, ["rm", "-r", places.data], check=True)
+    async with database(elsewhere) as opened:
+        assert (await settled(opened, elsewhere)).standing.copied_from == places.data
+
+
+async def test_an_older_database_without_an_id_is_the_instance_that_was_here(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+        assert known is not None
+    async with database(places) as opened:
+        await add_session(opened)
+        await execute(opened, "DELETE FROM acp_instance")
+        assert (await settled(opened, places)).standing.id == known.instance
+
+
+async def test_another_programs_new_database_is_not_taken_for_the_one_that_was_here(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    async with server(places):
+        pass
+    for path in Path(places.data).glob("pykoclaw.db*"):  # noqa: ASYNC240
+        path.unlink()
+    async with database(places):
+        pass
+    with pytest.raises(DatabaseMissing, match="without any conversation"):
+        async with server(places):
+            pass
+
+
+def test_what_workers_of_a_version_without_ids_left_tells_of_a_database_too(tmp_path: Path) -> None:
+    places = places_of(tmp_path)
+    spool = Path(places.directory, "spool", "name.ndjson")
+    spool.parent.mkdir(parents=True, mode=0o700)
+    spool.write_text("{}\n")
+    spool.parents[1].chmod(0o700)
+    with pytest.raises(DatabaseMissing, match=places.hash):
+        records.require_database(places, lambda data: False)
+    spool.write_text("")
+    records.require_database(places, lambda data: False)
+    with pytest.raises(DatabaseMissing, match="end its workers"):
+        records.require_database(places, lambda data: data == places.data)
