@@ -203,6 +203,19 @@ def text_of(update: Update) -> str:
     return content.text if isinstance(content, TextContentBlock) else ""
 
 
+def folded(updates: Sequence[Update]) -> list[Any]:
+    """The updates with the pieces of each message as one: what was live and what is replayed are equal so."""
+    told: list[Any] = []
+    for update in updates:
+        if not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
+            told.append(update)
+        elif told and isinstance(told[-1], tuple) and told[-1][:2] == (type(update), update.message_id):
+            told[-1] = (*told[-1][:2], told[-1][2] + text_of(update))
+        else:
+            told.append((type(update), update.message_id, text_of(update)))
+    return told
+
+
 def seq_of(update: Update) -> int:
     """The update's place in the session's log; 0 without one."""
     return int((update.field_meta or {}).get(_SEQ, 0))
