@@ -65,6 +65,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
             + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
         ),
         *_trouble(database),
+        *_conversion(status.get("conversion")),
     ]
 
 
@@ -72,3 +73,10 @@ def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
     if database.get("condition", "writable") == "writable":
         return []
     return [("storing", f"not possible ({database['condition']}): {database['reason']} New prompts are refused.")]
+
+
+def _conversion(conversion: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if conversion is None:
+        return []
+    done = conversion["events"] - conversion["left"]
+    return [("old logs", f"{done:,} of {conversion['events']:,} events converted; it goes on while nothing runs")]
