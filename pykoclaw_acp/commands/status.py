@@ -66,6 +66,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
             + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
         ),
         *_trouble(database),
+        *_conversion(status.get("conversion")),
     ]
 
 
@@ -81,3 +82,10 @@ def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     since = show.since(daemon["copiedAt"])
     return [("", f"a copy of {original}, found so {since} ago; what runs there goes on there")]
+
+
+def _conversion(conversion: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if conversion is None:
+        return []
+    done = conversion["events"] - conversion["left"]
+    return [("old logs", f"{done:,} of {conversion['events']:,} events converted; it goes on while nothing runs")]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -201,6 +201,19 @@ def text_of(update: Update) -> str:
     """The text of a chunk; empty for anything else."""
     content = getattr(update, "content", None)
     return content.text if isinstance(content, TextContentBlock) else ""
+
+
+def folded(updates: Sequence[Update]) -> list[Any]:
+    """The updates with the pieces of each message as one: what was live and what is replayed are equal so."""
+    told: list[Any] = []
+    for update in updates:
+        if not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
+            told.append(update)
+        elif told and isinstance(told[-1], tuple) and told[-1][:2] == (type(update), update.message_id):
+            told[-1] = (*told[-1][:2], told[-1][2] + text_of(update))
+        else:
+            told.append((type(update), update.message_id, text_of(update)))
+    return told
 
 
 def seq_of(update: Update) -> int:

@@ -6,12 +6,12 @@ import asyncio
 import signal
 import time
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from acp.schema import UserMessageChunk
 
 from pykoclaw_acp.demo import script
-from pykoclaw_acp.demo.client import Arrival, seq_of, text_of, texts
+from pykoclaw_acp.demo.client import Arrival, folded, seq_of, text_of, texts
 from pykoclaw_acp.demo.processes import Process, pids
 from pykoclaw_acp.demo.stage import Stage, logged, since
 
@@ -72,7 +72,7 @@ async def kill_editor(stage: Stage) -> None:
 
     told, asked = script.words_of(script.SECOND_TALE), await stage.times_asked(script.SECOND_TALE)
     seqs = [seq_of(update) for update in logged(rest)]
-    whole = _words(first + rest) == told and seqs == list(range(cursor + 1, cursor + 1 + len(seqs)))
+    whole = _words(first + rest) == told and seqs == sorted({*seqs} - {*range(cursor + 1)})
     lost = isinstance(turn.exception(), ConnectionError)
     seen = f"after seq {cursor}: {len(_words(first))} + {len(_words(rest))} of {len(told)} words, asked {asked}x"
     stage.saw("resume", seen, right=whole and lost and bool(_words(rest)) and asked == 1, ms=ms)
@@ -114,17 +114,27 @@ async def load_again(stage: Stage) -> None:
     history = logged(stage.heard)
     said = "".join(text_of(update) for update in history if isinstance(update, UserMessageChunk))
     agents = [update for update in history if not isinstance(update, UserMessageChunk)]
-    same = agents[: len(stage.held)] == stage.held
-    gapless = [seq_of(update) for update in history] == list(range(1, len(history) + 1))
-    seen = f"{len(history)} updates; the {len(stage.held)} live ones {'equal' if same else 'NOT equal'}"
-    seen += "" if gapless else ", numbers with gaps"
+    live, replayed = folded(stage.held), folded(agents)
+    # The answer that was cut off may have gone on for a moment after its last word was heard.
+    same = replayed[: len(live) - 1] == live[:-1] and _goes_on(live[-1], replayed[len(live) - 1])
+    seqs = [seq_of(update) for update in history]
+    ordered = seqs == sorted(set(seqs))
+    seen = f"{len(history)} updates; what {len(stage.held)} live ones told is {'equal' if same else 'NOT equal'}"
+    seen += "" if ordered else ", numbers out of order"
     prompts = "".join(script.PROMPTS[: script.PROMPTS.index(script.LAST_TALE) + 1])
-    stage.saw("session/load", seen, right=same and gapless and said == prompts, ms=ms)
+    stage.saw("session/load", seen, right=same and ordered and said == prompts, ms=ms)
 
     notes = [" ".join(text_of(one).replace("**", "").split()) for one in history if _BROKEN in text_of(one)]
     sentences = ". ".join(notes[0].split(". ")[:2]) if notes else ""
     seen = f"{len(notes)}: “{sentences}”" if notes else "nothing is said about it"
     stage.saw("broken turn", seen, right=len(notes) == 1 and _BROKEN in text_of(history[-1]))
+
+
+def _goes_on(part: Any, whole: Any) -> bool:
+    """Whether a message that was heard in part is the beginning of what is replayed."""
+    if isinstance(part, tuple) and isinstance(whole, tuple):
+        return part[:2] == whole[:2] and str(whole[2]).startswith(part[2])
+    return bool(part == whole)
 
 
 def _words(arrivals: list[Arrival]) -> list[str]:

@@ -27,6 +27,8 @@ STEPS: Final = (
 )
 # Of a start that finds what another daemon left.
 ADOPTION: Final = ("spool_taken", "recovered", "worker_attached")
+# Of the conversion of an old log.
+CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 
 _remaining: dict[str, int] = {}
 
@@ -36,8 +38,9 @@ def arm(where: str | None) -> None:
     _remaining.clear()
     if where is not None:
         name, _, count = where.partition(":")
-        if name not in STEPS + ADOPTION:
-            raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {', '.join(STEPS + ADOPTION)}.")
+        if name not in STEPS + ADOPTION + CONVERSION:
+            known = ", ".join(STEPS + ADOPTION + CONVERSION)
+            raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {known}.")
         _remaining[name] = int(count or 1)
 
 

@@ -128,6 +128,13 @@ class DatabaseInfo(_Full, frozen=True, kw_only=True):
     at_risk: bool
 
 
+class Conversion(_Full, frozen=True, kw_only=True):
+    """Logs that an older version wrote: how many events were in the old form as the daemon began, and still are."""
+
+    events: int
+    left: int
+
+
 class QuestionInfo(_Full, frozen=True, kw_only=True):
     """A permission question that waits. `always`: it may be allowed for the rest of the session."""
 
@@ -141,7 +148,10 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
 
 
 class Status(_Full, frozen=True, kw_only=True):
-    """`clients` are those that have a session open; `running` and `waiting` count turns."""
+    """`clients` are those that have a session open; `running` and `waiting` count turns.
+
+    `conversion`: null once every log is in the new form.
+    """
 
     daemon: Daemon
     workers: list[WorkerInfo]
@@ -151,6 +161,7 @@ class Status(_Full, frozen=True, kw_only=True):
     waiting: int
     questions: list[QuestionInfo]
     database: DatabaseInfo
+    conversion: Conversion | None = None
 
 
 class SessionSummary(_Full, frozen=True, kw_only=True):

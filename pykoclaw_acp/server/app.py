@@ -30,6 +30,7 @@ from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.store import history_copy, overview
+from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -56,7 +57,9 @@ class App:
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
         self._identity = identity
-        self._purging = asyncio.get_running_loop().create_task(_purge(database))
+        self.conversion = Conversion(database, lambda: not any(session.busy for session in sessions.live))
+        loop = asyncio.get_running_loop()
+        self._looking_after = [loop.create_task(_purge(database)), loop.create_task(_convert(self.conversion))]
 
     @classmethod
     async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
@@ -121,8 +124,9 @@ class App:
         log.info("Daemon stopped", action="daemon_stopped")
 
     async def _close(self) -> None:
-        self._purging.cancel()
-        await asyncio.wait([self._purging])
+        for task in self._looking_after:
+            task.cancel()
+        await asyncio.wait(self._looking_after)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.confirmations.flush(), FLUSH_WAIT)
         with contextlib.suppress(Exception):  # less time counts then, for the next boot
@@ -162,6 +166,14 @@ async def _purge(database: Database) -> None:
         await overview.purge(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
+
+
+async def _convert(conversion: Conversion) -> None:
+    """What remains is converted by the next server; it is read as it is."""
+    try:
+        await conversion.run()
+    except Exception:
+        log.exception("Old logs could not be converted", action="conversion_failed")
 
 
 def runtime_directory(places: Places) -> Path:

@@ -20,6 +20,7 @@ from pykoclaw_acp.server.follower import Follower
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import instance, overview, permissions
+from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
@@ -28,11 +29,19 @@ from pykoclaw_acp.store.sqlite import ENGINE
 class Control:
     """The daemon, for those who look after it."""
 
-    def __init__(self, sessions: Sessions, database: Database, places: Places, lag: LoopLag) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        database: Database,
+        places: Places,
+        lag: LoopLag,
+        conversion: Conversion | None = None,
+    ) -> None:
         self._lag = lag
         self._sessions = sessions
         self._database = database
         self._places = places
+        self._conversion = conversion
         self._started_at = now_ms()
 
     @property
@@ -95,6 +104,7 @@ class Control:
                 engine_version=".".join(map(str, ENGINE.version)),
                 at_risk=ENGINE.affected,
             ),
+            conversion=self._progress(),
         )
 
     # --- sessions -----------------------------------------------------------------------------------------------------
@@ -198,6 +208,10 @@ class Control:
         if session is None:
             raise SessionNotFound(word)
         return session
+
+    def _progress(self) -> control.Conversion | None:
+        progress = None if self._conversion is None else self._conversion.progress
+        return None if progress is None else control.Conversion(events=progress.events, left=progress.left)
 
     async def _questions(self) -> list[control.QuestionInfo]:
         return [

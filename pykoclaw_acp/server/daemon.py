@@ -47,7 +47,7 @@ class Daemon:
 
     def __init__(self, app: App, places: Places, lag: LoopLag) -> None:
         self._app = app
-        self._methods = METHODS | Control(app.sessions, app.database, places, lag).methods
+        self._methods = METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
 

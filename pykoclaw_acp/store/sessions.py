@@ -129,7 +129,8 @@ def prune(session_id: str, before: int) -> tuple[Statement, ...]:
     """Hide it and delete what was said, if it is still unused; `last_seq` is kept: no `seq` is given out twice."""
     hide = (
         "UPDATE acp_sessions SET pruned_at = ?, last_seq ="  # noqa: S608  constants
-        " COALESCE((SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = acp_sessions.log_key), last_seq)"
+        " COALESCE((SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = acp_sessions.log_key"
+        " AND acp_log.seq > acp_sessions.last_seq), last_seq)"
         f" WHERE acp_session_id = ? AND {_UNUSED}"
     )
     return (

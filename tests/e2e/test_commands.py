@@ -171,7 +171,7 @@ async def test_a_deleted_session_is_gone(stack: Stack) -> None:
     with pytest.raises(RpcError) as gone:
         await client.load(session, stack.work)
     assert gone.value.code == -32002
-    assert stack.rows("SELECT * FROM acp_events") == []
+    assert stack.rows("SELECT * FROM acp_log") == []
     unknown = await run(stack, "sessions", "show", session)
     assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (1, True)
 

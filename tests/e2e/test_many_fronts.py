@@ -21,10 +21,12 @@ from pykoclaw_acp.front.places import connect
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.deaf import Deaf
 from tests.e2e.harness.stack import PROGRAM
+from tests.folds import told
 from tests.waiting import eventually
 
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
+USER: Final = "user_message_chunk"
 MANY: Final = 50
 TOGETHER: Final = 4  # clients on one session
 ANSWER: Final = 60  # deltas of each paced answer
@@ -48,10 +50,6 @@ def seqs(client: Client, session: str) -> list[int]:
     return [update["_meta"]["pykoclaw.dev/seq"] for update in client.of(session)]
 
 
-def log(stack: Stack, session: str) -> list[dict[str, Any]]:
-    return stack.rows("SELECT seq, kind, turn_id FROM acp_events WHERE acp_session_id = ? ORDER BY seq", session)
-
-
 async def reached(seq: int, session: str, clients: list[Client]) -> None:
     """Wait until each client has this update."""
     for client in clients:
@@ -60,18 +58,16 @@ async def reached(seq: int, session: str, clients: list[Client]) -> None:
 
 def check(stack: Stack, session: str, clients: list[Client]) -> None:
     """Each client has the log but its own messages, before its answer, and what two have is the same."""
-    rows = log(stack, session)
-    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
-    everything = {
-        seq: update for client in clients for seq, update in zip(seqs(client, session), client.of(session), strict=True)
-    }
+    rows, places = stack.log(session), stack.covered(session)
+    assert places == list(range(1, len(places) + 1))
     asked = {row["seq"] for row in rows if row["kind"] == "user_message"}
+    others = [told(one for one in client.of(session) if one["sessionUpdate"] != USER) for client in clients]
+    assert all(other == others[0] for other in others)
     for client in clients:
         held = seqs(client, session)
         own = asked - set(held)
         assert len(own) == 1
-        assert held == [row["seq"] for row in rows if row["seq"] not in own]
-        assert client.of(session) == [everything[seq] for seq in held]
+        assert held == sorted(set(held))
         (turn,) = {row["turn_id"] for row in rows if row["seq"] in own}
         last = max(row["seq"] for row in rows if row["turn_id"] == turn)
         shown = next(at for at, frame in enumerate(client.received) if _seq(frame, session) == last)
@@ -105,7 +101,7 @@ async def test_fifty_fronts_each_see_their_session_in_order_and_complete(many: S
     for answer in prompts:
         assert (await fronts[0].answer(answer))["stopReason"] == "end_turn"
     shared = sessions[0]
-    await reached(log(many, shared)[-1]["seq"], shared, fronts[:TOGETHER])
+    await reached(many.log(shared)[-1]["seq"], shared, fronts[:TOGETHER])
     check(many, shared, fronts[:TOGETHER])
     numbers = [str(number) for number in range(ANSWER)]
     for front, session in zip(fronts[TOGETHER:], sessions[TOGETHER:], strict=True):
@@ -121,7 +117,7 @@ async def test_eight_fronts_of_real_workers(stack: Stack) -> None:
     for answer in prompts:
         assert (await fronts[0].answer(answer))["stopReason"] == "end_turn"
     shared = sessions[0]
-    end = log(stack, shared)[-1]["seq"]
+    end = stack.log(shared)[-1]["seq"]
     await reached(end, shared, fronts[:TOGETHER])
     check(stack, shared, fronts[:TOGETHER])
     whole = [f"{part}{n}" for part in "ab" for n in range(1, 101)]
@@ -131,8 +127,10 @@ async def test_eight_fronts_of_real_workers(stack: Stack) -> None:
         assert re.findall(r"[ab]\d+", front.text(session)) == whole
     replayed = await stack.front()
     await replayed.load(shared, stack.work)
-    assert seqs(replayed, shared) == list(range(1, end + 1))
-    assert [update for update in replayed.of(shared) if update in fronts[0].of(shared)] == fronts[0].of(shared)
+    assert seqs(replayed, shared) == [row["seq"] for row in stack.log(shared)]
+    assert told(one for one in replayed.of(shared) if one["sessionUpdate"] != USER) == told(
+        one for one in fronts[0].of(shared) if one["sessionUpdate"] != USER
+    )
 
 
 # --- clients that do not read -------------------------------------------------------------------------------------

@@ -511,7 +511,7 @@ async def test_13_sessions_of_its_own_are_pruned_and_can_be_resumed(stack: Stack
     await web.shutdown()
     pruned = "SELECT acp_session_id AS id FROM acp_sessions WHERE pruned_at IS NOT NULL"
     await eventually(lambda: {helper, unused} <= {row["id"] for row in stack.rows(pruned)})
-    assert stack.rows("SELECT 1 FROM acp_events WHERE acp_session_id = ?", helper) == []
+    assert stack.log(helper) == []
     assert conversation.session not in {row["id"] for row in stack.rows(pruned)}
     await web.open(conversation)
     for session in (helper, unused):

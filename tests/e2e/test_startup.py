@@ -30,7 +30,8 @@ async def test_second_server_on_the_same_data(stack: Stack) -> None:
     await eventually(
         lambda: stack.rows(
             "SELECT 1 FROM acp_cursors c JOIN acp_sessions s USING (acp_session_id), acp_turns t"
-            " WHERE c.seq = s.last_seq AND t.answered_at IS NOT NULL"
+            " WHERE c.seq = (SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = s.log_key)"
+            " AND t.answered_at IS NOT NULL"
         )
     )
     before = contents(stack.data)

@@ -20,6 +20,7 @@ import pytest
 
 import pykoclaw_acp
 from tests.e2e.harness import Client, Stack, script
+from tests.folds import told
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
@@ -52,13 +53,16 @@ async def begin(stack: Stack, moment: int, client: Client) -> tuple[str, asyncio
 async def check(stack: Stack, session: str, *clients: Client) -> None:
     """What the clients hold together, against the model's words, the log, a fresh load, and the model's requests."""
     assert words(*clients, session=session) == WHOLE
-    rows = stack.rows("SELECT seq, kind FROM acp_events WHERE acp_session_id = ? ORDER BY seq", session)
-    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
-    assert seqs(*clients, session=session) == [row["seq"] for row in rows if row["kind"] != "user_message"]
+    places = stack.covered(session)
+    assert places == list(range(1, len(places) + 1))
+    shown = seqs(*clients, session=session)
+    assert shown == sorted(set(shown))
+    assert shown[-1] == places[-1]
     fresh = await stack.front()
     await fresh.load(session, stack.work)
     held = [update for client in clients for update in client.of(session)]
-    assert held == [update for update in fresh.of(session) if update["sessionUpdate"] != "user_message_chunk"]
+    whole = [update for update in fresh.of(session) if update["sessionUpdate"] != "user_message_chunk"]
+    assert told(held) == told(whole)
     statuses = [update["status"] for update in held if update["sessionUpdate"] in ("tool_call", "tool_call_update")]
     assert statuses == ["in_progress", "completed"]
     newest = [request["messages"][-1] for request in stack.asked()]

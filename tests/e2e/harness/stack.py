@@ -222,6 +222,21 @@ class Stack:
         found = list((self.home / ".claude/projects").glob(f"*/{session}.jsonl"))
         return found[0].read_text() if found else ""
 
+    def log(self, session: str) -> list[dict[str, Any]]:
+        """The rows of a session's log: `first` and last `seq`, `kind` and `turn_id`."""
+        return self.rows(
+            "SELECT e.first_seq AS first, e.seq, e.kind, t.turn_id FROM acp_sessions s JOIN acp_log e USING (log_key)"
+            " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
+            " WHERE s.acp_session_id = ? UNION ALL SELECT seq, seq, kind, turn_id FROM acp_events"
+            " WHERE acp_session_id = ? ORDER BY 2",
+            session,
+            session,
+        )
+
+    def covered(self, session: str) -> list[int]:
+        """The places that the log's rows cover: from 1 to its end, each once."""
+        return [seq for row in self.log(session) for seq in range(row["first"], row["seq"] + 1)]
+
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         """Rows of the server's database."""
         connection = sqlite3.connect(f"file:{self.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30)

@@ -1,0 +1,155 @@
+"""Logs that older versions wrote are brought into the new form in the background, a piece of one log at a time.
+
+A piece is the first rows of a log that are still in `acp_events`. One transaction deletes them and inserts what they
+are folded into, so that the log is whole at any moment, wherever the conversion was cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
+from pykoclaw_acp.store.folding import Row, fold
+from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
+from pykoclaw_acp.store.sqlite import sqlite3
+
+SMALLEST: Final = 100  # rows of a piece
+LARGEST: Final = 4000
+PIECE_SIZE: Final = 2 * 1024 * 1024  # characters of a piece after which no further row is read
+AIM: Final = 0.08  # s; for a commit, for everybody else who writes waits that long
+REST: Final = 0.25  # of the time that a piece took, until the next one: clients are served first
+LOOK: Final = 0.5  # s until the next look, while the daemon has something to do
+RETRY: Final = 30.0  # s after a piece that could not be written
+
+_FIRST: Final = (
+    "SELECT e.acp_session_id FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
+    " WHERE s.deleted_at IS NULL ORDER BY e.acp_session_id, e.seq LIMIT 1"
+)
+_PIECE: Final = (
+    "SELECT seq, kind, turn_id, source_uuid, payload FROM acp_events WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
+)
+_HAS_OLD_TURNS: Final = "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND position IS NULL LIMIT 1"
+_DELETE: Final = "DELETE FROM acp_events WHERE acp_session_id = ? AND seq >= ? AND seq <= ?"
+_INSERT: Final = (
+    "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, source_uuid, cuts, payload) SELECT log_key, ?, ?,"
+    " (SELECT position FROM acp_turns WHERE turn_id = ?), ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ?"
+)
+_TURN: Final = (
+    "UPDATE acp_turns SET first_seq = CASE WHEN first_seq < ? THEN first_seq ELSE ? END,"
+    " last_seq = CASE WHEN state IN ('queued', 'dispatched', 'running') OR last_seq > ? THEN last_seq ELSE ? END"
+    " WHERE turn_id = ?"
+)
+
+log: Final = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many events were in the old form at the start, and how many still are."""
+
+    events: int
+    left: int
+
+
+class Conversion:
+    """Converts while `idle` says that nothing else is to be done; `progress` is None when there is nothing left."""
+
+    def __init__(self, database: Database, idle: Callable[[], bool]) -> None:
+        self.progress: Progress | None = None
+        self._database = database
+        self._idle = idle
+        self._rows = SMALLEST * 5
+
+    async def run(self) -> None:
+        """Until every log is in the new form, or cancelled."""
+        ((events,),) = await self._database.read("SELECT COUNT(*) FROM acp_events")
+        if not events:
+            return
+        self.progress = Progress(events, events)
+        log.info("Converting logs of an older version", action="conversion_begun", events=events)
+        while True:
+            if not self._idle():
+                await asyncio.sleep(LOOK)
+                continue
+            began = time.monotonic()
+            try:
+                converted = await self.step()
+            except Conflict:
+                await asyncio.sleep(LOOK)  # the log was pruned, or deleted
+                continue
+            except StoreUnavailable:
+                await self._database.condition.writable()
+                continue
+            except sqlite3.Error as error:
+                log.warning("Old logs cannot be converted now", action="conversion_delayed", error=str(error))
+                await asyncio.sleep(RETRY)
+                continue
+            if not converted:
+                break
+            self.progress = Progress(events, max(self.progress.left - converted, 0))
+            await asyncio.sleep((time.monotonic() - began) * REST)
+        self.progress = None
+        log.info("All logs are in the new form", action="conversion_ended", events=events)
+
+    async def step(self) -> int:
+        """Convert a piece; returns how many events that were, 0 if there are none any more.
+
+        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, and sqlite3.Error; then nothing has changed.
+        """
+        found = await self._database.read(_FIRST)
+        if not found:
+            return 0
+        session_id = str(found[0][0])
+        rows = await self._database.read(_PIECE, (session_id, self._rows), PIECE_SIZE)
+        old_turns = bool(await self._database.read(_HAS_OLD_TURNS, (session_id,)))
+        unit = await asyncio.to_thread(_convert, session_id, rows, old_turns=old_turns)
+        steps.reached("log_piece_read")
+        began = time.monotonic()
+        await self._database.commit(unit)
+        steps.reached("log_piece_converted")
+        took = time.monotonic() - began
+        if took > AIM:
+            self._rows = max(self._rows // 2, SMALLEST)
+        elif took < AIM / 2:
+            self._rows = min(self._rows * 2, LARGEST)
+        return len(rows)
+
+
+def _convert(session_id: str, rows: Sequence[tuple[Any, ...]], *, old_turns: bool) -> Unit:
+    turns: list[str | None] = list(dict.fromkeys(turn_id for _, _, turn_id, _, _ in rows))
+    numbers = {turn_id: number for number, turn_id in enumerate(turns)}
+    old = [
+        Row(seq, seq, numbers[turn_id], kind, None, None, source, None, payload)
+        for seq, kind, turn_id, source, payload in rows
+    ]
+    statements = [Statement(GIVE_KEY, (session_id,))]
+    if old_turns:
+        statements.append(Statement(NUMBER_OLD_TURNS, (session_id,)))
+    statements.append(Statement(_DELETE, (session_id, rows[0][0], rows[-1][0]), rows=len(rows)))
+    statements += [
+        Statement(
+            _INSERT,
+            (one.first, one.seq, turns[one.turn or 0], one.kind, one.source, one.cuts, one.payload, session_id),
+            rows=1,
+        )
+        for one in fold(old)
+    ]
+    begins: dict[str | None, int] = {}
+    ends: dict[str | None, int] = {}
+    for seq, _, turn_id, _, _ in rows:
+        begins.setdefault(turn_id, seq)
+        ends[turn_id] = seq
+    statements += [
+        Statement(_TURN, (begins[turn_id],) * 2 + (ends[turn_id],) * 2 + (turn_id,))
+        for turn_id in turns
+        if turn_id is not None
+    ]
+    return Unit(statements=tuple(statements))

@@ -1,0 +1,295 @@
+"""Old logs: read, continued and converted, in either form and in between, whatever cuts the conversion off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pykoclaw_acp
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.sessions.events import (
+    Event,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolStarted,
+    Usage,
+    UserMessage,
+    encode,
+)
+from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.store import conversion, events, overview, turns
+from pykoclaw_acp.store.conversion import Conversion
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests.folds import seen
+from tests.integration.test_connection import client, prompt
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+TURNS = 4
+
+
+def turn_of(number: int) -> list[Event]:
+    call = f"tool-{number}"
+    return [
+        UserMessage(f"turn-{number}", {"type": "text", "text": "hi"}),
+        *[Thinking(f"m{number}-0", "hm ")] * 4,
+        *[Text(f"m{number}-1", f"{number}a ")] * 5,
+        ToolStarted(call, "Bash", "ls", "execute"),
+        ToolEnded(call, "completed"),
+        *[Text(f"m{number}-2", f"{number}b ")] * 5,
+        Usage(number, 9),
+    ]
+
+
+OLD = [event for number in range(TURNS) for event in turn_of(number)]
+
+
+async def make_old(r: Rig, session: str, said: list[Event] = OLD) -> None:
+    """A log as the version before has written it; its turns are `<session>/turn-N`."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        per_turn = len(turn_of(0))
+        for number in range(TURNS):
+            connection.execute(
+                "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, stop_reason, epoch, created_at,"
+                " ended_at) VALUES (?, ?, 'client', '[]', 'done', 'end_turn', 1, ?, ?)",
+                (f"{session}/turn-{number}", session, number, number),
+            )
+        connection.executemany(
+            "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
+            " VALUES (?, ?, ?, ?, ?, 1)",
+            [
+                (session, seq, f"{session}/turn-{(seq - 1) // per_turn}", event.__struct_config__.tag, encode(event))
+                for seq, event in enumerate(said, 1)
+            ],
+        )
+        connection.execute(
+            "UPDATE acp_sessions SET last_seq = ?, prompted_at = 1 WHERE acp_session_id = ?", (len(said), session)
+        )
+
+    await r.database._writer.run(write)
+
+
+async def old_session(r: Rig) -> str:
+    session = (await r.session()).id
+    await make_old(r, session)
+    r.sessions._live.pop(session)
+    return session
+
+
+def converter(r: Rig, rows: int = 7) -> Conversion:
+    made = Conversion(r.database, lambda: True)
+    made._rows = rows
+    return made
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "LARGEST", 7)
+    monkeypatch.setattr(conversion, "SMALLEST", 7)
+
+
+async def read(r: Rig, session: str, after: int) -> list[Logged]:
+    return await SessionJournal(r.database).read(session, after, 10_000)
+
+
+async def check(r: Rig, session: str, told: list[Event]) -> None:
+    """From every place the rest is told, once."""
+    for after in range(len(told) + 1):
+        rest = await read(r, session, after)
+        assert [seq for one in rest for seq in range(one.first, one.seq + 1)] == list(range(after + 1, len(told) + 1))
+        assert seen([*told[:after], *(one.event for one in rest)]) == seen(told)
+
+
+async def old_rows(r: Rig) -> int:
+    return int((await r.database.read("SELECT COUNT(*) FROM acp_events"))[0][0])
+
+
+async def test_a_log_reads_the_same_before_during_and_after_its_conversion(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        both = converter(r)
+        while True:
+            await check(r, session, OLD)
+            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(turn_of(0))
+            assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
+            if not await both.step():
+                break
+        assert await old_rows(r) == 0
+        ids = [one.turn_id for one in await read(r, session, 0)]
+        assert list(dict.fromkeys(ids)) == [f"{session}/turn-{number}" for number in range(TURNS)]
+        rows = await r.database.read("SELECT turn_id, position, first_seq, last_seq FROM acp_turns ORDER BY 2")
+        length = len(turn_of(0))
+        assert rows == [
+            (f"{session}/turn-{number}", number + 1, number * length + 1, (number + 1) * length)
+            for number in range(TURNS)
+        ]
+
+
+async def test_a_session_is_used_while_its_log_has_both_forms(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        both = converter(r)
+        async with client(r) as wire:
+            for number in range(3):
+                await both.step()
+                await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+                wire.lines.clear()
+                answer = await wire.call("session/prompt", **prompt(session, "say 3"))
+                assert answer["result"]["stopReason"] == "end_turn"
+                wire.lines.clear()
+                await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+                assert wire.seqs() == sorted(set(wire.seqs()))
+                assert wire.text().endswith("3b " * 5 + "0 1 2 " * (number + 1))
+        while await both.step():
+            pass
+        everything = [one.event for one in await read(r, session, 0)]
+        assert seen(everything)[0][:-1] == seen([*OLD, *everything[-7:]])[0][:-1]
+        live = r.sessions._live[session]
+        assert await r.seqs(live) == list(range(1, live.last_seq + 1))
+        positions = [one for (one,) in await r.database.read("SELECT position FROM acp_turns ORDER BY position")]
+        assert positions == list(range(1, TURNS + 4))
+
+
+async def test_a_turn_of_the_version_before_goes_on_in_the_new_form(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        turn = f"{session}/turn-{TURNS - 1}"
+        running = "UPDATE acp_turns SET state = 'running', position = ? WHERE turn_id = ?"
+        await r.database.commit(Unit((Statement(running, (TURNS, turn)),)))
+        more: list[Event] = [Text("m3-3", "and "), Text("m3-3", "on")]
+        await r.database.commit(Unit(events=events.rows(session, turn, more)))
+        both = converter(r)
+        while True:
+            await check(r, session, [*OLD, *more])
+            (left,) = await turns.unfinished(r.database)
+            assert left.turn.spoke
+            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(turn_of(0))
+            assert list(await events.open_tools(r.database, session, 1)) == []
+            if not await both.step():
+                break
+
+
+async def test_a_session_that_is_deleted_or_pruned_meanwhile_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        both = converter(r)
+        await both.step()
+        convert = conversion._convert
+
+        def late(*given: Any, **more: Any) -> Unit:
+            asyncio.run_coroutine_threadsafe(overview.delete(r.database, session), loop).result(30)
+            return convert(*given, **more)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(conversion, "_convert", late)
+        running = asyncio.create_task(both.run())
+        await asyncio.wait_for(running, 30)
+        assert await r.database.read("SELECT COUNT(*) FROM acp_log") == [(0,)]
+        assert await old_rows(r) == 0
+
+
+async def test_an_unused_old_session_is_pruned_and_its_numbers_are_not_given_out_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        await converter(r).step()
+        unused = "UPDATE acp_sessions SET prompted_at = NULL, used_clock = 0"
+        await r.database.commit(Unit((Statement(unused),)))
+        assert await Pruner(r.sessions, SessionJournal(r.database), after=-1.0).prune() == 1
+        assert await read(r, session, 0) == []
+        assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
+        assert await r.database.commit(Unit(events=events.rows(session, None, [Text("m", "x")]))) == [len(OLD) + 1]
+
+
+async def test_nothing_is_converted_while_a_turn_runs_and_everything_once_none_does(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        for _ in range(3):
+            await old_session(r)
+        busy = True
+        both = Conversion(r.database, lambda: not busy)
+        running = asyncio.create_task(both.run())
+        await r.database.probe()
+        assert await old_rows(r) == 3 * len(OLD)
+        busy = False
+        await asyncio.wait_for(running, 30)
+        assert await old_rows(r) == 0
+        assert both.progress is None
+
+
+async def test_a_disk_that_is_full_delays_the_conversion_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "RETRY", 0.05)
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+
+        def refuse(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "CREATE TRIGGER refuse BEFORE DELETE ON acp_events WHEN OLD.seq = 20"
+                " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+            )
+
+        await r.database._writer.run(refuse)
+        both = converter(r)
+        running = asyncio.create_task(both.run())
+        await eventually(lambda: both.progress is not None and both.progress.left < len(OLD) - 7)
+        await r.database.probe()
+        await check(r, session, OLD)
+        await r.database._writer.run(lambda connection: connection.execute("DROP TRIGGER refuse").close())
+        await asyncio.wait_for(running, 30)
+        await check(r, session, OLD)
+        assert await old_rows(r) == 0
+
+
+CONVERT = """
+import asyncio, pathlib, sys
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.store import conversion
+from pykoclaw_acp.store.database import Database
+async def main():
+    database = await Database.open(pathlib.Path(sys.argv[1]))
+    conversion.LARGEST = conversion.SMALLEST = 7
+    steps.arm(sys.argv[2])
+    await conversion.Conversion(database, lambda: True).run()
+    await database.close()
+asyncio.run(main())
+"""
+
+
+KILLS = [f"{step}:{number}" for step in steps.CONVERSION for number in (1, 2, 5)]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+async def test_a_kill_at_any_step_loses_nothing_and_the_next_daemon_goes_on(tmp_path: Path, kill: str) -> None:
+    async with rig(tmp_path) as r:
+        sessions = [await old_session(r) for _ in range(2)]
+    root = os.fspath(Path(pykoclaw_acp.__file__).parents[1])
+    for expected in ({-9}, {-9, 0}, {-9, 0}):
+        done = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CONVERT, os.fspath(tmp_path / "pykoclaw.db"), kill,
+            env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert await done.wait() in expected
+        with closing(sqlite3.connect(tmp_path / "pykoclaw.db")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        async with rig(tmp_path) as r:
+            for session in sessions:
+                await check(r, session, OLD)
+    async with rig(tmp_path) as r:
+        await asyncio.wait_for(converter(r).run(), 30)
+        assert await old_rows(r) == 0
+        for session in sessions:
+            await check(r, session, OLD)
