@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+import time
+from collections.abc import Coroutine, Generator, Iterator
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+SLICE: Final = 0.001  # s of the thread's CPU time after which others run
 
 
 class Tasks:
@@ -41,3 +44,32 @@ class Tasks:
         """Cancel those that run, and wait until they have ended; how they ended is nobody's business."""
         self.cancel()
         await asyncio.gather(*self, return_exceptions=True)
+
+
+class Pace:
+    """For a loop whose steps are short, and which may be long: lets all else run between them."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self._began = time.thread_time()
+
+    async def step(self) -> None:
+        """A step is done."""
+        if time.thread_time() - self._began >= SLICE:
+            self.paused = True
+            await asyncio.sleep(0)
+            self._began = time.thread_time()
+
+
+async def in_pieces(work: Generator[None, None, T]) -> T:
+    """What the work returns, whose steps are short; all else goes on between them, and before what follows."""
+    pace = Pace()
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            if pace.paused:
+                await asyncio.sleep(0)
+            result: T = end.value
+            return result
+        await pace.step()

@@ -23,7 +23,7 @@ from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.pool.forkserver import Forked
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_batches
-from pykoclaw_acp.worker.frames import FromWorker, ToWorker, decode_from_worker, encode
+from pykoclaw_acp.worker.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.worker.spool import read_spool
 
@@ -48,7 +48,7 @@ class LocalChannel:
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone."""
-        await self._line.send(encode(frame))
+        await self._line.send(*frame.pieces if isinstance(frame, LongPrompt) else (encode(frame),))
 
     def batches(self) -> AsyncIterator[list[FromWorker]]:
         """Frames in order, as they come; ends when the worker is gone."""

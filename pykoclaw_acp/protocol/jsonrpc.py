@@ -145,7 +145,7 @@ def decode_params(raw: bytes, kind: type[T], place: str = "") -> T:
         raise InvalidParams("The parameters hold text that cannot be decoded.") from None
 
 
-_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_PLACE: Final = " - at `$"
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
@@ -154,10 +154,11 @@ def explain(error: msgspec.ValidationError, place: str = "") -> str:
 
     msgspec quotes types and field names in backticks, and values in apostrophes.
     """
-    text = str(error)
-    path = _PATH.search(text)
-    where = ".".join(part for part in (place, path.group(1) if path else "") if part)
-    what = _PATH.sub("", text)
+    what, path = str(error), ""
+    at = what.rfind(_PLACE)  # the last one: a value that is quoted before it may hold anything
+    if at >= 0 and what.endswith("`"):
+        what, path = what[:at], what[at + len(_PLACE) : -1].removeprefix(".")
+    where = ".".join(part for part in (place, path) if part)
     if missing := _MISSING.fullmatch(what):
         return f"`{where}.{missing.group(1)}` is required." if where else f"`{missing.group(1)}` is required."
     if "'" in what or not what.startswith("Expected"):

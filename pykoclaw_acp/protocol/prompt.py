@@ -8,6 +8,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.messages import ContentBlock, ResourceLink, TextContent
 
 MAX_TEXT: Final = 8 * 1024 * 1024  # characters; twice of what a model with a million tokens can read
+MAX_BLOCKS: Final = 1000
 MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
@@ -15,6 +16,8 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
     """The blocks as the journal keeps them, in ACP's shape; raises InvalidParams for what was not advertised."""
     if not blocks:
         raise InvalidParams("`prompt`: needs at least one content block.")
+    if len(blocks) > MAX_BLOCKS:
+        raise InvalidParams(f"`prompt`: has more than {MAX_BLOCKS} content blocks; put long material in files.")
     kept: list[dict[str, Any]] = []
     for at, block in enumerate(blocks):
         if isinstance(block, TextContent):

@@ -26,10 +26,12 @@ from pykoclaw_acp.protocol.messages import (
     SessionNotification,
     Update,
 )
+from pykoclaw_acp.server import reading
 from pykoclaw_acp.server.asking import CANCEL, Asking
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
+from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.model import Turn
 from pykoclaw_acp.sessions.offers import Command
@@ -218,7 +220,12 @@ class Connection:
             error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
             await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
             return
-        match jsonrpc.parse(line.content):
+        try:
+            read = await reading.read(line.content)
+        except InvalidRequest as error:
+            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+            return
+        match read.message:
             case None:
                 await self.peer.acknowledge(line.number)
             case Invalid() as invalid:
@@ -229,25 +236,25 @@ class Connection:
                 self._withdraw(params)
                 await self.peer.acknowledge(line.number)
             case Notification(method=method, params=params):
-                self._begin(line, None, method, params)
+                self._begin(line, None, method, params, read)
             case Request(id=message_id, method=method, params=params):
-                self._begin(line, message_id, method, params)
+                self._begin(line, message_id, method, params, read)
 
-    def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes) -> None:
+    def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
         call = Call(self, message_id, line, self._methods.get(method))
         if message_id is not None:
             self._calls[message_id] = call
             self._requests.add(line.number)
-        call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw))
+        call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw, read))
         self._open.add(call)
         call.task.add_done_callback(lambda _: self._open.discard(call))
 
-    async def _serve_call(self, call: Call, method: str, raw: bytes) -> None:
+    async def _serve_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
         """Exactly one answer for a request, none for a notification, whatever happens."""
         answer: bytes | None = None
         call.started = True
         try:
-            result = await self._run(call, method, raw)
+            result = await self._run(call, method, raw, read)
             if call.request_id is not None:
                 answer = jsonrpc.encode_result(call.request_id, result)
         except AcpError as error:
@@ -278,7 +285,7 @@ class Connection:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
         return None if call.request_id is None else jsonrpc.encode_error(call.request_id, error)
 
-    async def _run(self, call: Call, name: str, raw: bytes) -> Any:
+    async def _run(self, call: Call, name: str, raw: bytes, read: Read) -> Any:
         method = call.method
         if method is None:
             raise MethodNotFound(f"There is no method {name[:100]!r}.", {"method": name[:100]})
@@ -286,7 +293,7 @@ class Connection:
             raise InvalidRequest("The first request must be `initialize`.")
         if len(self._calls) > MAX_CALLS and call.request_id is not None:
             raise InvalidRequest(f"More than {MAX_CALLS} calls are open; wait for answers first.")
-        params = jsonrpc.decode_params(raw, method.params)
+        params = read.params(raw, method.params)
         if call.withdrawn and not method.answers_cancel:
             raise RequestCancelled("The request was cancelled.")
         session_id = getattr(params, "session_id", None)

@@ -6,6 +6,7 @@ docs/link.md has the whole vocabulary.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Final
@@ -16,6 +17,7 @@ import structlog
 from pykoclaw_acp import __version__, clock
 from pykoclaw_acp.errors import ParseError
 from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.protocol.long_lines import LONG
 from pykoclaw_acp.server.peer import Line, Listener, Transport
 
 LINK: Final = 1  # version of this vocabulary
@@ -92,7 +94,13 @@ class FrontPeer:
         """The client's lines; confirmations go to the listener."""
         data = self._rest or await self._transport.read()
         while data:
-            yield [line for raw in self._framer.feed(data) if (line := self._take(raw)) is not None]
+            lines: list[Line] = []
+            for raw in self._framer.feed(data):
+                if isinstance(raw, bytes) and len(raw) > LONG:
+                    await asyncio.sleep(0)  # it was joined just now, and is copied next
+                if (line := self._take(raw)) is not None:
+                    lines.append(line)
+            yield lines
             data = await self._transport.read()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
@@ -141,20 +149,26 @@ class FrontPeer:
     def _take(self, raw: bytes | Oversized) -> Line | None:
         if isinstance(raw, Oversized):
             return None  # a front does not send one
-        kind, _, rest = raw.partition(b" ")
+        kind = raw[:_HEAD].partition(b" ")[0]
         try:
             if kind == b">":
-                number, _, content = rest.partition(b" ")
+                _, number, content = _split(raw, 2)
                 return Line(int(number), content)
             if kind == b">>":
-                number, at, content = rest.split(b" ", 2)
+                _, number, at, content = _split(raw, 3)
                 return Line(int(number), content, sent_at=int(at), uptime=self._uptime(int(at)))
             if kind == b"seen":
-                token, seq = rest.split()
+                _, token, seq = raw.split()
                 if (session_id := self._sessions.get(int(token))) is not None:
                     self.listener.seen(session_id, int(seq))
             elif kind == b"done":
-                self.listener.done(int(rest))
+                self.listener.done(int(raw[len(kind) :]))
         except ValueError:
             log.warning("A front's line was not understood", action="front_line_ignored")
         return None
+
+
+def _split(raw: bytes, words: int) -> list[bytes]:
+    """The first words of a line and what follows them, of which there may be much: it is copied once."""
+    head = raw[:_HEAD].split(b" ", words)[:words]
+    return [*head, raw[sum(map(len, head)) + len(head) :]]

@@ -17,6 +17,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.joining import IDEMPOTENCY
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.tasks import in_pieces
 
 MAX_KEY: Final = 255  # characters
 
@@ -27,7 +28,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     blocks = content.accepted(params.prompt)
     session = await call.sessions.get_open(params.session_id)
     attachment = call.connection.following(session)
-    keys = PromptKeys(call.key, _idempotency_key(params), wrappings.fingerprint(blocks))
+    keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(wrappings.fingerprint(blocks)))
     shown = call.line.sent_at or time.time_ns() // 1_000_000
     clock = call.sessions.clock
     sent = clock.now() if call.line.uptime is None else clock.at(call.line.uptime)

@@ -31,6 +31,7 @@ from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
+from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.worker.frames import Lost, Numbered, TurnEnded
 from pykoclaw_acp.worker.spool import read_spool
 
@@ -187,7 +188,7 @@ async def _end_turn(database: Database, journal: SessionJournal, left: Unfinishe
     said: list[Event] = []
     if turn.state == "queued":
         # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
-        said.extend(endings.user_messages(turn))
+        said.extend(await in_pieces(endings.user_messages(turn)))
         outcome: Outcome = endings.not_begun()
     else:
         why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)

@@ -9,6 +9,7 @@ import structlog
 
 from pykoclaw_acp.sessions.events import UserMessage
 from pykoclaw_acp.sessions.ports import Client, Logged
+from pykoclaw_acp.tasks import Pace
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -74,6 +75,7 @@ class Attachment:
             self._begun = True
             self._moved.set()
             while True:
+                pace = Pace()
                 for logged in await self.session.log.read_after(self.cursor, PAGE):
                     if self._is_own(logged):
                         await self.end_line()
@@ -81,6 +83,7 @@ class Attachment:
                     else:
                         await self.client.deliver(self.session.id, logged)
                     self.cursor = logged.seq
+                    await pace.step()
                 self._moved.set()
         except ConnectionError:
             log.info("The client is gone", action="client_gone", session=self.session.id)

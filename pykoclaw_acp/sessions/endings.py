@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import wrappings
@@ -23,19 +24,22 @@ STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
 
 
-def user_messages(turn: Turn) -> list[Event]:
-    """The user's message as events, one for each content block, long texts in pieces."""
+def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
+    """The user's message as events, one for each content block, long texts in pieces; made in steps."""
     return prompt_events(turn.turn_id, turn.content)
 
 
-def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> list[Event]:
+def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> Generator[None, None, list[Event]]:
     """The same from what the journal keeps of a turn, which is all that the client sent: here are the user's words."""
     events: list[Event] = []
-    for block in wrappings.shown(content):
+    for block in content:
         if block.get("type") == "text":
-            events.extend(UserMessage(turn_id, {**block, "text": piece}) for piece in split_text(block["text"]))
+            for piece in split_text(wrappings.unwrap(block["text"])):
+                events.append(UserMessage(turn_id, {**block, "text": piece}))
+                yield
         else:
             events.append(UserMessage(turn_id, block))
+            yield
     return events
 
 

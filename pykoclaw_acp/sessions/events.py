@@ -173,6 +173,13 @@ def encode(event: Event) -> str:
     return msgspec.json.encode(event).decode()
 
 
+def size(event: Event) -> int:
+    """About how many characters the event's row has; a user's text, the one that may be long, is not encoded again."""
+    if isinstance(event, UserMessage):
+        return 100 + sum(len(value) for value in event.content.values() if isinstance(value, str))
+    return len(encode(event))
+
+
 def decode(payload: str) -> Event | None:
     """The event of a log row; None if the row cannot be read."""
     try:

@@ -16,7 +16,8 @@ from pykoclaw_acp.sessions import endings, titles
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
-from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.tasks import Tasks, in_pieces
+from pykoclaw_acp.worker import frames
 from pykoclaw_acp.worker.frames import Interrupt, Prompt
 
 if TYPE_CHECKING:
@@ -55,15 +56,18 @@ class Running:
             await self.finish(turn, endings.not_started(turn, "internal", endings.INTERNAL))
         await turn.over()
 
-    async def send_prompt(self, turn: Turn) -> None:
-        """Let the prompt leave for the worker; that it does is in the journal."""
-        remembers = self._session.record.claude_session_id is not None
-        content = wrappings.for_claude(turn.content, remembers=remembers)
+    async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
+        """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in the journal."""
         try:
-            await self._workers.send(self._session.id, Prompt(epoch=self.epoch, turn_id=turn.turn_id, content=content))
+            await self._workers.send(self._session.id, prompt or await self._prompt(turn))
         except ConnectionError:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         steps.reached("prompt_sent")
+
+    async def _prompt(self, turn: Turn) -> Prompt:
+        remembers = self._session.record.claude_session_id is not None
+        blocks = wrappings.for_claude(turn.content, remembers=remembers)
+        return await in_pieces(frames.prompt(self.epoch, turn.turn_id, blocks))
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.
@@ -100,7 +104,7 @@ class Running:
             return
         self.ending[turn.turn_id] = turn
         try:
-            said = endings.user_messages(turn) if turn.state == "queued" else []
+            said = await in_pieces(endings.user_messages(turn)) if turn.state == "queued" else []
             events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events))
         except StoreClosed:
@@ -146,7 +150,8 @@ class Running:
             acquiring.cancel()
             return
         self.epoch = acquiring.result()
-        said = [*endings.user_messages(turn), *self._title(turn)]
+        prompt = await self._prompt(turn)
+        said = [*await in_pieces(endings.user_messages(turn)), *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self.epoch, said)
         turn.state = "dispatched"
         self._session.log.committed(seqs, turn.turn_id, said)
@@ -156,7 +161,7 @@ class Running:
             await self.finish(turn, endings.CANCELLED)
             return
         await self._session.choosing.apply(wish)
-        await self.send_prompt(turn)
+        await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._session.id) and not turn.ended.done():
             await self.finish(turn, endings.lost(turn, "worker_lost", "Claude's worker process died."))
 

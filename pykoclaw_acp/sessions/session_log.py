@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from pykoclaw_acp.sessions import folding
-from pykoclaw_acp.sessions.events import Event, OpenTools, encode
+from pykoclaw_acp.sessions.events import Event, OpenTools, size
 from pykoclaw_acp.sessions.model import SessionRecord
 from pykoclaw_acp.sessions.ports import Journal, Logged
 from pykoclaw_acp.sessions.tail import Tail
@@ -39,7 +39,7 @@ class SessionLog:
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
         """Show events that the journal has just taken."""
-        self.publish([Logged(seq, turn_id, event, len(encode(event))) for seq, event in zip(seqs, events, strict=True)])
+        self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
 
     def publish(self, logged: Sequence[Logged]) -> None:
         """The same, for what the journal gives back whole."""

@@ -5,9 +5,10 @@ A log has each of its places in one of the two. A statement reads both, so that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
+from pykoclaw_acp.protocol.long_texts import finished
 from pykoclaw_acp.sessions import folding
 from pykoclaw_acp.sessions.events import Event, OpenTools, decode, encode
 from pykoclaw_acp.sessions.folding import Piece
@@ -15,6 +16,7 @@ from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import usage_of
+from pykoclaw_acp.tasks import in_pieces
 
 PAGE_SIZE: Final = 1024 * 1024  # characters of a page after which no further row is read
 _PAGE: Final = (
@@ -55,7 +57,18 @@ def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
 
 def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
     """Events as the log takes them."""
-    return tuple(row(session_id, turn_id, event) for event in events)
+    return finished(rows_in_steps(session_id, turn_id, events))
+
+
+def rows_in_steps(
+    session_id: str, turn_id: str | None, events: Sequence[Event]
+) -> Generator[None, None, tuple[NewEvent, ...]]:
+    """Events that may be long as the log takes them, one in each step."""
+    done: list[NewEvent] = []
+    for event in events:
+        done.append(row(session_id, turn_id, event))
+        yield
+    return tuple(done)
 
 
 async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
@@ -64,7 +77,15 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
     Of a message in the middle of which `after` is, the first event is the rest.
     """
     found = await database.read(_PAGE, (session_id, after, session_id, after, limit), PAGE_SIZE)
-    return [_logged(after, one) for one in found]
+    return await in_pieces(_decoded(after, found))
+
+
+def _decoded(after: int, rows: Sequence[tuple[Any, ...]]) -> Generator[None, None, list[Logged]]:
+    done: list[Logged] = []
+    for one in rows:
+        done.append(_logged(after, one))
+        yield
+    return done
 
 
 def _logged(after: int, row: tuple[Any, ...]) -> Logged:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.clock import Clock
-from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.protocol import long_texts, wrappings
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
@@ -15,6 +15,7 @@ from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Deadline, Logged, Question, Settled
 from pykoclaw_acp.store import clocks, cursors, events, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
+from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
@@ -71,14 +72,16 @@ class SessionJournal:
         """A prompt was accepted: `queued`, durable."""
         helper = wrappings.by_client_itself(turn.content, turn.client)
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
-        await self._commit(Unit(statements=(turns.insert(turn), used), durable=True))
+        prompt = await in_pieces(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durable, with the user's message."""
+        rows = await in_pieces(events.rows_in_steps(turn.session_id, turn.turn_id, said))
         return await self._commit(
             Unit(
                 statements=(turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said)),
-                events=events.rows(turn.session_id, turn.turn_id, said),
+                events=rows,
                 durable=True,
             ),
             patient=True,
@@ -135,7 +138,8 @@ class SessionJournal:
         """End a turn that no worker can end; one that has ended already keeps its end, and nothing is said."""
         now = self.clock.now()
         ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
-        unit = Unit(ended, events.rows(session_id, turn_id, said), ends=((session_id, turn_id),))
+        rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
+        unit = Unit(ended, rows, ends=((session_id, turn_id),))
         try:
             return outcome, await self._commit(unit, patient=True)
         except Conflict:
@@ -188,7 +192,8 @@ class SessionJournal:
     async def answer_parked(self, settled: Settled, turn: Turn) -> None:
         """A parked question is answered: with it the prompt that tells Claude so is `queued`, durable."""
         told = permissions.settle_parked(settled, turn.turn_id)
-        await self._commit(Unit(statements=(told, turns.insert(turn)), durable=True), patient=True)
+        prompt = await in_pieces(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True)
 
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer."""

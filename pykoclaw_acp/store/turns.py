@@ -31,8 +31,8 @@ class UnfinishedTurn:
     background: bool
 
 
-def insert(turn: Turn) -> Statement:
-    """A prompt was accepted, and gets its place."""
+def insert(turn: Turn, prompt: str) -> Statement:
+    """A prompt was accepted, and gets its place; `prompt` is its content as JSON."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, position)"
@@ -40,7 +40,7 @@ def insert(turn: Turn) -> Statement:
         (
             turn.turn_id,
             turn.session_id,
-            json.dumps(turn.content),
+            prompt,
             turn.keys.request,
             turn.keys.idempotency,
             turn.keys.fingerprint,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
@@ -34,7 +35,7 @@ class SocketLine:
         connection.setblocking(False)
         self._socket = connection
         self._reading = asyncio.Lock()
-        self._waiting: list[bytes] = []
+        self._waiting: deque[bytes] = deque()
         self._flushing: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
@@ -45,17 +46,16 @@ class SocketLine:
             except OSError:
                 return b""
 
-    async def send(self, data: bytes) -> None:
-        """Returns when the peer's buffer has taken it; raises ConnectionError when the peer is gone."""
+    async def send(self, *data: bytes) -> None:
+        """Returns when the peer's buffer has taken it all; raises ConnectionError when the peer is gone."""
         if self._flushing is None:
-            data = self._send_now(data)
-            if not data:
+            if len(data) == 1 and not (data := (self._send_now(data[0]),))[0]:
                 return
-            self._waiting.append(data)
+            self._waiting.extend(data)
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
             self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
         else:
-            self._waiting.append(data)
+            self._waiting.extend(data)
         await asyncio.shield(self._flushing)
 
     def end(self) -> None:
@@ -84,8 +84,12 @@ class SocketLine:
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                data, self._waiting = b"".join(self._waiting), []
-                await asyncio.get_running_loop().sock_sendall(self._socket, data)
+                data = [self._waiting.popleft()]
+                size = len(data[0])
+                while self._waiting and size < _READ:
+                    data.append(self._waiting.popleft())
+                    size += len(data[-1])
+                await asyncio.get_running_loop().sock_sendall(self._socket, b"".join(data))
         except OSError as error:
             raise ConnectionResetError("the peer is gone") from error
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from claude_agent_sdk import ResultMessage, SystemMessage
@@ -37,9 +36,9 @@ _EARLY: Final = {
     "max_tokens": "The answer has reached the longest that the model may give. Ask Claude to go on.",
     "max_turn_requests": "The turn has reached the most steps that it may take. Ask Claude to go on.",
 }
-# Mitto takes any error with these digits, be it a port or an id, for a context that is too large.
-_MISREAD: Final = re.compile(r"\S*413\S*")
+_MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
 _LONGEST: Final = 300  # characters of other programs' words
+_LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
 class StartFailure(Exception):
@@ -53,7 +52,8 @@ class StartFailure(Exception):
 
 def plain(words: str) -> str:
     """Another program's words, in one line, without what a client would take for something else."""
-    return " ".join(_MISREAD.sub("…", words).split())[:_LONGEST]
+    line = " ".join("…" if _MISREAD in word else word for word in words[:_LOOKED_AT].split())
+    return line[:_LONGEST]
 
 
 def failed_servers(message: SystemMessage) -> set[str]:
@@ -77,8 +77,8 @@ def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> Turn
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"
-    if result.terminal_reason == "prompt_too_long" or "prompt is too long" in words.lower():
+    if result.terminal_reason == "prompt_too_long" or "prompt is too long" in words[:_LOOKED_AT].lower():
         kind = "context_too_large"
     sentence = _ADVICE.get(kind)
-    detail = " ".join(words.split())[:_LONGEST] if kind == "context_too_large" else plain(words)
+    detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST] if kind == "context_too_large" else plain(words)
     return TurnError(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)

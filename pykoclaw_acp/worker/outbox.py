@@ -37,6 +37,8 @@ class Outbox:
         self._limit = limit
         self._on_full = on_full
         self._unsent: deque[Numbered] = deque()
+        self._more: list[str] = []  # what follows the last of them, in pieces: else each delta would copy the whole
+        self._more_text = 0
         self._unsent_text = 0
         self._kept: deque[NumberedLine] = deque()  # numbered, unacknowledged, not in the spool
         self._flying: deque[tuple[int, int]] = deque()  # sent on this connection, unacknowledged: number, size
@@ -57,10 +59,11 @@ class Outbox:
         """Queue a frame; a delta is merged into the one before it while that has no number."""
         if self._full and isinstance(frame, EventFrame):
             return
-        merged = _merge(self._unsent[-1], frame) if self._unsent else None
-        if merged is not None:
-            self._unsent[-1] = merged
+        if self._unsent and (more := _continuation(self._unsent[-1], self._more_text, frame)):
+            self._more.append(more)
+            self._more_text += len(more)
         else:
+            self._merge()
             self._unsent.append(frame)
         if isinstance(frame, EventFrame) and isinstance(frame.event, Text | Thinking):
             self._unsent_text += len(frame.event.text)
@@ -155,10 +158,23 @@ class Outbox:
     def _fill(self, why: str) -> None:
         log.error("The spool takes no more events", action="spool_full", bytes=self._spool.size, reason=why)
         self._full = True
+        self._merge()
         self._unsent = deque(frame for frame in self._unsent if not isinstance(frame, EventFrame))
         self._on_full()
 
+    def _merge(self) -> None:
+        """What follows the last frame becomes part of it."""
+        if self._more:
+            last = self._unsent[-1]
+            assert isinstance(last, EventFrame)
+            assert isinstance(last.event, Text | Thinking)
+            whole = msgspec.structs.replace(last.event, text=last.event.text + "".join(self._more))
+            self._unsent[-1] = msgspec.structs.replace(last, event=whole)
+            self._more.clear()
+            self._more_text = 0
+
     def _number(self) -> NumberedLine:
+        self._merge()
         self._last += 1
         line = NumberedLine(self._last, encode(msgspec.structs.replace(self._unsent.popleft(), n=self._last)))
         self._kept.append(line)
@@ -184,13 +200,12 @@ class Outbox:
         return b"".join(lines)
 
 
-def _merge(before: Numbered, frame: Numbered) -> Numbered | None:
+def _continuation(before: Numbered, more: int, frame: Numbered) -> str:
+    """The text that continues the frame before, to which `more` characters belong already; none if it does not."""
     if not isinstance(before, EventFrame) or not isinstance(frame, EventFrame) or before.turn_id != frame.turn_id:
-        return None
+        return ""
     old, new = before.event, frame.event
-    for kind in (Text, Thinking):
-        if isinstance(old, kind) and isinstance(new, kind) and old.message_id == new.message_id:
-            if len(old.text) + len(new.text) > MAX_TEXT:
-                return None
-            return msgspec.structs.replace(before, event=kind(old.message_id, old.text + new.text))
-    return None
+    if not isinstance(old, Text | Thinking) or not isinstance(new, Text | Thinking) or type(old) is not type(new):
+        return ""
+    fits = len(old.text) + more + len(new.text) <= MAX_TEXT
+    return new.text if old.message_id == new.message_id and fits else ""

@@ -46,6 +46,8 @@ KINDS: Final[dict[str, ToolKind]] = {
     "ExitPlanMode": "switch_mode",
 }
 
+_LONGEST_LINE: Final = 4096  # characters in which a title is looked for
+_FENCES: Final = re.compile("`{3,}")
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
@@ -71,7 +73,7 @@ def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
     if detail is None:
         return label
     joined = f"{label}: {detail}" if kind(name) in ("execute", "search", "fetch", "think") else f"{label} {detail}"
-    line = " ".join(joined.split())
+    line = " ".join(joined[:_LONGEST_LINE].split())
     return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…"
 
 
@@ -147,9 +149,7 @@ def _shown_text(name: str, text: str) -> tuple[TextPart, ...]:
         return ()
     if name.startswith("mcp__") or name in ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode"):
         return (TextPart(text),)
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
     return (TextPart(f"{fence}\n{text}\n{fence}"),)
 
 

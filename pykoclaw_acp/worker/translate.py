@@ -45,7 +45,7 @@ class _Block:
 
     kind: str
     message_id: str
-    said: str = ""
+    said: list[str] = field(default_factory=list)  # pieces: a text that grows by deltas would be copied for each
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class Translator:
         text = delta.get("text") if delta.get("type") == "text_delta" else delta.get("thinking")
         if block is None or not isinstance(text, str) or not text:
             return []
-        block.said += text
+        block.said.append(text)
         return self._say(block.kind, block.message_id, text)
 
     def _say(self, kind: str, message_id: str, text: str) -> list[Event]:
@@ -182,8 +182,9 @@ class Translator:
 
     def _whole(self, kind: str, text: str, message: AssistantMessage) -> list[Event]:
         streamed = self._take(kind)
-        if streamed is not None and text.startswith(streamed.said):
-            rest = text[len(streamed.said) :]
+        said = "" if streamed is None else "".join(streamed.said)
+        if streamed is not None and text.startswith(said):
+            rest = text[len(said) :]
             return self._say(kind, streamed.message_id, rest) if rest else []
         self._count += 1
         message_id = f"{message.message_id or message.uuid}-whole-{self._count}"

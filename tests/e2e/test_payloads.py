@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import struct
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.client import RpcError
 
 
 def png(width: int, height: int) -> bytes:
@@ -155,3 +157,24 @@ async def test_additional_directories(stack: Stack) -> None:
     await client.prompt(session, script(f"write {more}/note.txt <<< here", "text Done."))
     assert client.questions == []
     assert (more / "note.txt").read_text() == "here"
+
+
+async def test_texts_that_are_made_to_be_slow_hold_nobody_up(stack: Stack) -> None:
+    """Each was matched for minutes to years by an expression; a successor tried it again."""
+    await stack.daemon()
+    client, other = await stack.front(), await stack.front()
+    context = "[Session Context]\n---\n<user_request>\n"
+    for hostile in (
+        "<a-b>" * 600_000,
+        context + "\n</user_request>x" * 180_000,
+        context + "\n</user_request>" * 180_000 + "\n" * 100_000 + "x",
+        "[CONVERSATION HISTORY - x]\n" * 100_000 + "\n[END OF HISTORY - Continue" * 20_000,
+    ):
+        session = await client.new(stack.work)
+        answer = client.prompting(session, hostile, text("Read."))
+        await other.answer(other.begin("session/list"))
+        with contextlib.suppress(RpcError):  # the scripted model takes a text of megabytes for too long
+            await client.answer(answer)
+        (turn,) = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ?", session)
+        assert turn["state"] in ("done", "failed")
+        await other.answer(other.begin("session/list"))

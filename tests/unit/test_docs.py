@@ -21,7 +21,7 @@ from pykoclaw_acp.cli import cli
 from pykoclaw_acp.front import dial, ledger, relay
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import health
-from pykoclaw_acp.protocol import control, framing, jsonrpc, projection, prompt
+from pykoclaw_acp.protocol import control, framing, jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol.greeting import greeting
 from pykoclaw_acp.server import lifecycle, link
 from pykoclaw_acp.server.asking import CANCEL
@@ -313,6 +313,9 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
     assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
+    assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
+    assert f"| strings in a line above {long_lines.LONG >> 10} KiB | {long_lines.MOST_STRINGS:,}; and" in limits
+    assert f"{long_lines.MOST_OUTSIDE >> 20} MiB outside of strings" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
     assert events.MAX_TEXT * 6 < folding.PART

@@ -18,6 +18,7 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.sessions.events import (
+    MAX_TEXT,
     Event,
     Text,
     TextPart,
@@ -117,8 +118,8 @@ def test_another_answer_after_a_broken_stream_is_another_message() -> None:
 
 
 def test_an_answer_that_was_never_streamed_is_said_whole_in_bounded_pieces() -> None:
-    events = run(whole(TextBlock("x" * (3 * 1024 * 1024))))
-    assert len(events) == 24
+    events = run(whole(TextBlock("x" * (3 * MAX_TEXT))))
+    assert len(events) == 3
     assert len({event.message_id for event in events if isinstance(event, Text)}) == 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.protocol.long_texts import finished
 from pykoclaw_acp.sessions import titles
 
 HISTORY = (
@@ -22,6 +23,10 @@ CONTEXT = (
 
 def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
+
+
+def fingerprint(blocks: list[dict[str, Any]]) -> str:
+    return finished(wrappings.fingerprint(blocks))
 
 
 WORDS = [
@@ -89,10 +94,10 @@ def test_the_log_has_the_users_words_and_all_other_blocks() -> None:
 
 @pytest.mark.parametrize("words", WORDS)
 def test_a_prompt_that_is_wrapped_anew_has_the_same_fingerprint(words: str) -> None:
-    bare = wrappings.fingerprint([text(words)])
-    assert wrappings.fingerprint([text(CONTEXT.format(words))]) == bare
-    assert wrappings.fingerprint([text(HISTORY.format(words) + CONTEXT.format(words))]) == bare
-    assert wrappings.fingerprint([text(HISTORY.format(words) + words)]) == bare
+    bare = fingerprint([text(words)])
+    assert fingerprint([text(CONTEXT.format(words))]) == bare
+    assert fingerprint([text(HISTORY.format(words) + CONTEXT.format(words))]) == bare
+    assert fingerprint([text(HISTORY.format(words) + words)]) == bare
 
 
 def test_other_prompts_have_other_fingerprints() -> None:
@@ -101,7 +106,7 @@ def test_other_prompts_have_other_fingerprints() -> None:
         [text("a")], [text("b")], [text("a"), link], [text("a"), {**link, "uri": "file:///b"}], [link, text("a")],
         [text("a"), text("a")],
     ]  # fmt: skip
-    assert len({wrappings.fingerprint(blocks) for blocks in different}) == len(different)
+    assert len({fingerprint(blocks) for blocks in different}) == len(different)
 
 
 def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
