@@ -39,6 +39,11 @@ def main(as_json: bool) -> None:
         click.echo(f"\n{show.count(len(status['questions']), 'question')} waiting: see `pykoclaw-acp approve`.")
 
 
+def _lag(daemon: dict[str, Any]) -> str:
+    milliseconds = daemon.get("loopLag")  # a daemon of the version before does not measure it
+    return "not measured" if milliseconds is None else f"at most {milliseconds:.0f} ms in the last minute"
+
+
 def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     daemon, sessions, database = status["daemon"], status["sessions"], status["database"]
     hidden = sessions["helpers"] + sessions["unused"]
@@ -48,6 +53,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("socket", daemon["socket"] or "none"),
         ("data", daemon["data"]),
         ("memory", f"{show.size(daemon['memory'])}, workers {show.size(workers)}"),
+        ("loop lag", _lag(daemon)),
         ("workers", str(len(status["workers"]))),
         ("turns", f"{status['running']} running, {status['waiting']} waiting"),
         ("clients", f"{status['clients']} with a session open"),

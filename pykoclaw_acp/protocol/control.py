@@ -72,7 +72,10 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 
 
 class Daemon(_Full, frozen=True, kw_only=True):
-    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say."""
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say.
+
+    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute.
+    """
 
     pid: int
     version: str
@@ -80,6 +83,7 @@ class Daemon(_Full, frozen=True, kw_only=True):
     socket: str
     data: str
     state: str
+    loop_lag: float
     memory: int | None
 
 

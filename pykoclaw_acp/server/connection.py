@@ -245,7 +245,7 @@ class Connection:
         if message_id is not None:
             self._calls[message_id] = call
             self._requests.add(line.number)
-        call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw, read))
+        call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw, read), name=method[:100])
         self._open.add(call)
         call.task.add_done_callback(lambda _: self._open.discard(call))
 

@@ -11,6 +11,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import memory, processes
+from pykoclaw_acp.ops.lag import LoopLag
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
@@ -27,7 +28,8 @@ from pykoclaw_acp.store.sqlite import ENGINE
 class Control:
     """The daemon, for those who look after it."""
 
-    def __init__(self, sessions: Sessions, database: Database, places: Places) -> None:
+    def __init__(self, sessions: Sessions, database: Database, places: Places, lag: LoopLag) -> None:
+        self._lag = lag
         self._sessions = sessions
         self._database = database
         self._places = places
@@ -68,6 +70,7 @@ class Control:
                 socket=self._places.socket,
                 data=self._places.data,
                 state=self._places.state,
+                loop_lag=round(self._lag.worst() * 1000, 1),
                 memory=await asyncio.to_thread(
                     _own_memory, {row.pid for row in await overview.workers(self._database)}
                 ),

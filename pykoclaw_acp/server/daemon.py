@@ -19,6 +19,7 @@ from pykoclaw_acp.errors import AcpError, RestartWanted, StartupError
 from pykoclaw_acp.front.places import Places, peer_uid
 from pykoclaw_acp.ops import health
 from pykoclaw_acp.ops import log as logging
+from pykoclaw_acp.ops.lag import LoopLag, run
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
 from pykoclaw_acp.pool.local import MARKS
 from pykoclaw_acp.server import returning, sockets
@@ -44,9 +45,9 @@ log: Final = structlog.get_logger()
 class Daemon:
     """The connections of a running daemon."""
 
-    def __init__(self, app: App, places: Places) -> None:
+    def __init__(self, app: App, places: Places, lag: LoopLag) -> None:
         self._app = app
-        self._methods = METHODS | Control(app.sessions, app.database, places).methods
+        self._methods = METHODS | Control(app.sessions, app.database, places, lag).methods
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
 
@@ -113,7 +114,7 @@ async def _meet(transport: SocketTransport) -> Peer | None:
     return DirectPeer(transport, begun) if begun else None
 
 
-async def _serve(settings: Settings, tell: _Starter) -> None:
+async def _serve(settings: Settings, tell: _Starter, lag: LoopLag) -> None:
     notifier = Notifier.from_environment()
     inherited = inherited_sockets()
     places = Places(settings.data, settings.state, settings.socket)
@@ -172,7 +173,7 @@ async def _serve_database(
     except StartupError:
         await app.detach()
         raise
-    daemon = Daemon(app, places)
+    daemon = Daemon(app, places, lag)
     serving = [loop.create_task(daemon.accept(listener)) for listener in listeners]
     watching = loop.create_task(health.watch(notifier, app.database, app.pool))
     pruning = loop.create_task(app.pruner.run())
@@ -253,7 +254,7 @@ def main(load: Callable[[], Settings]) -> int:
     try:
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
-        asyncio.run(_serve(settings, starter))
+        run(lambda lag: _serve(settings, starter, lag))
     except RestartWanted as error:
         log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
         status = error.exit_code

@@ -19,6 +19,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import log as logging
+from pykoclaw_acp.ops.lag import run
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
@@ -159,7 +160,7 @@ def main(settings: Settings) -> int:
     with _same_modes_after():
         source, sink = _take_streams()
         try:
-            asyncio.run(_serve(settings, source, sink))
+            run(lambda _: _serve(settings, source, sink))
         except StartupError as error:
             log.error("The server cannot start", action="server_not_started", reason=str(error))
             raise

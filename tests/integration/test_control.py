@@ -15,6 +15,7 @@ import pytest
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops.lag import LoopLag
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
@@ -36,7 +37,7 @@ class Caller:
         self.answers: dict[int, dict[str, Any]] = {}
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
-        methods = Control(r.sessions, r.database, Places(path, path, path / "socket")).methods
+        methods = Control(r.sessions, r.database, Places(path, path, path / "socket"), LoopLag()).methods
         self.connection = Connection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
@@ -128,6 +129,7 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         assert status["daemon"]["pid"] == os.getpid()
         assert status["daemon"]["version"] == __version__
         assert status["daemon"]["memory"] > 1_000_000
+        assert status["daemon"]["loopLag"] >= 0
         assert status["database"]["journalMode"] in ("wal", "delete")
         assert status["database"]["size"] >= (tmp_path / "pykoclaw.db").stat().st_size
         for attachment in session.attachments:

@@ -1,0 +1,104 @@
+"""The event loop's lag: measured, kept for a minute, and named in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+import structlog
+
+from pykoclaw_acp.commands.status import _lag
+from pykoclaw_acp.ops import lag
+from pykoclaw_acp.ops.lag import WINDOW, LoopLag
+from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.protocol.long_texts import finished
+from tests.waiting import eventually
+
+
+def hold_up(measured: LoopLag) -> None:
+    """Work without end on texts, until the watcher has seen it."""
+    while measured._seen is None:
+        finished(wrappings.fingerprint([{"type": "text", "text": "x" * 10_000}]))
+
+
+def test_what_holds_the_loop_up_is_named() -> None:
+    measured = LoopLag(limit=0.02)
+
+    async def serve() -> None:
+        hold_up(measured)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.get_running_loop().create_task(serve(), name="session/prompt")
+        await asyncio.get_running_loop().create_task(serve())
+
+    with structlog.testing.capture_logs() as lines:
+        measured.run(main())
+    first, second = [line for line in lines if line["action"] == "loop_blocked"][-2:]
+    assert (first["task"], first["log_level"]) == ("session/prompt", "warning")
+    assert second["task"].endswith("serve")
+    assert re.match(r"pykoclaw_acp\.protocol\.(wrappings|long_texts)\.\w+", first["place"])
+    assert first["seconds"] >= 0.02
+    assert 0 < first["cpu"] <= first["seconds"] + 0.1
+    assert measured.worst() >= 0.02
+
+
+def test_a_call_that_keeps_the_lock_of_python_is_named_too() -> None:
+    measured = LoopLag(limit=0.02)
+
+    async def main() -> None:
+        while measured._seen is None:
+            re.fullmatch("(?:a?){18}a{18}", "a" * 18)  # no thread runs meanwhile
+        await asyncio.sleep(0)
+
+    with structlog.testing.capture_logs() as lines:
+        measured.run(main())
+    assert lines[-1]["task"].endswith("main")
+
+
+def test_a_loop_that_waits_is_not_late_and_its_watcher_sleeps() -> None:
+    measured = LoopLag(limit=0.02)
+
+    async def main() -> float:
+        await eventually(lambda: measured._seen is None)
+        idle = asyncio.get_running_loop().run_in_executor(None, _until_resting, measured)
+        await idle
+        waited = measured.worst()
+        hold_up(measured)  # the watcher wakes up for it
+        await asyncio.sleep(0)
+        return waited
+
+    with structlog.testing.capture_logs() as lines:
+        measured.run(main())
+    assert lines[-1]["action"] == "loop_blocked"
+
+
+def _until_resting(measured: LoopLag) -> None:
+    from tests.waiting import eventually_sync
+
+    eventually_sync(lambda: measured._resting)
+
+
+def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(lag.time, "monotonic", lambda: now)
+    measured = LoopLag(limit=10)
+    for began, took in ((1000.0, 0.1), (1000.2, 0.3), (1000.6, 0.2), (1010.0, 0.05)):
+        now = began
+        measured.begins()
+        now = began + took
+        measured.ends()
+    assert measured.worst() == pytest.approx(0.3)
+    now = 1000 + WINDOW + 1
+    assert measured.worst() == pytest.approx(0.05)
+    now = 1010 + WINDOW + 1
+    assert measured.worst() == 0
+    measured.begins()
+    now += 7
+    assert measured.worst() == 7, "a round that goes on counts"
+
+
+def test_the_status_says_it_also_of_a_daemon_that_does_not_measure() -> None:
+    assert _lag({"loopLag": 12.4}) == "at most 12 ms in the last minute"
+    assert _lag({}) == "not measured"
