@@ -9,7 +9,6 @@ import pytest
 import structlog
 
 from pykoclaw_acp.commands.status import _lag
-from pykoclaw_acp.ops import lag
 from pykoclaw_acp.ops.lag import WINDOW, LoopLag
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.protocol.long_texts import finished
@@ -82,7 +81,7 @@ def _until_resting(measured: LoopLag) -> None:
 
 def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(lag.time, "monotonic", lambda: now)
+    monkeypatch.setattr("pykoclaw_acp.ops.lag.time.monotonic", lambda: now)
     measured = LoopLag(limit=10)
     for began, took in ((1000.0, 0.1), (1000.2, 0.3), (1000.6, 0.2), (1010.0, 0.05)):
         now = began
