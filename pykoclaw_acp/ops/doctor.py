@@ -61,6 +61,6 @@ def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
 
 def checks() -> list[Check]:
     """All of them, in the order in which people read them."""
-    from pykoclaw_acp.ops import doctor_claude, doctor_database, doctor_machine
+    from pykoclaw_acp.ops import doctor_claude, doctor_database, doctor_machine, doctor_wal
 
-    return [*doctor_machine.CHECKS, *doctor_database.CHECKS, *doctor_claude.CHECKS]
+    return [*doctor_machine.CHECKS, *doctor_database.CHECKS, *doctor_wal.CHECKS, *doctor_claude.CHECKS]

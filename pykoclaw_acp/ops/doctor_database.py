@@ -68,10 +68,10 @@ def database(context: Context) -> Finding:
 def other_programs(context: Context) -> Finding:
     """No other program uses the database with a library that can corrupt it."""
     path = _path(context)
-    users = {pid: _library(context.proc / str(pid)) for pid in _open_in(context, path)} if path.exists() else {}
+    users = {pid: _library(context.proc / str(pid)) for pid in open_in(context, path)} if path.exists() else {}
     if not users:
         return Finding("other programs", "ok", "no other program has the database open")
-    found = "; ".join(f"pid {pid} ({_command(context, pid)}) with {library}" for pid, (library, _) in users.items())
+    found = "; ".join(f"pid {pid} ({command(context, pid)}) with {library}" for pid, (library, _) in users.items())
     if path.exists() and _header(path) == _WAL and not all(safe for _, safe in users.values()):
         return Finding("other programs", "warning", found, f"An old SQLite can corrupt a WAL file. {FIX}")
     return Finding("other programs", "ok", found)
@@ -89,7 +89,7 @@ def _header(path: Path) -> bytes:
         return file.read(20)[18:20]
 
 
-def _open_in(context: Context, path: Path) -> list[int]:
+def open_in(context: Context, path: Path) -> list[int]:
     """Other processes that have the file open, as far as we may look."""
     wanted = path.stat()
     found = []
@@ -126,7 +126,8 @@ def _library(process: Path) -> tuple[str, bool]:
     return (os.path.basename(paths[0]) if paths else "SQLite built in, of an unknown version"), False
 
 
-def _command(context: Context, pid: int) -> str:
+def command(context: Context, pid: int) -> str:
+    """The name of a process."""
     try:
         return (context.proc / str(pid) / "comm").read_text().strip()
     except OSError:

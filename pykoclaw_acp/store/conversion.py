@@ -102,7 +102,8 @@ class Conversion:
     async def step(self) -> int:
         """Convert a piece; returns how many events that were, 0 if there are none any more.
 
-        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, and sqlite3.Error; then nothing has changed.
+        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable and sqlite3.Error; then nothing
+        has changed.
         """
         found = await self._database.read(_FIRST)
         if not found:

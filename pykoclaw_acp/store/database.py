@@ -14,6 +14,7 @@ from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store import clocks, history_copy, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
+from pykoclaw_acp.store.checkpoints import Checkpoints
 from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
@@ -61,6 +62,7 @@ class Database:
         used: journal_mode.JournalMode,
         clock: Clock,
         *,
+        checkpoints: Checkpoints | None = None,
         copy: Path | None = None,
     ) -> None:
         """Use `open`."""
@@ -75,7 +77,9 @@ class Database:
         """Set when only opening the database anew helps: what it holds may not be what this process knows."""
         self._writer = writer
         self._file = OpenFile(copy or path)
-        self._commits = GroupCommit(writer, BatchWriter(self._file, relaxed=used.relaxed))
+        self._checkpoints = checkpoints
+        written = None if checkpoints is None else checkpoints.written
+        self._commits = GroupCommit(writer, BatchWriter(self._file, relaxed=used.relaxed), written)
         self._readers = ReaderPool(readers)
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
@@ -199,12 +203,16 @@ class Database:
         self._watching.cancel()
         await asyncio.wait([self._watching])
         await self._commits.drain()
+        if self._checkpoints is not None:
+            await self._checkpoints.stop()
         try:
             self._file.check()
         except FileGone:
             ABANDONED.append(self)  # SQLite would delete the write-ahead log that is at the path now: another file's
             return
         await self._readers.close()
+        if self._checkpoints is not None:
+            await self._checkpoints.close()
         try:
             await self._writer.run(partial(_tidy, settled=self.journal_mode))
         finally:
@@ -224,8 +232,9 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
         clock = await writer.run(clocks.go_on)
         readers = await _prepared_readers(stack, path, settled)
         refused = await writer.run(_try_to_write)
+        checkpoints = await Checkpoints.open(writer, path, settled)
         stack.pop_all()
-    database = Database(path, writer, readers, settled, clock)
+    database = Database(path, writer, readers, settled, clock, checkpoints=checkpoints)
     if refused is not None:
         database.condition.failed(*refused)
     return database

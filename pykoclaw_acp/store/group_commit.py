@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pykoclaw_acp.store.batch import BatchWriter
@@ -17,8 +18,12 @@ BATCH_LIMIT = 1000
 class GroupCommit:
     """The queue in front of the writer connection, of which it is the only user. Belongs to one event loop."""
 
-    def __init__(self, writer: Connection, batches: BatchWriter) -> None:
+    def __init__(
+        self, writer: Connection, batches: BatchWriter, written: Callable[[Sequence[Unit]], None] | None = None
+    ) -> None:
+        """`written` is told of each transaction after it."""
         self._writer = writer
+        self._written = written
         self._batches = batches
         self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
         self._worker: asyncio.Task[None] | None = None
@@ -55,6 +60,8 @@ class GroupCommit:
             units = [unit for unit, _ in batch]
             outcomes = await self._writer.run(partial(self._batches.write, units=units))
             self._answered.set()
+            if self._written is not None:
+                self._written(units)
             if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
                 # What gathered meanwhile would only wait for the same lock, one batch after the other.
                 batch, self._waiting = [*batch, *self._waiting], []

@@ -200,7 +200,7 @@ class SessionJournal:
     async def answer_parked(self, settled: Settled, turn: Turn) -> None:
         """A parked question is answered: with it the prompt that tells Claude so is `queued`, durable."""
         told = permissions.settle_parked(settled, turn.turn_id)
-        prompt = long_texts.finished(long_texts.encoded(turn.content))
+        prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True)
 
     async def questions(self, session_id: str | None = None) -> list[Question]:

@@ -160,7 +160,11 @@ async def test_an_affected_engine_keeps_a_new_file_from_wal_and_syncs_every_comm
 
 
 @pytest.mark.usefixtures("affected_engine")
-async def test_an_affected_engine_leaves_a_wal_file_wal_and_checkpoints_only_at_the_end(path: Path) -> None:
+async def test_an_affected_engine_leaves_a_wal_file_wal_and_never_checkpoints_in_a_commit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykoclaw_acp.store.checkpoints.STEP", 1_000_000)
+    monkeypatch.setattr("pykoclaw_acp.store.checkpoints.QUIET", 1_000)
     create(path, "WAL")
     # Somebody else has the file open, so that our closing it does not remove the log.
     with closing(sqlite3.connect(path)) as other:

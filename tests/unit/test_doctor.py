@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine
+from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal
 from pykoclaw_acp.ops.doctor import Context, Finding
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -234,6 +235,44 @@ def test_another_program_that_has_the_database_open_is_named_with_its_library(co
         assert f"SQLite {version}" in found.found
         affected = engine.wal_reset_affected(tuple(map(int, version.split("."))))  # type: ignore[arg-type]
         assert found.level == ("warning" if affected else "ok")
+
+
+READER = """
+import sqlite3, sys
+c = sqlite3.connect(sys.argv[1], isolation_level=None)
+c.execute("BEGIN" + sys.argv[2]); c.execute("SELECT * FROM t").fetchall()
+print("", flush=True); input()
+"""
+
+
+@pytest.mark.parametrize(("begin", "does"), [("", "reads"), (" IMMEDIATE", "writes")])
+def test_who_keeps_a_large_write_ahead_log_is_named(
+    context: Context, monkeypatch: pytest.MonkeyPatch, begin: str, does: str
+) -> None:
+    path = database(context, "WAL")
+    assert doctor_wal.write_ahead_log(context) == Finding("write-ahead log", "ok", "0 KiB")
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("INSERT INTO t VALUES (zeroblob(100000))")
+        other = subprocess.Popen(
+            [sys.executable, "-c", READER, str(path), begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            small = doctor_wal.write_ahead_log(context)
+            monkeypatch.setattr(doctor_wal, "LARGE", 50_000)
+            large = doctor_wal.write_ahead_log(context)
+        finally:
+            other.communicate("\n")
+        free = doctor_wal.write_ahead_log(context)
+    named = f"; pid {other.pid} (python"
+    assert small.level == "ok"
+    assert named in small.found
+    assert small.found.endswith(f") {does}")
+    assert (large.level, large.found) == ("warning", small.found)
+    assert large.advice.startswith("The log grows until that transaction ends")
+    assert (free.level, named in free.found) == ("warning", False)
+    assert free.advice.startswith("A running daemon empties it")
 
 
 # --- Claude and clients ----------------------------------------------------------------------------------------------
