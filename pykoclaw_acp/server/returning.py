@@ -47,12 +47,12 @@ async def _follow(connection: Connection, front: str, session_id: str, followed:
         except (AcpError, msgspec.MsgspecError, UnicodeError):
             log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
     connection.loaded[session_id] = followed.line
-    own = await connection.sessions.asked_by(session_id, front)
+    own = await connection.sessions.asked_by(session.id, front)
     # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
     hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
-    seq = min(followed.seq, session.last_seq)
-    seen = await connection.claim(session, upto=seq)  # what its front was told may be on its way to it
-    attachment = connection.attach(session, seq, followed.line, hold, seen)
+    seq = min(await connection.sessions.place(session, session_id, followed.seq), session.last_seq)
+    seen = await connection.claim(session, session_id, upto=seq)  # what its front was told may be on its way to it
+    attachment = connection.attach(session, session_id, seq, followed.line, hold, seen=seen)
     attachment.own |= session.queued(own) if followed.line else own
 
 

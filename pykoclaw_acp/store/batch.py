@@ -74,6 +74,8 @@ class BatchWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._logs.keep(transaction.logs)
+        if any(unit.renumbers for unit in units):
+            self._logs = Logs()
         return seqs
 
     def _synchronize(self, connection: sqlite3.Connection, *, full: bool) -> None:

@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled
-from pykoclaw_acp.store import clocks, cursors, events, offers, overview, permissions, sessions, turns, workers
+from pykoclaw_acp.store import clocks, cursors, events, merging, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
@@ -50,8 +50,12 @@ class SessionJournal:
         await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session, unless there is none or it was deleted."""
+        """The session that this id leads to, unless there is none or it was deleted."""
         return await sessions.find(self._database, session_id)
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        """Where the place `seq` of this id's log has gone when logs were merged."""
+        return await merging.moved(self._database, session_id, seq)
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation, ours or another channel's, has this name."""

@@ -58,3 +58,5 @@ class Unit:
     """Session and id of the turns that end with the unit, after its events: their last message ends with them."""
     durable: bool = False
     """Whether it must also survive a power cut (`synchronous=FULL`); death of the process it survives in any case."""
+    renumbers: bool = False
+    """Whether its statements change `last_seq` of sessions, which the writer remembers."""

@@ -60,6 +60,7 @@ NAMES = [
     "0004_order.sql",
     "0006_cursors.sql",
     "0007_log.sql",
+    "0008_conversations.sql",
     "0009_client.sql",
 ]
 
