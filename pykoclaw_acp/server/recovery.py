@@ -163,7 +163,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
                 continue
             ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
             outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
-            await journal.record(row.session_id, row.epoch, numbered, outcomes)
+            await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
             after = numbered[-1].n
             steps.reached("spool_taken")
     except (ValueError, Conflict, IntegrityError):

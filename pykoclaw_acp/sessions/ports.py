@@ -199,7 +199,7 @@ class Journal(Protocol):
     ) -> list[Logged]:
         """A worker's frames: events, turn states, questions, its acknowledged frame, in one transaction.
 
-        `outcomes` are the ends of turns among the frames, by turn.
+        `outcomes` are the ends of turns among the frames, by turn. A worker that is not the newest is refused.
         """
 
     async def finish(

@@ -93,12 +93,20 @@ class SessionJournal:
         )
 
     async def record(
-        self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
+        self,
+        session_id: str,
+        epoch: int,
+        frames: Sequence[Numbered],
+        outcomes: dict[str, Outcome],
+        *,
+        dead: bool = False,
     ) -> list[Logged]:
         """A worker's frames in one transaction; returns the events that they made.
 
         The last frame's number is noted in the row of the last event, or else in the worker's row: a piece of text
         changes one page.
+
+        Raises StaleEpoch unless the worker is its session's newest, or `dead`, while no other worker lives.
         """
         statements: list[Statement] = []
         rows: list[NewEvent] = []
@@ -130,7 +138,8 @@ class SessionJournal:
             statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
         else:
             rows[-1] = replace(rows[-1], frame=(epoch, frames[-1].n))
-        unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends))
+        worker = None if dead else (session_id, epoch)
+        unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends), worker=worker)
         seqs = await self._commit(unit, patient=True)
         return [
             Logged(seq, turn_id, event, len(row.payload))

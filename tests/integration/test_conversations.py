@@ -15,13 +15,16 @@ import pytest
 from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event, Text, TitleChanged
 from pykoclaw_acp.sessions.ports import CursorChange, Logged
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import batch, conversations, cursors, events, merging, overview
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.database import Database, StaleEpoch, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.worker.frames import Ask, EventFrame, FromWorker, TurnEnded
+from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_link import INITIALIZE, Front, front
 from tests.integration.test_link import words as prompt
-from tests.integration.test_pool import Client, Rig, rig
+from tests.integration.test_pool import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 ONE: Final = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -473,3 +476,93 @@ async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> Non
                 one.call(number, "session/load", sessionId=session_id, cwd="/tmp", mcpServers=[])
                 refused = await one.answer(number)
                 assert refused["error"]["data"] == {"sessionCwd": "/"}
+
+
+# --- the fence --------------------------------------------------------------------------------------------------------
+
+
+async def replaced(r: Rig) -> tuple[Session, MemoryChannel]:
+    """A session with a turn on its worker, and an epoch that was given to another one behind its back."""
+    session, _, channel = await hanging(r)
+    newer = Statement("UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?", (session.id,), rows=1)
+    await r.database.commit(Unit(statements=(newer,)))
+    return session, channel
+
+
+@pytest.mark.parametrize("kind", ["event", "question", "end"])
+async def test_a_stale_workers_frames_change_nothing_and_end_it(tmp_path: Path, kind: str) -> None:
+    async with rig(tmp_path) as r:
+        session, channel = await replaced(r)
+        (turn,) = session.turns
+        before = await r.seqs(session)
+        frames: dict[str, FromWorker] = {
+            "event": channel.event(turn.turn_id, "too late"),
+            "question": Ask(
+                epoch=1, n=2, turn_id=turn.turn_id, ask_id="ask", tool_call_id="t", tool_kind="execute", title="Bash"
+            ),
+            "end": TurnEnded(epoch=1, n=2, turn_id=turn.turn_id, stop_reason="end_turn", claude_session_id="other"),
+        }
+        acked = channel.acked
+        channel.say(frames[kind])
+        await eventually(lambda: channel not in r.launcher.live)
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.state in ("unknown", "failed")
+        assert channel.acked == acked
+        logged = await SessionJournal(r.database).read(session.id, 0, 100)
+        assert not any(isinstance(one.event, Text) for one in logged)
+        assert [one.seq for one in logged][: len(before)] == before
+        assert await r.database.read("SELECT 1 FROM acp_permissions") == []
+        assert await r.database.read("SELECT session_id FROM conversations") == [(None,)]
+
+
+async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        other = await r.session()
+        epoch = await r.pool._ledger.next_epoch(session.id)
+        told = events.rows(session.id, None, [Text("m", "told")])
+        units = [
+            Unit(events=events.rows(other.id, None, [Text("m", "before")])),
+            Unit(events=told, worker=(session.id, epoch - 1)),
+            Unit(events=told, worker=(session.id, epoch)),
+            Unit(statements=(), worker=(session.id, epoch - 1)),
+            Unit(events=events.rows(other.id, None, [Text("m", "after")])),
+        ]
+        results = await asyncio.gather(*(r.database.commit(unit) for unit in units), return_exceptions=True)
+        assert [type(one) for one in results] == [list, StaleEpoch, list, StaleEpoch, list]
+        assert results[2] == [1]
+        assert words(await log(r.database, other.id)) == "beforeafter"
+
+
+async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        r.pool.retire(session.id)
+        await eventually(lambda: not r.launcher.live and not r.pool._workers)
+        row = Statement(
+            "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
+            " VALUES (?, 1, 1, 1, 'boot', '/x', 1, 1)",
+            (session.id,),
+        )
+        await r.database.commit(Unit(statements=(row,)))
+        outcome = await r.run(session, "say 1")
+        assert outcome.fault is not None
+        assert outcome.fault.kind == "spool_pending"
+        assert len(r.launcher.launched) == 1
+        await r.pool._ledger.worker_gone(session.id, 1)
+        assert (await r.run(session, "say 1")).state == "done"
+        assert [channel.spec.epoch for channel in r.launcher.launched] == [1, 2]
+
+
+async def test_what_older_workers_of_the_version_before_have_left_is_not_dropped(tmp_path: Path) -> None:
+    """That version started a worker while the spool of an older one was still to be taken."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        journal = SessionJournal(r.database)
+        for _ in range(2):
+            await r.pool._ledger.next_epoch(session.id)
+        for epoch in (1, 2):
+            frame = EventFrame(epoch=epoch, n=1, turn_id=None, event=Text("m", f"{epoch} "))
+            await journal.record(session.id, epoch, [frame], {}, dead=True)
+        assert words(await log(r.database, session.id)) == "1 2 "
