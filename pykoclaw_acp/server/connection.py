@@ -325,7 +325,7 @@ class Connection:
         session_id = getattr(params, "session_id", None)
         if session_id is None:
             return await method.handler(call, params)
-        async with self._order.turn(session_id):
+        async with self._order.turn(self.sessions.owner(session_id)):
             result = await method.handler(call, params)
         if not isinstance(result, Later):
             return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
@@ -109,17 +109,25 @@ class Sessions:
         session.opened = True
         return session
 
+    def know_aliases(self, owners: Mapping[str, str]) -> None:
+        """Further ids, and the sessions that they lead to."""
+        self._owners.update(owners)
+
+    def owner(self, session_id: str) -> str:
+        """The id of the session that this id leads to: itself, unless it is an alias."""
+        return self._owners.get(session_id, session_id)
+
     async def find(self, session_id: str) -> Session | None:
         """The session that this id leads to, live or from the database.
 
         Its next worker will resume what the database says.
         """
-        owner = self._owners.get(session_id, session_id)
+        owner = self.owner(session_id)
         if owner in self._deleted:
             return None
         live = self._live.get(owner)
         if live is None:
-            return await self._load(session_id)
+            return await self._load(owner)
         self._found[owner] = time.monotonic()
         if not self.workers.is_live(owner) and not live.busy:
             # Another channel may have moved the conversation on since.
@@ -149,8 +157,6 @@ class Sessions:
         if record is None:
             return None
         parked = [one for one in await self._journal.questions(record.session_id) if one.policy == PARKED]
-        if record.session_id != session_id:
-            self._owners[session_id] = record.session_id
         live = self._live.get(record.session_id)
         if live is not None:
             return live

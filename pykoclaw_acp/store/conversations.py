@@ -50,6 +50,12 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
     return bool(shared)
 
 
+async def aliases(database: Database) -> dict[str, str]:
+    """Ids that lead to a session, and its id; there are new ones only after `unite`."""
+    rows = await database.read("SELECT acp_session_id, alias_of FROM acp_sessions WHERE alias_of IS NOT NULL")
+    return dict(rows)
+
+
 def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
     """The one whose worker goes on, or else one that was used, so that often no log has to move; or else the first."""
     return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.harness import Stack, script
 from tests.e2e.harness.client import selected
+from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
 
 FIRST: Final = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -124,3 +125,37 @@ async def test_logs_of_the_version_before_become_one_while_clients_and_a_turn_go
         await client.until(partial(lambda client, session: "four" in client.text(session), client, session))
         await client.until(partial(lambda client, session: "five" in client.text(session), client, session))
     assert len(claudes(stack)) == 1
+
+
+async def test_a_start_that_dies_between_two_conversations_leaves_the_other_to_the_next(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    ids = [await client.new(stack.work) for _ in range(4)]
+    for number, session in enumerate(ids):
+        await client.prompt(session, script(f"text said-{number}"))
+    await client.close()
+    await stack.end_daemon()
+    with closing(sqlite3.connect(stack.data / "pykoclaw.db", timeout=30)) as connection:
+        for one, other in (ids[:2], ids[2:]):
+            connection.execute(
+                "UPDATE acp_sessions SET conversation_name = (SELECT conversation_name FROM acp_sessions"
+                " WHERE acp_session_id = ?) WHERE acp_session_id = ?",
+                (one, other),
+            )
+        connection.commit()
+    with (stack.root / "doomed.log").open("ab") as log:
+        doomed = await asyncio.create_subprocess_exec(
+            *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            env={**stack.environment, "PYKOCLAW_CRASH_AT": "conversation_united"}, cwd="/",
+        )  # fmt: skip
+    assert await asyncio.wait_for(doomed.wait(), 60) == -signal.SIGKILL
+    assert len(stack.rows("SELECT 1 FROM acp_sessions WHERE alias_of IS NOT NULL")) == 1
+    for number in (0, 2):
+        told = [await history(stack, session) for session in ids[number : number + 2]]
+        assert told[0] == told[1]
+        assert [
+            update["content"]["text"] for update in told[0] if update["sessionUpdate"] == "agent_message_chunk"
+        ] == [
+            f"said-{number}",
+            f"said-{number + 1}",
+        ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.ops import processes
+from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event, Text, TitleChanged
 from pykoclaw_acp.sessions.ports import CursorChange, Logged
@@ -22,6 +25,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.worker.frames import Ask, EventFrame, FromWorker, TurnEnded
 from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.test_adoption import daemon, killed
 from tests.integration.test_link import INITIALIZE, Front, front
 from tests.integration.test_link import words as prompt
 from tests.integration.test_pool import Client, Rig, hanging, rig
@@ -293,10 +297,16 @@ class Named(Client):
         self.ids.add(f"detached {session_id}")
 
 
+async def united(r: Rig) -> None:
+    """As a start does it."""
+    await conversations.unite(r.database, kept=())
+    r.sessions.know_aliases(await conversations.aliases(r.database))
+
+
 async def shared(r: Rig) -> None:
     await make(r.database, ONE)
     await make(r.database, TWO)
-    await conversations.unite(r.database, kept=())
+    await united(r)
 
 
 async def test_all_ids_lead_to_one_session_and_one_worker(tmp_path: Path) -> None:
@@ -382,7 +392,7 @@ async def merged(r: Rig, old_until: int = 0) -> dict[str, list[Logged]]:
     """The sessions of two used logs, merged; returns the logs of before."""
     await two_logs(r.database, old_until)
     before = {session_id: await log(r.database, session_id) for session_id in (ONE, TWO)}
-    await conversations.unite(r.database, kept=())
+    await united(r)
     return before
 
 
@@ -442,7 +452,7 @@ async def test_a_plain_resume_goes_on_where_its_own_id_was(tmp_path: Path) -> No
     async with rig(tmp_path) as r:
         await two_logs(r.database)
         await confirm(r.database, TWO, INITIALIZE["clientInfo"]["name"], 2)
-        await conversations.unite(r.database, kept=())
+        await united(r)
         async with front(r) as one:
             await one.result(1, "session/resume", sessionId=TWO, cwd="/", mcpServers=[])
             await eventually(lambda: told(one) == ({TWO}, "b2! "))
@@ -469,6 +479,62 @@ async def test_a_client_with_both_ids_open_gets_each_update_under_each_and_one_a
             assert by_id == {ONE: ["say 2", "0 ", "1 "], TWO: ["0 ", "1 "]}
             await one.result(4, "session/close", sessionId=ONE)
             assert len(one.rests("detached")) == 2
+
+
+async def test_a_client_with_both_ids_open_is_asked_once_and_prompts_run_in_its_order(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        await shared(r)
+        async with front(r) as one:
+            for number, session_id in enumerate((ONE, TWO), 1):
+                await one.result(number, "session/load", sessionId=session_id, cwd="/", mcpServers=[])
+            for number, session_id in enumerate((ONE, TWO, ONE, TWO), 3):
+                one.call(number, "session/prompt", **prompt(session_id, "hang" if number == 3 else f"say {number}"))
+            await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+            (channel,) = r.launcher.launched
+            session = await r.sessions.get(ONE)
+            await eventually(lambda: len(session.turns) == 4)
+            channel._n += 1
+            ask = Ask(
+                epoch=1, n=channel._n, turn_id=session.turns[0].turn_id, ask_id="ask", tool_call_id="t",
+                tool_kind="execute", title="Bash",
+            )  # fmt: skip
+            channel.say(ask)
+            await eventually(lambda: one.rests("request"))
+            one.notify(7, "session/cancel", sessionId=TWO)
+            for number in (3, 4, 5, 6):
+                assert (await one.answer(number))["result"]["stopReason"] == "cancelled"
+            (request,) = one.rests("request")
+            assert json.loads(request.partition(" ")[2])["params"]["sessionId"] == ONE
+            for number, session_id in ((8, TWO), (9, ONE), (10, TWO), (11, ONE)):
+                one.call(number, "session/prompt", **prompt(session_id, f"say {number}"))
+            await one.answer(11)
+            said = [text for worker in r.launcher.launched for text in worker.prompts]
+            assert said == ["hang", "say 8", "say 9", "say 10", "say 11"]
+
+
+async def test_what_one_id_opens_with_is_the_conversations_from_the_next_worker_on(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        await shared(r)
+        async with front(r, "first") as one, front(r, "second") as other:
+            await one.result(1, "session/load", sessionId=ONE, cwd="/", mcpServers=[])
+            await one.result(2, "session/prompt", **prompt(ONE, "say 1"))
+            server = {"name": "tools", "command": "/bin/true", "args": [], "env": []}
+            opened = {"cwd": "/", "mcpServers": [server], "additionalDirectories": ["/tmp"]}
+            await other.result(1, "session/load", sessionId=TWO, **opened)
+            await one.result(3, "session/prompt", **prompt(ONE, "say 1"))
+            first, second = (channel.spec for channel in r.launcher.launched)
+            assert (first.mcp_servers, first.additional_directories) == ([], [])
+            assert [server.name for server in second.mcp_servers] == ["tools"]
+            assert second.additional_directories == ["/tmp"]
+            await other.result(2, "session/set_mode", sessionId=TWO, modeId="plan")
+            modes = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
+            await eventually(
+                lambda: any(
+                    json.loads(rest.split(" ", 2)[2])["params"]["update"].get("currentModeId") == "plan"
+                    for rest in one.rests("update")
+                )
+            )
+            assert {update["sessionId"] for update in modes} == {ONE}
 
 
 async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> None:
@@ -569,3 +635,54 @@ async def test_what_older_workers_of_the_version_before_have_left_is_not_dropped
             frame = EventFrame(epoch=epoch, n=1, turn_id=None, event=Text("m", f"{epoch} "))
             await journal.record(session.id, epoch, [frame], {}, dead=True)
         assert words(await log(r.database, session.id)) == "1 2 "
+
+
+# --- the start --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair() -> Iterator[list[WorkerProcess]]:
+    """Two processes that live, to stand for the workers of two ids."""
+    started = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
+    yield [WorkerProcess(one.pid, processes.start_time(one.pid) or 0, processes.boot_id()) for one in started]
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("working", [ONE, TWO])
+async def test_of_two_workers_of_a_conversation_the_one_with_a_turn_goes_on(
+    tmp_path: Path, pair: list[WorkerProcess], working: str
+) -> None:
+    """The version before ran a worker for each id; one of them is at work at the upgrade."""
+    alive, other = pair
+    idle = TWO if working == ONE else ONE
+    async with killed(tmp_path, alive) as before:
+        await make(before.database, ONE)
+        await make(before.database, TWO)
+        session = await before.sessions.get(working)
+        turn = await before.prompt(session, "hang")
+        await eventually(lambda: before.launcher.launched and before.launcher.launched[0].acked)
+        (channel,) = before.launcher.launched
+        row = Statement(
+            "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
+            " VALUES (?, 7, ?, ?, ?, ?, 1, 1)",
+            (idle, other.pid, other.start_time, other.boot_id, str(tmp_path / "sockets" / "other")),
+        )
+        queued = Statement(
+            "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at, unattended, position)"
+            """ VALUES ('waits', ?, 'client', '[{"type": "text", "text": "say 1"}]', 'queued', 1, 1, 1)""",
+            (idle,),
+        )
+        await before.database.commit(Unit(statements=(row, queued)))
+    async with daemon(tmp_path, before) as after:
+        after.sessions.know_aliases(await conversations.aliases(after.database))
+        session = await after.sessions.get(idle)
+        assert session.id == working
+        await eventually(lambda: processes.start_time(other.pid) != other.start_time or processes.ending(other.pid))
+        assert processes.start_time(alive.pid) == alive.start_time
+        assert [one.turn_id for one in session.turns] == [turn.turn_id, "waits"]
+        channel.say(channel.event(turn.turn_id, "on and on "), channel.ended(turn.turn_id))
+        await asyncio.wait_for(session.idle(), 30)
+        assert after.launcher.launched == [channel]
+        assert words(await log(after.database, working)).replace("- ", "") == "on and on 0 "
