@@ -26,7 +26,7 @@ STEPS: Final = (
     "response_sent",
 )
 # Of a start that finds what another daemon left.
-ADOPTION: Final = ("spool_taken", "recovered", "worker_attached")
+ADOPTION: Final = ("spool_taken", "conversation_united", "recovered", "worker_attached")
 # Of the conversion of an old log.
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 

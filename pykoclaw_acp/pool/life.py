@@ -16,7 +16,7 @@ from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWork
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
-from pykoclaw_acp.store.database import Conflict, IntegrityError
+from pykoclaw_acp.store.database import Conflict, IntegrityError, StaleEpoch
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
@@ -130,6 +130,10 @@ class WorkerLife:
             pass
         except StoreClosed:
             self._left_alone = True
+        except StaleEpoch:
+            log.warning("A worker that is not the newest was ended", action="worker_stale")
+            message = "Claude's worker was replaced by a newer one."
+            self.kill()
         except Exception:
             # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
             log.exception("The worker's frames could not be taken", action="frames_failed")
@@ -292,10 +296,13 @@ class WorkerLife:
             log.exception("A worker's end could not be told", action="lost_failed")
         try:
             await around.launcher.clean(spec, HURRY if self._hurry else TERM_GRACE, keep_spool=keep_spool)
-            if not keep_spool:
-                await around.ledger.worker_gone(spec.session_id, spec.epoch)
         except Exception:
             log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
+        try:
+            if not keep_spool:  # else its row keeps the session from having another one
+                await around.ledger.worker_gone(spec.session_id, spec.epoch)
+        except Exception:
+            log.exception("A worker's end could not be recorded", action="worker_end_lost")
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()

@@ -1,4 +1,4 @@
-"""The worker pool: one live worker per session, launched for a prompt, fenced by its epoch, evicted when idle."""
+"""The worker pool: one live worker per conversation, launched for a prompt, fenced by its epoch, evicted when idle."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ from pykoclaw_acp.ops import steps
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Surroundings, WorkerLife
-from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.pool.ports import Ledger, PoolLimits, SpoolPending
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ready, ToWorker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
+SPOOL_PENDING: Final = (
+    "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
+    " Restart the daemon (`pykoclaw-acp restart`), which takes it in, then send the prompt again."
+)
 LOOK_AGAIN: Final = 5.0  # s; that a question's clients have left changes no worker
 
 log: Final = structlog.get_logger()
 
 
 class WorkerPool:
-    """Workers by session. `listener` gets their frames, and is told when one is lost."""
+    """Workers by session, which is a conversation. `listener` gets their frames, and is told when one is lost."""
 
     def __init__(self, launcher: Launcher, ledger: Ledger, listener: WorkerListener, limits: PoolLimits) -> None:
         self._launcher = launcher
@@ -188,7 +192,7 @@ class WorkerPool:
         try:
             if self._closing:
                 raise WorkerFailed("shutting_down", "The server is stopping.")
-            epoch = await self._ledger.next_epoch(wish.session_id)
+            epoch = await self._next_epoch(wish.session_id)
             steps.reached("worker_epoch")
             worker = self._workers[wish.session_id] = WorkerLife(self._spec(wish, epoch), self._around)
         finally:
@@ -196,6 +200,13 @@ class WorkerPool:
             self._changed.set()
         self._start(worker.live())
         return worker
+
+    async def _next_epoch(self, session_id: str) -> int:
+        try:
+            return await self._ledger.next_epoch(session_id)
+        except SpoolPending as error:
+            log.warning("A dead worker's spool is not in the log yet", action="spool_pending", session=session_id)
+            raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
 
     def _spec(self, wish: WorkerWish, epoch: int) -> LaunchSpec:
         name = f"{hashlib.sha256(wish.session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path

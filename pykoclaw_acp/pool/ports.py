@@ -10,6 +10,10 @@ from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.worker.spec import LaunchSpec
 
 
+class SpoolPending(Exception):
+    """A worker that is gone has left something that is not in the log yet: the session can have no other before."""
+
+
 class Ledger(Protocol):
     """Where it is written down which workers there are."""
 
@@ -17,13 +21,13 @@ class Ledger(Protocol):
         """Returns as soon as the rows can be written."""
 
     async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed."""
+        """The session's next epoch, committed; raises SpoolPending while there is a row of a worker of an older one."""
 
     async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
         """A worker lives."""
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
-        """It does not any more, and nothing of it is left."""
+        """It does not any more, and what it has left is in the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
-from pykoclaw_acp.store import history_copy, overview
+from pykoclaw_acp.store import conversations, history_copy, overview
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
@@ -95,6 +95,7 @@ class App:
         )
         pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
         sessions.workers = pool
+        sessions.know_aliases(await conversations.aliases(database))
         if found is not None:
             await hand_over(found, sessions, pool, database)
         gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time

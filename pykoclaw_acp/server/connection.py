@@ -54,7 +54,7 @@ class Connection:
 
     def __init__(self, sessions: Sessions, methods: Mapping[str, Method[Call, Any]], peer: Peer) -> None:
         self.sessions = sessions
-        self.attachments: dict[str, Attachment] = {}
+        self.attachments: dict[str, Attachment] = {}  # by the id that the client uses
         self.loaded: dict[str, int] = {}  # by session: the line that asked for everything, and is being answered
         self.peer = peer
         peer.listener = self
@@ -124,37 +124,45 @@ class Connection:
         self._prompts[call.line.number] = (session, turn)
 
     def attach(
-        self, session: Session, after: int, number: int = 0, hold: float = 0, seen: int | None = None
+        self,
+        session: Session,
+        session_id: str,
+        after: int,
+        number: int = 0,
+        hold: float = 0,
+        *,
+        seen: int | None = None,
     ) -> Attachment:
         """Show this client the session's log after `after`, and what follows; the rest as in Attachment.
 
         `seen`: up to where it is certain that the client was shown it; None: up to `after`.
         """
-        previous = self.attachments.pop(session.id, None)
-        attachment = self.attachments[session.id] = session.attach(self, after, number, hold)
+        previous = self.attachments.pop(session_id, None)
+        attachment = self.attachments[session_id] = session.attach(self, after, number, hold, session_id)
         attachment.reader = self._reader
-        self.sessions.confirmations.note(session.id, self._reader, after if seen is None else seen)
+        self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
             attachment.own = session.queued(previous.own)
             previous.close()
         return attachment
 
-    async def claim(self, session: Session, upto: int | None = None) -> int | None:
-        """The place that this client has in the session, or takes over; as in Confirmations."""
-        others = {one.reader for one in session.attachments if one.alive and one.reader is not None}
-        return await self.sessions.confirmations.claim(session.id, session.last_seq, self._reader, others, upto)
+    async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
+        """The place that this client has in the session under this id, or takes over; as in Confirmations."""
+        there = [one for one in session.attachments if one.alive and one.session_id == session_id]
+        others = {one.reader for one in there if one.reader is not None}
+        return await self.sessions.confirmations.claim(session_id, session.last_seq, self._reader, others, upto)
 
-    def follows(self, session: Session) -> bool:
-        """The client is shown what happens in the session."""
-        attachment = self.attachments.get(session.id)
+    def follows(self, session_id: str) -> bool:
+        """The client is shown what happens in the session, under this id."""
+        attachment = self.attachments.get(session_id)
         return attachment is not None and attachment.alive
 
-    def following(self, session: Session) -> Attachment:
+    def following(self, session: Session, session_id: str) -> Attachment:
         """The client's attachment. One that prompts without a load follows from here on, one that broke goes on."""
-        attachment = self.attachments.get(session.id)
+        attachment = self.attachments.get(session_id)
         if attachment is not None and attachment.alive:
             return attachment
-        return self.attach(session, session.last_seq if attachment is None else attachment.cursor)
+        return self.attach(session, session_id, session.last_seq if attachment is None else attachment.cursor)
 
     # --- sessions.ports.Client --------------------------------------------------------------------------------------
 
@@ -317,7 +325,7 @@ class Connection:
         session_id = getattr(params, "session_id", None)
         if session_id is None:
             return await method.handler(call, params)
-        async with self._order.turn(session_id):
+        async with self._order.turn(self.sessions.owner(session_id)):
             result = await method.handler(call, params)
         if not isinstance(result, Later):
             return result

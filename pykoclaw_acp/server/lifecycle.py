@@ -47,9 +47,9 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     )
     if policy is not None:
         await call.sessions.set_away_policy(session.id, policy)
-    call.connection.following(session)
+    call.connection.following(session, session.id)
     call.warm()
-    state = await selection.opened(call, session)
+    state = await selection.opened(call, session, session.id)
     return NewSessionResult(
         session_id=session.id, modes=state.modes, models=state.models, config_options=state.config_options
     )
@@ -59,17 +59,17 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
     """The whole history as updates, then the answer."""
     session = await _reopen(call, params, params.mcp_servers)
     told = session.last_seq
-    if call.line.sent_at is not None and call.connection.loaded.get(session.id) == call.line.number:
-        attachment = call.connection.following(session)  # its front has a part of the replay already
+    if call.line.sent_at is not None and call.connection.loaded.get(params.session_id) == call.line.number:
+        attachment = call.connection.following(session, params.session_id)  # its front has a part of the replay already
     else:
-        await call.connection.claim(session, upto=session.last_seq)
-        attachment = call.connection.attach(session, after=0, number=call.line.number)
+        await call.connection.claim(session, params.session_id, upto=session.last_seq)
+        attachment = call.connection.attach(session, params.session_id, after=0, number=call.line.number)
     try:
         await attachment.reached(told)
     except BaseException:
         attachment.close()
         raise
-    return await selection.opened(call, session)
+    return await selection.opened(call, session, params.session_id)
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
@@ -80,22 +80,25 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
     """
     after = _cursor(params)
     session = await _reopen(call, params, params.mcp_servers or [])
-    if call.line.sent_at is not None and call.connection.follows(session):
+    follows = call.connection.follows(params.session_id)
+    if call.line.sent_at is not None and follows:
         pass  # its front stands further on already
     elif after is not None:
         if after > session.last_seq:
             raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
-        await call.connection.claim(session, upto=after)
-        call.connection.attach(session, after)
-    elif not call.connection.follows(session):
-        seen = await call.connection.claim(session)
+        start = await call.sessions.place(session, params.session_id, after)
+        await call.connection.claim(session, params.session_id, upto=start)
+        call.connection.attach(session, params.session_id, start)
+    elif not follows:
+        seen = await call.connection.claim(session, params.session_id)
         start = session.last_seq if seen is None else seen
         missed = start < session.last_seq or session.busy
-        attachment = call.connection.attach(session, start, hold=CATCH_UP_PAUSE if missed else 0)
+        hold = CATCH_UP_PAUSE if missed else 0
+        attachment = call.connection.attach(session, params.session_id, start, hold=hold)
         if missed:
             attachment.loose_end = True
             call.follow_ups.append(lambda: _end_line(session, attachment))
-    return await selection.opened(call, session)
+    return await selection.opened(call, session, params.session_id)
 
 
 async def _end_line(session: Session, attachment: Attachment) -> None:

@@ -27,7 +27,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     steps.reached("prompt_received")
     blocks = content.accepted(params.prompt)
     session = await call.sessions.get_open(params.session_id)
-    attachment = call.connection.following(session)
+    attachment = call.connection.following(session, params.session_id)
     keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(wrappings.fingerprint(blocks)))
     shown = call.line.sent_at or time.time_ns() // 1_000_000
     clock = call.sessions.clock
@@ -50,7 +50,7 @@ async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResul
     outcome, told = await asyncio.shield(turn.ended)  # which others may wait for as well
     while True:
         await attachment.reached(told)
-        current = call.connection.attachments.get(turn.session_id, attachment)
+        current = call.connection.attachments.get(attachment.session_id, attachment)
         if current is attachment:
             break
         attachment = current  # a load meanwhile has put another one in its place

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from pykoclaw_acp.sessions.model import Outcome
 from pykoclaw_acp.sessions.ports import Question
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import events, permissions, turns
+from pykoclaw_acp.store import conversations, events, permissions, turns
 from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
@@ -63,10 +63,12 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     standing = standing or Standing.of(directory)
     ledger, journal = WorkerLedger(database), SessionJournal(database)
     rows = await ledger.rows()
-    sessions = {row.session_id for row in rows if await journal.find(row.session_id) is not None}
-    wanted = sessions if resident else set()
+    records = {row.session_id: await journal.find(row.session_id) for row in rows}
+    sessions = {session_id: record.conversation_name for session_id, record in records.items() if record is not None}
+    working = {left.turn.session_id for left in await turns.unfinished(database) if left.turn.state != "queued"}
+    rows.sort(key=lambda row: row.session_id in working)  # the last one of a conversation is adopted
     own = [row for row in rows if standing.owns(row)]
-    adopted = await asyncio.to_thread(_end_processes, own, standing, wanted)
+    adopted = await asyncio.to_thread(_end_processes, own, standing, sessions if resident else {})
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, Lost] = {}
     for row in dead:
@@ -92,7 +94,7 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
         else:
             await _end_turn(database, journal, left, last_words.get(left.turn.session_id), standing.copied_from)
     told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state != "queued"}
-    for session_id in (newest.keys() & sessions) - epochs.keys() - told:
+    for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
         open_tools = await events.open_tools(database, session_id, newest[session_id])
         if closed := _closed(open_tools):  # background work of a turn that had ended
             await journal.append(session_id, closed)
@@ -102,6 +104,9 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True)
     for row in dead:
         await ledger.worker_gone(row.session_id, row.epoch)
+    if await conversations.unite(database, kept=epochs.keys()):
+        ids = {left.turn.turn_id for left in going_on}
+        going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
     steps.reached("recovered")
     return Found([row.left for row in adopted], going_on)
 
@@ -134,14 +139,14 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
 
-def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Collection[str]) -> list[WorkerRow]:
+def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Mapping[str, str]) -> list[WorkerRow]:
     """End the instance's processes that cannot go on; returns the workers that do, of `wanted` sessions.
 
-    `rows` are those of its own workers.
+    `rows` are those of its own workers; `wanted` has their conversations: of each, the last one of `rows` goes on.
     """
     alive = [row for row in rows if lives(row.process)]
     fit = [row for row in alive if row.left.identity.cookie not in standing.outdated]
-    newest = {row.session_id: row for row in fit if row.session_id in wanted}
+    newest = {wanted[row.session_id]: row for row in fit if row.session_id in wanted}
     adopted = list(newest.values())
     surplus = [reaper.Stray(row.process.pid, row.process.start_time) for row in alive if row not in adopted]
     surplus += [reaper.Stray(one.pid, one.start_time) for one in standing.strays]
@@ -171,7 +176,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
                 continue
             ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
             outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
-            await journal.record(row.session_id, row.epoch, numbered, outcomes)
+            await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
             after = numbered[-1].n
             steps.reached("spool_taken")
     except (ValueError, Conflict, IntegrityError):

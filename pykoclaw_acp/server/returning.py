@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -24,14 +25,17 @@ async def welcome(connection: Connection, hello: FrontHello) -> None:
         except msgspec.MsgspecError:
             params = InitializeParams(protocol_version=0)
         connection.initialized(params)
+    owners = Counter(connection.sessions.owner(session_id) for session_id in hello.sessions)
     for session_id, followed in hello.sessions.items():
-        await _follow(connection, hello.front, session_id, followed)
+        # Under which of several ids it has prompted is not known: it is rather shown its own words than not at all.
+        front = hello.front if owners[connection.sessions.owner(session_id)] == 1 else None
+        await _follow(connection, front, session_id, followed)
     for ask_id in hello.asked:
         if not await connection.sessions.is_open(ask_id):
             await connection.asking.withdraw(ask_id)
 
 
-async def _follow(connection: Connection, front: str, session_id: str, followed: Followed) -> None:
+async def _follow(connection: Connection, front: str | None, session_id: str, followed: Followed) -> None:
     session = await connection.sessions.find(session_id)
     if session is None or session.record.closed:
         return
@@ -47,12 +51,12 @@ async def _follow(connection: Connection, front: str, session_id: str, followed:
         except (AcpError, msgspec.MsgspecError, UnicodeError):
             log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
     connection.loaded[session_id] = followed.line
-    own = await connection.sessions.asked_by(session_id, front)
+    own = set() if front is None else await connection.sessions.asked_by(session.id, front)
     # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
     hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
-    seq = min(followed.seq, session.last_seq)
-    seen = await connection.claim(session, upto=seq)  # what its front was told may be on its way to it
-    attachment = connection.attach(session, seq, followed.line, hold, seen)
+    seq = min(await connection.sessions.place(session, session_id, followed.seq), session.last_seq)
+    seen = await connection.claim(session, session_id, upto=seq)  # what its front was told may be on its way to it
+    attachment = connection.attach(session, session_id, seq, followed.line, hold, seen=seen)
     attachment.own |= session.queued(own) if followed.line else own
 
 

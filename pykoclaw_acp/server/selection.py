@@ -50,14 +50,14 @@ async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetCon
     return SetConfigOptionResult(config_options=projection.config_options(chosen))
 
 
-async def opened(call: Call, session: Session) -> SessionState:
+async def opened(call: Call, session: Session, session_id: str) -> SessionState:
     """What new, load and resume answer; the slash commands follow the answer."""
-    call.follow_ups.append(lambda: _show_commands(call, session))
+    call.follow_ups.append(lambda: _show_commands(call, session, session_id))
     return projection.state(await session.choosing.selection())
 
 
-async def _show_commands(call: Call, session: Session) -> None:
+async def _show_commands(call: Call, session: Session, session_id: str) -> None:
     await asyncio.sleep(COMMANDS_PAUSE)
     commands = await session.choosing.commands()
-    if commands and call.connection.follows(session):
-        await call.connection.offer(session.id, commands)
+    if commands and call.connection.follows(session_id):
+        await call.connection.offer(session_id, commands)

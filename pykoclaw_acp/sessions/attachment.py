@@ -23,14 +23,18 @@ log: Final = structlog.get_logger()
 class Attachment:
     """Delivers a session's events to one client, in order, each once, from `after` on.
 
+    `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
     `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With a
     `loose_end` it is shown text whose end it does not see: an empty line ends that, before the client's own next turn.
     `reader` is whose cursor moves with what it confirms, if that is anybody's.
     """
 
-    def __init__(self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0) -> None:
+    def __init__(
+        self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0, *, session_id: str = ""
+    ) -> None:
         self.session = session
+        self.session_id = session_id or session.id
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
@@ -63,7 +67,7 @@ class Attachment:
         """If there is a loose end, end it."""
         if self.loose_end:
             self.loose_end = False
-            await self.client.end_line(self.session.id, self.cursor)
+            await self.client.end_line(self.session_id, self.cursor)
 
     def close(self) -> None:
         """Stop delivering."""
@@ -72,7 +76,7 @@ class Attachment:
 
     async def _deliver(self) -> None:
         try:
-            await self.client.attached(self.session.id, self.cursor, self._number)
+            await self.client.attached(self.session_id, self.cursor, self._number)
             if self._hold:
                 await asyncio.sleep(self._hold)
             self._begun = True
@@ -82,9 +86,9 @@ class Attachment:
                 for logged in await self.session.log.read_after(self.cursor, PAGE):
                     if self._is_own(logged):
                         await self.end_line()
-                        await self.client.passed(self.session.id, logged.seq)
+                        await self.client.passed(self.session_id, logged.seq)
                     else:
-                        await self.client.deliver(self.session.id, logged)
+                        await self.client.deliver(self.session_id, logged)
                     self.cursor = logged.seq
                     await pace.step()
                 self._moved.set()

@@ -100,7 +100,7 @@ class Choosing:
         if known is None or offer.commands != known.commands:
             for attachment in list(self._session.attachments):
                 with contextlib.suppress(ConnectionError):
-                    await attachment.client.offer(self._session.id, offer.commands)
+                    await attachment.client.offer(attachment.session_id, offer.commands)
 
 
 def _require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:

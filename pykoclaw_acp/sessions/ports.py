@@ -172,7 +172,10 @@ class Journal(Protocol):
         """A new session and its conversation."""
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session, unless there is none or it was deleted."""
+        """The session that this id leads to, unless there is none or it was deleted."""
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        """Where the place `seq` of this id's log has gone when logs were merged; itself if they never were."""
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation, ours or another channel's, has this name."""
@@ -203,7 +206,7 @@ class Journal(Protocol):
     ) -> list[Logged]:
         """A worker's frames: events, turn states, questions, its acknowledged frame, in one transaction.
 
-        `outcomes` are the ends of turns among the frames, by turn.
+        `outcomes` are the ends of turns among the frames, by turn. A worker that is not the newest is refused.
         """
 
     async def finish(
@@ -293,7 +296,10 @@ class Journal(Protocol):
 
 
 class Client(Protocol):
-    """One attached client, as sessions see it; what it raises ends its attachment, never the session."""
+    """One attached client, as sessions see it; what it raises ends its attachment, never the session.
+
+    `session_id` is in each case the id under which the client was attached, which may be an alias.
+    """
 
     @property
     def name(self) -> str:

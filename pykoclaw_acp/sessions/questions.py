@@ -99,7 +99,7 @@ class Questions:
     def attached(self, attachment: Attachment) -> None:
         """A client came: it is asked what is still open, and the clocks stop."""
         for one in self._waiting.values():
-            if not _can_ask(attachment.client, one.ask):
+            if not self._can_ask_at(attachment, one.ask):
                 continue
             if one.clock.runs:
                 one.clock.stop()
@@ -215,7 +215,7 @@ class Questions:
     def _offer(self, one: Waiting, row: Question | None = None) -> None:
         """Ask who is there; with nobody there, the away policy's clock runs."""
         for attachment in self._session.attachments:
-            if _can_ask(attachment.client, one.ask):
+            if self._can_ask_at(attachment, one.ask):
                 self._ask(one, attachment)
         if not self._attended(one):
             self._start_clock(one, row)
@@ -223,9 +223,15 @@ class Questions:
     def _attended(self, one: Waiting) -> bool:
         """A client is there that can be asked this, and has not passed."""
         return any(
-            place.alive and _can_ask(place.client, one.ask) and place not in one.passed
+            place.alive and self._can_ask_at(place, one.ask) and place not in one.passed
             for place in self._session.attachments
         )
+
+    def _can_ask_at(self, attachment: Attachment, ask: Ask) -> bool:
+        """Whether the client is asked there: one that follows the session under several ids, under the first alone."""
+        client = attachment.client
+        places = [place for place in self._session.attachments if place.client is client]
+        return _can_ask(client, ask) and places[0].session_id == attachment.session_id
 
     def _ask(self, one: Waiting, attachment: Attachment) -> None:
         one.asked.start(self._ask_client(one, attachment))
@@ -236,7 +242,7 @@ class Questions:
         try:
             async with attachment.asking:
                 await attachment.reached(one.seq)
-                outcome = await client.ask(self._session.id, one.ask)
+                outcome = await client.ask(attachment.session_id, one.ask)
             verdict = answers.of_client(one.ask, outcome, client.name)
         except ConnectionError:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
@@ -59,6 +59,7 @@ class Sessions:
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}
+        self._owners: dict[str, str] = {}  # by alias: the session that it leads to
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
         self.confirmations = Confirmations(journal, alive)
@@ -108,21 +109,33 @@ class Sessions:
         session.opened = True
         return session
 
+    def know_aliases(self, owners: Mapping[str, str]) -> None:
+        """Further ids, and the sessions that they lead to."""
+        self._owners.update(owners)
+
+    def owner(self, session_id: str) -> str:
+        """The id of the session that this id leads to: itself, unless it is an alias."""
+        return self._owners.get(session_id, session_id)
+
     async def find(self, session_id: str) -> Session | None:
-        """The session, live or from the database; its next worker will resume what the database says."""
-        if session_id in self._deleted:
+        """The session that this id leads to, live or from the database.
+
+        Its next worker will resume what the database says.
+        """
+        owner = self.owner(session_id)
+        if owner in self._deleted:
             return None
-        live = self._live.get(session_id)
+        live = self._live.get(owner)
         if live is None:
-            return await self._load(session_id)
-        self._found[session_id] = time.monotonic()
-        if not self.workers.is_live(session_id) and not live.busy:
+            return await self._load(owner)
+        self._found[owner] = time.monotonic()
+        if not self.workers.is_live(owner) and not live.busy:
             # Another channel may have moved the conversation on since.
-            record = await self._journal.find(session_id)
+            record = await self._journal.find(owner)
             if record is None:
                 return None
             live.record.claude_session_id = record.claude_session_id
-            self.workers.set_resume(session_id, record.claude_session_id)
+            self.workers.set_resume(owner, record.claude_session_id)
         return live
 
     async def get(self, session_id: str) -> Session:
@@ -141,9 +154,11 @@ class Sessions:
 
     async def _load(self, session_id: str) -> Session | None:
         record = await self._journal.find(session_id)
-        parked = [one for one in await self._journal.questions(session_id) if one.policy == PARKED]
-        live = self._live.get(session_id)
-        if record is None or live is not None:
+        if record is None:
+            return None
+        parked = [one for one in await self._journal.questions(record.session_id) if one.policy == PARKED]
+        live = self._live.get(record.session_id)
+        if live is not None:
             return live
         live = self._make(record, ())
         live.restore_questions(0, parked)
@@ -166,6 +181,12 @@ class Sessions:
         """A front came back and says how its client opened the session, unless one has opened it in this daemon."""
         session.told_wish(replace(session.wish, additional_directories=directories, mcp_servers=servers))
 
+    async def place(self, session: Session, session_id: str, seq: int) -> int:
+        """The place of a client that has seen it up to `seq` under this id, perhaps before logs were merged."""
+        if not 0 < seq <= session.record.pruned_upto:
+            return seq
+        return await self._journal.moved(session_id, seq)
+
     async def asked_by(self, session_id: str, front: str) -> set[str]:
         """Ids of the session's turns that a front asked for."""
         return set(await self._journal.turns_of_front(session_id, front))
@@ -187,7 +208,7 @@ class Sessions:
             await session.tell([TitleChanged(line)])
 
     async def close(self, session: Session) -> None:
-        """End its turns and its worker; it can be loaded again."""
+        """End its turns and its worker, for all of its ids; it can be loaded again."""
         async with session.accepting:
             await self._journal.mark_closed(session.id)
             session.record.closed = True  # from now on nobody prompts it
@@ -202,10 +223,10 @@ class Sessions:
         for attachment in attachments:
             if attachment in session.attachments:  # and no load has put another one in its place
                 attachment.close()
-                attachment.client.detached(session.id)
+                attachment.client.detached(attachment.session_id)
 
     async def delete(self, session: Session) -> None:
-        """End the session's turns and its worker, and delete what was said; from now on nobody finds it."""
+        """End its turns and its worker, and delete what was said; from now on nobody finds it, under any of its ids."""
         self._journal.require_writable()
         self._deleted.add(session.id)
         try:
@@ -228,7 +249,7 @@ class Sessions:
         Raises SessionNotFound.
         """
         session = await self.get(session_id)
-        await self._soon(self._journal.set_away_policy(session_id, policy, patient=True))
+        await self._soon(self._journal.set_away_policy(session.id, policy, patient=True))
         session.record.away_policy = policy
         session.questions.policy_changed()
 

@@ -1,4 +1,7 @@
-"""A session in this process: its queue of turns, the end of its log, its clients, its questions."""
+"""A session in this process: its queue of turns, the end of its log, its clients, its questions.
+
+It stands for its conversation, which clients may know under further ids (aliases).
+"""
 
 from __future__ import annotations
 
@@ -75,9 +78,9 @@ class Session:
         """The newest event's place in the log."""
         return self.record.last_seq
 
-    def attach(self, client: Client, after: int, number: int = 0, hold: float = 0) -> Attachment:
+    def attach(self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = "") -> Attachment:
         """Deliver everything after `after` to this client, from now on; the rest as in Attachment."""
-        attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold)
+        attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold, session_id=session_id)
         self.attachments.append(attachment)
         self.questions.attached(attachment)
         return attachment

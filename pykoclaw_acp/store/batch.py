@@ -11,13 +11,14 @@ from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.logs import Log, Logs, usage_of
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
+from pykoclaw_acp.store.units import Conflict, NewEvent, StaleEpoch, Statement, Unit
 
-# From the session's row, so that nothing is written for a session that is gone.
+# From the session's row: a worker that is not its newest inserts nothing, whoever has seen its frames before.
 _INSERT_EVENT = (
     "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, epoch, frame, source_uuid, payload)"
-    " SELECT log_key, ?, ?, ?, ?, ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ?"
+    " SELECT log_key, ?, ?, ?, ?, ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ? AND epoch = COALESCE(?, epoch)"
 )
+_SELECT_EPOCH = "SELECT epoch FROM acp_sessions WHERE acp_session_id = ?"
 _END = "UPDATE acp_turns SET last_seq = ? WHERE turn_id = ? AND first_seq IS NOT NULL"
 
 
@@ -74,6 +75,8 @@ class BatchWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._logs.keep(transaction.logs)
+        if any(unit.renumbers for unit in units):
+            self._logs = Logs()
         return seqs
 
     def _synchronize(self, connection: sqlite3.Connection, *, full: bool) -> None:
@@ -110,7 +113,10 @@ class _Transaction:
             self._insert_events()
         for statement in unit.statements:
             self._execute(statement)
-        seqs = [self._number(event) for event in unit.events]
+        if unit.worker is not None and not unit.events:
+            self._require_newest(*unit.worker)
+        worker = None if unit.worker is None else unit.worker[1]
+        seqs = [self._number(event, worker) for event in unit.events]
         for session_id, turn_id in unit.ends:
             self._end(session_id, turn_id)
         return seqs
@@ -125,7 +131,7 @@ class _Transaction:
         if statement.rows is not None and changed != statement.rows:
             raise Conflict(f"{changed} rows were changed instead of {statement.rows} by: {statement.sql}")
 
-    def _number(self, event: NewEvent) -> int:
+    def _number(self, event: NewEvent, worker: int | None) -> int:
         log = self.logs.of(self._connection, event.session_id)
         if log.run is not None and not log.run.takes(event):
             self._fold(log)
@@ -136,7 +142,7 @@ class _Transaction:
             self._replaced.append((log.key, replaced))
         epoch, frame = event.frame or (None, None)
         self._rows.append(
-            (seq, seq, turn, event.kind, epoch, frame, event.source_uuid, event.payload, event.session_id)
+            (seq, seq, turn, event.kind, epoch, frame, event.source_uuid, event.payload, event.session_id, worker)
         )
         return seq
 
@@ -155,7 +161,14 @@ class _Transaction:
 
     def _insert_events(self) -> None:
         if self._rows:
-            inserted = self._connection.executemany(_INSERT_EVENT, self._rows).rowcount
-            if inserted != len(self._rows):
-                raise Conflict(f"an event for a session that is gone, of {', '.join({row[-1] for row in self._rows})}")
+            if self._connection.executemany(_INSERT_EVENT, self._rows).rowcount != len(self._rows):
+                for session_id, epoch in {row[-2:] for row in self._rows}:
+                    self._require_newest(session_id, epoch)
             self._rows.clear()
+
+    def _require_newest(self, session_id: str, epoch: int | None) -> None:
+        newest = self._connection.execute(_SELECT_EPOCH, (session_id,)).fetchone()
+        if newest is None:
+            raise Conflict(f"an event for the session {session_id}, which is gone")
+        if epoch not in (None, newest[0]):
+            raise StaleEpoch(f"frames of the epoch {epoch} of the session {session_id}, which is at {newest[0]}")

@@ -1,4 +1,4 @@
-"""`acp_cursors`: how far each instance of a client was shown a session, through which of its fronts."""
+"""`acp_cursors`: how far each instance of a client was shown a session under an id, through which of its fronts."""
 
 from __future__ import annotations
 

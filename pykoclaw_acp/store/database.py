@@ -21,7 +21,7 @@ from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
-from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, Statement, Unit
+from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
 
 __all__ = [
     "ABANDONED",
@@ -30,6 +30,7 @@ __all__ = [
     "DatabaseClosed",
     "IntegrityError",
     "NewEvent",
+    "StaleEpoch",
     "Statement",
     "Unit",
 ]
@@ -126,8 +127,8 @@ class Database:
         at once with StoreUnavailable.
 
         Raises Conflict if a statement changed another number of rows than it demands or if an event's session does not
-        exist, sqlite3.Error if SQLite refused the unit itself (IntegrityError), and DatabaseClosed; then nothing of the
-        unit was kept, and no other unit is affected.
+        exist, StaleEpoch if the unit's worker is not the newest, sqlite3.Error if SQLite refused the unit itself
+        (IntegrityError), and DatabaseClosed; then nothing of the unit was kept, and no other unit is affected.
         """
         while True:
             self._require_open()

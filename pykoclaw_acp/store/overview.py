@@ -66,17 +66,18 @@ class Details:
 async def matching(database: Database, word: str) -> list[str]:
     """Ids of the sessions that `word` may mean: exactly, as a conversation's name, or as an id's beginning.
 
-    An exact id or name leaves no doubt; otherwise there may be several, of which two at most are returned.
+    A session is found by each id that leads to it. An exact id or name leaves no doubt; otherwise there may be several,
+    of which two at most are returned.
     """
     rows = await database.read(
-        "SELECT acp_session_id FROM acp_sessions"
+        "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
         " WHERE (acp_session_id = ? OR conversation_name = ?) AND deleted_at IS NULL",
         (word, word),
     )
     if not rows and word:
         # The character after all that an id may hold: with it the beginning becomes a range of the index.
         rows = await database.read(
-            "SELECT acp_session_id FROM acp_sessions"
+            "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
             " WHERE acp_session_id >= ? AND acp_session_id < ? AND deleted_at IS NULL LIMIT 2",
             (word, word + "\U0010ffff"),
         )
@@ -87,7 +88,7 @@ async def listing(database: Database, *, every: bool, limit: int) -> list[Sessio
     """Sessions, those first that were used last; without `every` only those that somebody prompted."""
     used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
     rows = await database.read(
-        f"{_SUMMARY} WHERE s.deleted_at IS NULL{used}"
+        f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}"
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
         (limit,),
     )
@@ -145,7 +146,7 @@ async def counts(database: Database) -> SessionCounts:
     rows = await database.read(
         "SELECT COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary = 0), 0),"
         " COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary <> 0), 0), COALESCE(SUM(prompted_at IS NULL), 0)"
-        " FROM acp_sessions WHERE deleted_at IS NULL"
+        " FROM acp_sessions WHERE deleted_at IS NULL AND alias_of IS NULL"
     )
     conversations, helpers, unused = rows[0]
     return SessionCounts(conversations=conversations, helpers=helpers, unused=unused)
@@ -180,14 +181,14 @@ async def workers(database: Database) -> list[WorkerRow]:
 async def delete(database: Database, session_id: str) -> None:
     """Forget a session for good: from the first commit on nobody finds it, at the return nothing of it is kept.
 
-    Its row stays, without a title, because an id is never given out again; the request that made it may come again.
+    The rows of its ids stay, without a title, because an id is never given out again; the request that made it may
+    come again.
     """
-    gone = Statement(
-        "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL WHERE acp_session_id = ?",
-        (now_ms(), session_id),
-        rows=1,
-    )
-    await database.commit(Unit(statements=(gone,), durable=True))
+    change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
+    at = now_ms()
+    gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
+    aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
+    await database.commit(Unit(statements=(gone, aliases), durable=True))
     await purge(database)
 
 
@@ -198,7 +199,7 @@ async def purge(database: Database) -> None:
             for seq in range(first + PURGE, last + PURGE + 1, PURGE):
                 await database.commit(Unit(statements=(Statement(delete_before, (key, seq)),)))
     deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
-    tables = ("acp_turns", "acp_permissions", "acp_cursors")
+    tables = ("acp_turns", "acp_permissions", "acp_cursors", "acp_merged_logs")
     rest = tuple(Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}") for table in tables)  # noqa: S608
     await database.commit(Unit(statements=rest))
 

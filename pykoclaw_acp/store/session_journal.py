@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled
-from pykoclaw_acp.store import clocks, cursors, events, offers, overview, permissions, sessions, turns, workers
+from pykoclaw_acp.store import clocks, cursors, events, merging, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
@@ -50,8 +50,12 @@ class SessionJournal:
         await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session, unless there is none or it was deleted."""
+        """The session that this id leads to, unless there is none or it was deleted."""
         return await sessions.find(self._database, session_id)
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        """Where the place `seq` of this id's log has gone when logs were merged."""
+        return await merging.moved(self._database, session_id, seq)
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation, ours or another channel's, has this name."""
@@ -97,12 +101,20 @@ class SessionJournal:
         )
 
     async def record(
-        self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
+        self,
+        session_id: str,
+        epoch: int,
+        frames: Sequence[Numbered],
+        outcomes: dict[str, Outcome],
+        *,
+        dead: bool = False,
     ) -> list[Logged]:
         """A worker's frames in one transaction; returns the events that they made.
 
         The last frame's number is noted in the row of the last event, or else in the worker's row: a piece of text
         changes one page.
+
+        Raises StaleEpoch unless the worker is its session's newest, or `dead`, while no other worker lives.
         """
         statements: list[Statement] = []
         rows: list[NewEvent] = []
@@ -134,7 +146,8 @@ class SessionJournal:
             statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
         else:
             rows[-1] = replace(rows[-1], frame=(epoch, frames[-1].n))
-        unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends))
+        worker = None if dead else (session_id, epoch)
+        unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends), worker=worker)
         seqs = await self._commit(unit, patient=True)
         return [
             Logged(seq, turn_id, event, len(row.payload))

@@ -107,6 +107,7 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
 
 _UNUSED: Final = (
     "acp_sessions.used_clock < ? AND acp_sessions.pruned_at IS NULL AND acp_sessions.deleted_at IS NULL"
+    " AND acp_sessions.alias_of IS NULL"
     " AND (acp_sessions.auxiliary = 1 OR acp_sessions.prompted_at IS NULL"
     # A conversation that another channel has begun is real.
     " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
@@ -146,22 +147,25 @@ def close(session_id: str) -> Statement:
 
 
 async def find(database: Database, session_id: str) -> SessionRecord | None:
-    """The session with its conversation's Claude session, unless there is none or it was deleted."""
+    """The session that this id leads to, with the Claude session, unless there is none or it was deleted."""
     rows = await database.read(
-        f"SELECT s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title, {LAST_SEQ},"  # noqa: S608
+        f"SELECT s.acp_session_id, s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
+        f" {LAST_SEQ},"
         " (SELECT MIN(begin) - 1 FROM (SELECT (SELECT e.first_seq FROM acp_log e WHERE e.log_key = s.log_key"
         " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy, c.session_id"
-        " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
-        " WHERE s.acp_session_id = ? AND s.deleted_at IS NULL",
+        " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
+        " LEFT JOIN conversations c ON c.name = s.conversation_name"
+        " WHERE a.acp_session_id = ? AND s.deleted_at IS NULL",
         (session_id,),
     )
     if not rows:
         return None
-    name, cwd, directories, mode, model, title, last_seq, before, prompted_at, helper, closed_at, away, claude = rows[0]
+    owner, name, cwd, directories, mode, model, title, last_seq, before, *rest = rows[0]
+    prompted_at, helper, closed_at, away, claude = rest
     return SessionRecord(
-        session_id=session_id,
+        session_id=owner,
         conversation_name=name,
         cwd=cwd,
         additional_directories=tuple(json.loads(directories)),

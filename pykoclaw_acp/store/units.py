@@ -12,6 +12,10 @@ class Conflict(Exception):
     """The database is not as the writer expected; nothing of its unit was kept."""
 
 
+class StaleEpoch(Conflict):
+    """Frames of a worker that is not its session's newest; nothing of their unit was kept."""
+
+
 class DatabaseClosed(StoreClosed):
     """The database was closed; nothing was read or written."""
 
@@ -58,3 +62,7 @@ class Unit:
     """Session and id of the turns that end with the unit, after its events: their last message ends with them."""
     durable: bool = False
     """Whether it must also survive a power cut (`synchronous=FULL`); death of the process it survives in any case."""
+    worker: tuple[str, int] | None = None
+    """Session and epoch of the worker whose frames these are: unless it is the session's newest, they are refused."""
+    renumbers: bool = False
+    """Whether its statements change `last_seq` of sessions, which the writer remembers."""

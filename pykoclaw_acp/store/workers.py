@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.pool.ports import SpoolPending
+from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.worker.frames import PROTOCOL
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
@@ -45,9 +46,20 @@ class WorkerLedger:
         await self._database.condition.writable()
 
     async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed; only the pool calls this, once at a time for a session."""
-        step = Statement("UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?", (session_id,), rows=1)
-        await self._database.commit(Unit(statements=(step,)), patient=True)
+        """The session's next epoch, committed; only the pool calls this, once at a time for a session.
+
+        Raises SpoolPending while there is a row of an older worker: what that has left would be of a stale epoch.
+        """
+        step = Statement(
+            "UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM acp_workers w WHERE w.acp_session_id = acp_sessions.acp_session_id)",
+            (session_id,),
+            rows=1,
+        )
+        try:
+            await self._database.commit(Unit(statements=(step,)), patient=True)
+        except Conflict as error:
+            raise SpoolPending(session_id) from error
         rows = await self._database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
         return int(rows[0][0])
 

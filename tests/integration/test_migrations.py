@@ -61,6 +61,7 @@ NAMES = [
     "0005_instance.sql",
     "0006_cursors.sql",
     "0007_log.sql",
+    "0008_conversations.sql",
     "0009_client.sql",
 ]
 

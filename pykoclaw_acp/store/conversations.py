@@ -1,0 +1,95 @@
+"""One owner for each conversation: of several sessions that share one, one stays, and the others become its aliases.
+
+An adopted table may have several ACP ids of a conversation, and the program before this one kept a log, a queue and a
+worker for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.ops import steps
+from pykoclaw_acp.store import merging
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.logs import LAST_SEQ
+from pykoclaw_acp.store.merging import Ended
+
+_SHARED: Final = (
+    f"SELECT s.acp_session_id, s.conversation_name, {LAST_SEQ} FROM acp_sessions s"  # noqa: S608  constant
+    " WHERE s.alias_of IS NULL AND s.deleted_at IS NULL AND s.conversation_name IN ("
+    "SELECT conversation_name FROM acp_sessions WHERE alias_of IS NULL AND deleted_at IS NULL"
+    " GROUP BY conversation_name HAVING COUNT(*) > 1"
+    ") ORDER BY s.conversation_name, s.created_at, s.acp_session_id"
+)
+# What was said last about the conversation counts, whichever id it was said under.
+_NEWEST: Final = ("cwd", "additional_directories", "mode", "model", "title", "away_policy")
+
+log: Final = structlog.get_logger()
+
+
+async def unite(database: Database, kept: Collection[str]) -> bool:
+    """Give each conversation one session, in a transaction for each; whether there was anything to do.
+
+    `kept` are sessions whose worker goes on: these stay. The caller serves nobody yet, and no other worker lives.
+    """
+    shared: dict[str, list[Ended]] = {}
+    for session_id, name, last_seq in await database.read(_SHARED):
+        shared.setdefault(name, []).append(Ended(session_id, last_seq))
+    for name, sessions in shared.items():
+        owner = _owner(sessions, kept)
+        others = [one for one in sessions if one is not owner]
+        await database.commit(await _union(database, owner, others), patient=True)
+        log.info(
+            "Sessions of one conversation were merged",
+            action="conversation_united", conversation=name, session=owner.session_id, ids=len(sessions),
+        )  # fmt: skip
+        steps.reached("conversation_united")
+    return bool(shared)
+
+
+async def aliases(database: Database) -> dict[str, str]:
+    """Ids that lead to a session, and its id; there are new ones only after `unite`."""
+    rows = await database.read("SELECT acp_session_id, alias_of FROM acp_sessions WHERE alias_of IS NOT NULL")
+    return dict(rows)
+
+
+def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
+    """The one whose worker goes on, or else one that was used, so that often no log has to move; or else the first."""
+    return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))
+
+
+async def _union(database: Database, owner: Ended, others: Sequence[Ended]) -> Unit:
+    statements = await merging.merged(database, owner, others)
+    for other in others:
+        alias = "UPDATE acp_sessions SET alias_of = ? WHERE acp_session_id = ?"
+        question = "UPDATE acp_permissions SET acp_session_id = ? WHERE acp_session_id = ?"
+        statements.append(Statement(alias, (owner.session_id, other.session_id), rows=1))
+        statements.append(Statement(question, (owner.session_id, other.session_id)))
+    statements.extend(_settled(owner.session_id))
+    return Unit(statements=tuple(statements), durable=True, renumbers=True)
+
+
+def _settled(owner: str) -> Iterator[Statement]:
+    """The owner's row says of the conversation what the rows of all ids say together."""
+    every = "FROM acp_sessions o WHERE (o.acp_session_id = ? OR o.alias_of = ?)"
+    for column in _NEWEST:
+        order = f"ORDER BY o.{column} IS NULL, o.used_clock DESC, o.updated_at DESC, o.alias_of IS NOT NULL LIMIT 1"
+        newest = f"SELECT o.{column} {every} {order}"
+        yield Statement(
+            f"UPDATE acp_sessions SET {column} = ({newest}) WHERE acp_session_id = ?",  # noqa: S608  constants
+            (owner, owner, owner),
+        )
+    yield Statement(
+        f"UPDATE acp_sessions SET prompted_at = (SELECT MIN(o.prompted_at) {every}),"  # noqa: S608  constants
+        f" auxiliary = (SELECT COALESCE(MIN(o.auxiliary), 0) {every} AND o.prompted_at IS NOT NULL),"
+        f" updated_at = (SELECT MAX(o.updated_at) {every}),"
+        f" used_clock = (SELECT MAX(o.used_clock) {every}),"
+        f" created_at = (SELECT MIN(o.created_at) {every}),"
+        f" closed_at = (SELECT CASE WHEN COUNT(*) = COUNT(o.closed_at) THEN MAX(o.closed_at) END {every}),"
+        f" pruned_at = (SELECT CASE WHEN COUNT(*) = COUNT(o.pruned_at) THEN MAX(o.pruned_at) END {every})"
+        " WHERE acp_session_id = ?",
+        (owner,) * 15,
+    )
