@@ -67,7 +67,14 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         *_trouble(database),
         *_conversion(status.get("conversion")),
+        *_damaged(status.get("damaged", [])),
     ]
+
+
+def _damaged(files: list[str]) -> list[tuple[str, str]]:
+    if not files:
+        return []
+    return [("damaged", f"{show.count(len(files), 'spool')}, the newest is {files[-1]}: see `pykoclaw-acp doctor`")]
 
 
 def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:

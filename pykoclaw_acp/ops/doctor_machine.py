@@ -13,7 +13,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.front import places
 from pykoclaw_acp.ops import records
 from pykoclaw_acp.ops.doctor import TOOL_WAIT, Context, Finding
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.pool import leftovers, reaper
 
 LONGEST_SOCKET: Final = 107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
 LOW_DISK: Final = 1024**3  # bytes
@@ -77,6 +77,17 @@ def instance(context: Context) -> Finding:
     return _private("state files", paths, 0o077, "there are none yet")
 
 
+def spools(context: Context) -> Finding:
+    """No worker's spool was damaged; what is left of those that were is kept."""
+    damaged = leftovers.kept(Path(context.places.directory))
+    if not damaged:
+        return Finding("spools", "ok", "none was damaged")
+    found = f"damaged and kept: {len(damaged)}, the newest is {damaged[-1]}"
+    return Finding("spools", "warning", found,
+                   "The session's log says where something is missing. Look for it in the file, which holds a frame of "
+                   "the worker's in each line, then delete it; and look at the disk.")  # fmt: skip
+
+
 def disk(context: Context) -> Finding:
     """There is room for what is said and for the spools."""
     least: tuple[int, str] | None = None
@@ -137,7 +148,7 @@ def units(context: Context) -> Finding:
     return Finding("systemd units", "ok", states)
 
 
-CHECKS: Final = (settings, daemon, socket, directories, instance, disk, processes, units)
+CHECKS: Final = (settings, daemon, socket, directories, instance, spools, disk, processes, units)
 
 
 def _units(context: Context, scope: str) -> list[dict[str, str]]:

@@ -72,7 +72,7 @@ class Launcher(Protocol):
         """The line to a worker that another daemon launched; raises LaunchFailed when it is gone."""
 
     def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
-        """Batches of what a dead worker has left on disk, as `read_spool`."""
+        """Batches of what a dead worker has left on disk, as `leftovers.read_spool`."""
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         """End a worker that there is no line to: SIGTERM, after `grace` (s) SIGKILL."""

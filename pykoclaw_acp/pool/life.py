@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
@@ -273,7 +275,7 @@ class WorkerLife:
         """What a worker could not send any more, it may have left on disk."""
         self.foreign = True  # nobody says which version wrote it
         for batch in self._around.launcher.spooled(self.spec, self._frame):
-            await self._take(batch)
+            await leftovers.take(batch, self._take, Path(self.spec.spool))
 
     async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""

@@ -19,13 +19,12 @@ import structlog
 
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.pool import leftovers, reaper
 from pykoclaw_acp.pool.forkserver import Forked
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.worker.channel import SocketLine, connect, read_batches
 from pykoclaw_acp.worker.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.worker.spool import read_spool
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
@@ -140,7 +139,7 @@ class LocalLauncher:
 
     def spooled(self, identity: WorkerIdentity, after: int) -> Iterator[list[FromWorker]]:
         """Batches of what the dead worker has left on disk."""
-        return read_spool(Path(identity.spool), after)
+        return leftovers.read_spool(Path(identity.spool), identity.epoch, after)
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         """SIGTERM, after `grace` (s) SIGKILL."""

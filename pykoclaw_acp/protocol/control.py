@@ -150,7 +150,7 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
 class Status(_Full, frozen=True, kw_only=True):
     """`clients` are those that have a session open; `running` and `waiting` count turns.
 
-    `conversion`: null once every log is in the new form.
+    `conversion`: null once every log is in the new form. `damaged` are files: what is left of damaged spools.
     """
 
     daemon: Daemon
@@ -161,6 +161,7 @@ class Status(_Full, frozen=True, kw_only=True):
     waiting: int
     questions: list[QuestionInfo]
     database: DatabaseInfo
+    damaged: list[str]
     conversion: Conversion | None = None
 
 

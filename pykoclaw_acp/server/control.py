@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp import __version__
@@ -12,6 +13,7 @@ from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import memory, processes
 from pykoclaw_acp.ops.lag import LoopLag
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
@@ -105,6 +107,7 @@ class Control:
                 at_risk=ENGINE.affected,
             ),
             conversion=self._progress(),
+            damaged=[str(path) for path in leftovers.kept(Path(self._places.directory))],
         )
 
     # --- sessions -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import structlog
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front.places import secure_directory
 from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.pool import leftovers, reaper
 from pykoclaw_acp.pool.launcher import LeftWorker
 from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -37,8 +37,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
 from pykoclaw_acp.tasks import in_pieces
-from pykoclaw_acp.worker.frames import Lost, Numbered, TurnEnded
-from pykoclaw_acp.worker.spool import read_spool
+from pykoclaw_acp.worker.frames import FromWorker, Lost, Numbered, TurnEnded
 
 WORKER_GRACE: Final = 3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
 TERM_GRACE: Final = 1.0  # s; for what dead workers left
@@ -71,16 +70,18 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     adopted = await asyncio.to_thread(_end_processes, own, standing, sessions if resident else {})
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, Lost] = {}
+    unread: list[WorkerRow] = []
     for row in dead:
         words = standing.last_words(row)
         if words is not None:
             last_words[row.session_id] = words
         if row not in own:  # a copy's original, which may be alive, wrote it
             continue
-        if row.session_id in sessions and words is None:
-            await _take_spool(journal, row, last_words)
-        await asyncio.to_thread(remove, row.left.identity)
-    await asyncio.to_thread(_empty, directory, {row.socket.name for row in adopted}, spare=bool(standing.foreign))
+        if row.session_id in sessions and words is None and not await _take_spool(journal, row, last_words):
+            unread.append(row)
+        await asyncio.to_thread(remove, row.left.identity, keep_spool=row in unread)
+    kept = {row.socket.name for row in adopted + unread}
+    await asyncio.to_thread(_empty, directory, kept, spare=bool(standing.foreign))
     epochs = {row.session_id: row.epoch for row in adopted}
     newest = {row.session_id: row.epoch for row in dead}
     going_on: list[UnfinishedTurn] = []
@@ -103,7 +104,8 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
             await journal.append(session_id, [Failure(str(uuid4()), endings.RESTORED, "restored")])
     await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True)
     for row in dead:
-        await ledger.worker_gone(row.session_id, row.epoch)
+        if row not in unread:
+            await ledger.worker_gone(row.session_id, row.epoch)
     if await conversations.unite(database, kept=epochs.keys()):
         ids = {left.turn.turn_id for left in going_on}
         going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
@@ -163,26 +165,40 @@ def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Mappin
     return adopted
 
 
-async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, Lost]) -> None:
-    """What a dead worker could not tell any more: as if it had, so that its turn ends as it did."""
-    after = row.acked_frame
+async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, Lost]) -> bool:
+    """What a dead worker could not tell any more: as if it had, so that its turn ends as it did.
+
+    False if its spool cannot be read now: the next start may be able to.
+    """
+    spool, after = Path(row.left.identity.spool), row.acked_frame
+
+    async def record(batch: list[FromWorker]) -> None:
+        nonlocal after
+        for frame in batch:
+            if isinstance(frame, Lost):
+                last_words[row.session_id] = frame
+        numbered = [frame for frame in batch if isinstance(frame, Numbered)]
+        if not numbered:
+            return
+        ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
+        outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
+        await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
+        after = numbered[-1].n
+        steps.reached("spool_taken")
+
+    taken = True
     try:
-        for batch in read_spool(Path(row.left.identity.spool), after):
-            for frame in batch:
-                if isinstance(frame, Lost):
-                    last_words[row.session_id] = frame
-            numbered = [frame for frame in batch if isinstance(frame, Numbered)]
-            if not numbered:
-                continue
-            ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
-            outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
-            await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
-            after = numbered[-1].n
-            steps.reached("spool_taken")
+        for batch in leftovers.read_spool(spool, row.epoch, after):
+            await leftovers.take(batch, record, spool)
     except (ValueError, Conflict, IntegrityError):
         log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
+    except OSError as error:
+        kept = {"session": row.session_id, "file": str(spool), "error": str(error)}
+        log.error("A dead worker's spool cannot be read; the next start tries again", action="spool_unreadable", **kept)
+        taken = False
     if after > row.acked_frame:
         log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
+    return taken
 
 
 def _empty(directory: Path, kept: set[str], *, spare: bool) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.sessions.events import Event, Failure, UserMessage, split_text
+from pykoclaw_acp.sessions.events import Event, Failure, Text, UserMessage, split_text
 from pykoclaw_acp.sessions.model import Outcome, Turn, TurnFault
-from pykoclaw_acp.worker.frames import TurnEnded
+from pykoclaw_acp.worker.frames import Gap, TurnEnded
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
@@ -134,6 +134,17 @@ def failure(turn_id: str, outcome: Outcome) -> list[Event]:
     if outcome.fault is None:
         return []
     return [Failure(f"{turn_id}-failure", outcome.fault.message, outcome.fault.kind)]
+
+
+def gap(frame: Gap) -> list[Event]:
+    """What is said in the place of what a worker had to keep on disk and nobody can read any more."""
+    kept = f" What is left of the file is kept in {frame.file}." if frame.file is not None else ""
+    said = (
+        "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
+        f" part of that file is damaged or gone: at least {frame.n - frame.first + 1} of its entries.{kept} What"
+        " follows comes after the gap.\n\n"
+    )
+    return [Text(f"gap-{frame.epoch}-{frame.n}", said)]
 
 
 def fault_json(fault: TurnFault | None) -> str | None:

@@ -33,6 +33,7 @@ from pykoclaw_acp.worker.frames import (
     Ask,
     AskWithdrawn,
     EventFrame,
+    Gap,
     Numbered,
     Ready,
     TurnEnded,
@@ -336,7 +337,7 @@ class Session:
         """Commit a worker's frames, then tell everybody."""
         outcomes: dict[str, Outcome] = {}
         for frame in frames:
-            if isinstance(frame, EventFrame) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
+            if isinstance(frame, EventFrame | Gap) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
                 turn.spoke = True
             elif isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)

@@ -17,7 +17,7 @@ from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question
 from pykoclaw_acp.store import clocks, cursors, events, merging, offers, overview, permissions, sessions, turns, workers
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
@@ -125,6 +125,8 @@ class SessionJournal:
             turn_id: str | None = None
             if isinstance(frame, EventFrame):
                 turn_id, said = frame.turn_id, [frame.event]
+            elif isinstance(frame, Gap):
+                turn_id, said = frame.turn_id, endings.gap(frame)
             elif isinstance(frame, TurnStarted):
                 new = turns.insert_background(session_id, frame.turn_id, epoch)
                 statements.append(new if frame.background else turns.start(frame.turn_id))

@@ -207,6 +207,17 @@ class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
     """Stands for a frame that this version does not know: it is acknowledged, and makes no event."""
 
 
+class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
+    """Stands for the frames from `first` to `n`, which were kept in a spool and cannot be read any more.
+
+    `turn_id` is the turn that was told of there, as far as that is known, `file` where the damaged spool is kept.
+    """
+
+    first: int
+    turn_id: str | None = None
+    file: str | None = None
+
+
 class Heartbeat(_Frame, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker's loop is alive."""
 
@@ -242,7 +253,7 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
 
 
 ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
-Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped
+Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped | Gap
 FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
@@ -302,7 +313,7 @@ def decode_from_worker(line: bytes) -> FromWorker:
 
 def check_order(frame: Numbered, after: int) -> None:
     """Raises ValueError unless the frame is the one that follows number `after`."""
-    if frame.n != after + 1:
+    if (frame.first if isinstance(frame, Gap) else frame.n) != after + 1:
         raise ValueError(f"frame {frame.n} came after {after}")
 
 

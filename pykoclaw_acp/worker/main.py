@@ -69,7 +69,7 @@ class Worker:
 
     def __init__(self, spec: LaunchSpec) -> None:
         self._spec = spec
-        self._outbox = Outbox(Spool(spec.spool), spec.spool_limit, self._spool_full)
+        self._outbox = Outbox(Spool(spec.spool, spec.epoch), spec.spool_limit, self._spool_full)
         self._claude = ClaudeSession(spec, self._outbox)
         self._home = HeldDirectory(spec.data)
         self._line: SocketLine | None = None  # to the daemon; None: there is none

@@ -191,18 +191,18 @@ class Outbox:
         if self._sent < self._spool.last:
             lines = self._spool.read()
         else:
-            lines = [line.data for line in self._kept if line.n > self._sent] if self._sent < self._last else []
-            room = MAX_UNACKNOWLEDGED - self._flying_bytes - sum(map(len, lines))
+            lines = [line for line in self._kept if line.n > self._sent] if self._sent < self._last else []
+            room = MAX_UNACKNOWLEDGED - self._flying_bytes - sum(len(line.data) for line in lines)
             while self._unsent and room >= 0:
-                lines.append(self._number().data)
-                room -= len(lines[-1])
+                lines.append(self._number())
+                room -= len(lines[-1].data)
             if not self._unsent:
                 self._unsent_text = 0
         for line in lines:
-            self._sent += 1
-            self._flying.append((self._sent, len(line)))
-            self._flying_bytes += len(line)
-        return b"".join(lines)
+            self._sent = line.n
+            self._flying.append((line.n, len(line.data)))
+            self._flying_bytes += len(line.data)
+        return b"".join(line.data for line in lines)
 
 
 def _continuation(before: Numbered, more: int, frame: Numbered) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -59,6 +60,13 @@ async def history(stack: Stack, session: str) -> Client:
     await eventually(lambda: turn(stack)["state"] not in ("queued", "dispatched", "running"), 60)
     await client.load(session, stack.work)
     return client
+
+
+MISSING: Final = "Something is missing here."
+
+
+def spools(stack: Stack) -> list[Path]:
+    return list((stack.home / ".local/state/pykoclaw").glob("*/spool/*.ndjson"))
 
 
 def ended_on_disk(stack: Stack) -> bool:
@@ -203,3 +211,53 @@ async def _dies_at(stack: Stack, step: str) -> None:
             env={**stack.environment, "PYKOCLAW_CRASH_AT": step}, cwd="/",
         )  # fmt: skip
     assert await asyncio.wait_for(doomed.wait(), 30) == -signal.SIGKILL
+
+
+async def test_a_spool_that_is_removed_while_its_worker_works_loses_nothing(stack: Stack) -> None:
+    session, _, worker = await alone(stack)
+    (spool,) = await eventually(lambda: spools(stack))
+    spool.unlink()
+    await eventually(lambda: ended_on_disk(stack), 60)
+    worker.kill()
+    await eventually(lambda: not stack.processes(), 20)
+    after = await history(stack, session)
+    assert words(after, session) == WHOLE
+    assert turn(stack)["state"] == "done"
+    assert MISSING not in after.text(session)
+
+
+async def test_a_spool_that_is_cut_while_its_worker_works_has_a_gap_and_goes_on(stack: Stack) -> None:
+    session, _, worker = await alone(stack)
+    (spool,) = await eventually(lambda: [one for one in spools(stack) if one.stat().st_size > 2000])
+    os.truncate(spool, 1000)
+    await eventually(lambda: ended_on_disk(stack), 60)
+    after = await history(stack, session)
+    told = after.text(session)
+    assert told.count(MISSING) == 1
+    seen = words(after, session)
+    gap = len(re.findall(r"w\d+", told.partition(MISSING)[0]))
+    assert seen[:gap] == WHOLE[:gap]
+    assert seen[gap:] == WHOLE[gap - len(seen) :]
+    assert turn(stack)["state"] == "done"
+    assert stack.worker(session).pid == worker.pid
+
+
+async def test_a_damaged_line_takes_nothing_else_with_it(stack: Stack) -> None:
+    session, _, worker = await alone(stack)
+    await eventually(lambda: ended_on_disk(stack), 60)
+    worker.kill()
+    await eventually(lambda: not stack.processes(), 20)
+    (spool,) = spools(stack)
+    lines = spool.read_bytes().splitlines(keepends=True)
+    lines[len(lines) // 2] = b"\0" * 300 + b"\n"
+    spool.write_bytes(b"".join(lines))
+    after = await history(stack, session)
+    told = after.text(session)
+    before, _, rest = told.partition(MISSING)
+    assert re.findall(r"w\d+", before)[:20] == WHOLE[:20]
+    assert re.findall(r"w\d+", rest)[-20:] == WHOLE[-20:]
+    assert turn(stack)["state"] == "done"
+    (kept,) = spool.parents[1].glob("damaged/*")
+    assert str(kept) in rest
+    assert kept.read_bytes() == b"".join(lines)
+    assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"

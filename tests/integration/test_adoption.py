@@ -295,7 +295,7 @@ async def test_a_dead_workers_spool_ends_its_turn_as_it_ended(tmp_path: Path, al
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     lines = [channel._told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
-    spool = _write_spool(channel, b"".join(map(encode, lines)) + b'{"frame":"event","n":')
+    spool = _write_spool(channel, b"".join(map(encode, lines)))
     await _die(alive)
     for _ in range(2):  # the second start finds nothing more to do
         async with daemon(tmp_path) as after:

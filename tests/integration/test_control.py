@@ -126,6 +126,7 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         assert (status["running"], status["waiting"], status["clients"]) == (1, 1, 2)
         assert status["sessions"] == {"conversations": 2, "helpers": 0, "unused": 1}
         assert [(one["session"], one["state"]) for one in status["workers"]][1:] == [(session.id, "working")]
+        assert status["damaged"] == []
         assert status["daemon"]["pid"] == os.getpid()
         assert status["daemon"]["version"] == __version__
         assert status["daemon"]["memory"] > 1_000_000

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.whereabouts import ask
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.worker import main
@@ -43,7 +44,6 @@ from pykoclaw_acp.worker.frames import (
 from pykoclaw_acp.worker.home import HeldDirectory
 from pykoclaw_acp.worker.main import Worker
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.worker.spool import read_spool
 from tests.waiting import eventually
 
 
@@ -96,7 +96,7 @@ class Rig:
 
     @property
     def on_disk(self) -> list[int]:
-        frames = [one for batch in read_spool(Path(self.spec.spool), 0) for one in batch]
+        frames = [one for batch in read_spool(Path(self.spec.spool), self.spec.epoch, 0) for one in batch]
         return [one.n for one in frames if isinstance(one, EventFrame)]
 
 

@@ -17,6 +17,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal
 from pykoclaw_acp.ops.doctor import Context, Finding
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.waiting import eventually_sync
@@ -365,3 +366,16 @@ def test_mittos_configuration_is_looked_at(command: str, level: str, context: Co
     program(tmp_path / "bin/pykoclaw-acp")
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
     assert doctor_claude.mitto(context).level == level
+
+
+def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> None:
+    assert doctor_machine.spools(context).level == "ok"
+    spool = Path(context.places.directory) / "spool" / "worker-1.ndjson"
+    spool.parent.mkdir(parents=True)
+    spool.write_bytes(b"?")
+    kept = leftovers.keep(spool)
+    finding = doctor_machine.spools(context)
+    assert (finding.level, kept in finding.found) == ("warning", True)
+    assert "delete it" in finding.advice
+    Path(kept).unlink()
+    assert doctor_machine.spools(context).level == "ok"

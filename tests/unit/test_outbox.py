@@ -9,20 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.sessions.events import Text, Thinking
-from pykoclaw_acp.worker import spool
 from pykoclaw_acp.worker.frames import (
     EventFrame,
+    Gap,
     Lost,
     Ready,
     Skipped,
     TurnEnded,
+    check_order,
     decode_from_worker,
     decode_to_worker,
     encode,
 )
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
-from pykoclaw_acp.worker.spool import Spool, read_spool
+from pykoclaw_acp.worker.spool import Spool
 
 
 class Box:
@@ -31,7 +34,7 @@ class Box:
     def __init__(self, directory: Path, limit: int = 1024 * 1024 * 1024) -> None:
         self.path = directory / "spool.ndjson"
         self.full = 0
-        self.outbox = Outbox(Spool(str(self.path)), limit, self._fill)
+        self.outbox = Outbox(Spool(str(self.path), 1), limit, self._fill)
 
     def _fill(self) -> None:
         self.full += 1
@@ -172,7 +175,7 @@ async def test_a_full_spool_is_said_once_and_takes_the_ends_of_turns_alone(tmp_p
     assert kept == 1
     box.outbox.put(end())
     await spilled(box.outbox)
-    *_, last = [one for batch in read_spool(box.path, 0) for one in batch]
+    *_, last = [one for batch in read_spool(box.path, 1, 0) for one in batch]
     assert isinstance(last, TurnEnded)
     assert last.n == kept + 1
     box.outbox.attach(0)
@@ -184,37 +187,30 @@ async def test_a_full_spool_is_said_once_and_takes_the_ends_of_turns_alone(tmp_p
 
 async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     box = Box(tmp_path / "missing")
+    (tmp_path / "missing").touch()  # nothing can be made there
     box.outbox.put(frame("kept in memory"))
     await spilled(box.outbox)
     assert box.full == 1
     box.outbox.put(frame("dropped"))
     box.outbox.put(end())
-    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing").unlink()
     await spilled(box.outbox)
     assert box.on_disk == [(1, "kept in memory")]
-    assert [one.n for batch in read_spool(box.path, 0) for one in batch if isinstance(one, TurnEnded)] == [2]
-
-
-def test_a_dead_workers_spool_is_read_up_to_its_broken_end(tmp_path: Path) -> None:
-    path = tmp_path / "spool"
-    path.write_bytes(b"".join(_lines(1, 2, 3))[:-20])
-    assert [one.n for batch in read_spool(path, 0) for one in batch if isinstance(one, EventFrame)] == [1, 2]
-    assert list(read_spool(tmp_path / "missing", 0)) == []
+    assert [one.n for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, TurnEnded)] == [2]
 
 
 def test_a_link_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(encode(frame("of somebody else")))
     (tmp_path / "spool").symlink_to(tmp_path / "elsewhere")
-    assert list(read_spool(tmp_path / "spool", 0)) == []
     with pytest.raises(OSError, match="symbolic"):
-        Spool(str(tmp_path / "spool")).note(b"x\n")
+        Spool(str(tmp_path / "spool"), 1).note(b"x\n")
 
 
 async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
     box = Box(tmp_path)
     box.outbox.put(frame("a"))
     box.outbox.bequeath(Lost(epoch=1, kind="worker_lost", message="It died."))
-    batch = [one for batch in read_spool(box.path, 0) for one in batch]
+    batch = [one for batch in read_spool(box.path, 1, 0) for one in batch]
     assert [type(one) for one in batch] == [EventFrame, Lost]
 
 
@@ -240,21 +236,97 @@ def test_the_end_of_a_turn_is_understood_whatever_else_is_said_of_it() -> None:
 
 def test_a_spool_is_read_in_pieces_that_memory_bears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = _lines(*range(1, 7))
-    monkeypatch.setattr(spool, "BATCH_SIZE", 2 * len(lines[0]))
+    monkeypatch.setattr(leftovers, "BATCH_SIZE", 2 * len(lines[0]))
     (tmp_path / "spool").write_bytes(b"".join(lines))
-    assert [[one.n for one in batch if isinstance(one, EventFrame)] for batch in read_spool(tmp_path / "spool", 1)] == [
+    assert [
+        [one.n for one in batch if isinstance(one, EventFrame)] for batch in read_spool(tmp_path / "spool", 1, 1)
+    ] == [
         [2, 3],
         [4, 5],
         [6],
     ]
 
 
-def test_a_spool_with_a_gap_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "spool").write_bytes(b"".join(_lines(3, 5)))
-    with pytest.raises(ValueError, match="frame 5 came after 3"):
-        list(read_spool(tmp_path / "spool", 2))
-    with pytest.raises(ValueError, match="frame 3 came after 1"):
-        list(read_spool(tmp_path / "spool", 1))
+# --- the file is changed under a worker that lives -------------------------------------------------------------------
+
+
+def _spilled(box: Box, *texts: str) -> None:
+    """Each text in an append of its own."""
+    for text in texts:
+        box.outbox.put(frame(text, message_id=text))
+        box.outbox.spill()
+
+
+async def _all(box: Box, after: int = 0) -> list[tuple[int, str]]:
+    """What the next daemon is sent; a gap under its last number, with the word `gap`."""
+    box.outbox.attach(after)
+    told: list[tuple[int, str]] = []
+    while box.outbox._sent < box.outbox._last:
+        for line in (await box.outbox.take()).splitlines():
+            one = decode_from_worker(line)
+            assert isinstance(one, EventFrame | Gap)
+            check_order(one, told[-1][0] if told else after)
+            text = one.event.text if isinstance(one, EventFrame) and isinstance(one.event, Text) else "gap"
+            told.append((one.n, text))
+    return told
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "a directory", "its directory too"])
+async def test_a_spool_that_is_removed_under_a_worker_loses_nothing(tmp_path: Path, how: str) -> None:
+    (tmp_path / "spool").mkdir()
+    box = Box(tmp_path / "spool")
+    _spilled(box, "a", "b")
+    box.path.unlink()
+    if how == "replaced":
+        box.path.write_bytes(b"something else")
+    elif how == "a directory":
+        box.path.mkdir()
+    elif how == "its directory too":
+        box.path.parent.rmdir()
+    _spilled(box, "c")
+    assert box.on_disk == [(1, "a"), (2, "b"), (3, "c")]
+    assert stat.S_IMODE(box.path.stat().st_mode) == 0o600
+    assert await _all(box) == [(1, "a"), (2, "b"), (3, "c")]
+    assert box.full == 0
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        (0, [(3, "gap"), (4, "d"), (5, "e")]),
+        (1, [(1, "a"), (3, "gap"), (4, "d"), (5, "e")]),
+        (1.5, [(1, "a"), (3, "gap"), (4, "d"), (5, "e")]),
+    ],
+)
+async def test_a_spool_that_is_cut_under_a_worker_has_a_gap_and_goes_on(
+    tmp_path: Path, keep: float, expected: list[tuple[int, str]]
+) -> None:
+    (tmp_path / "spool").mkdir()
+    box = Box(tmp_path / "spool")
+    _spilled(box, "a", "b", "c")
+    lines = box.path.read_bytes().splitlines(keepends=True)
+    os.truncate(box.path, int(len(lines[0]) * keep))
+    _spilled(box, "d", "e")
+    on_disk = [one for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, EventFrame | Gap)]
+    assert [one.n for one in on_disk] == [n for n, _ in expected]
+    assert await _all(box) == expected
+    box.outbox.detach()
+    assert await _all(box, after=2) == [(3, "gap"), (4, "d"), (5, "e")], "half of the gap was told before"
+    box.outbox.acknowledge(5)
+    assert box.path.stat().st_size == 0
+    box.outbox.detach()
+    _spilled(box, "f")
+    assert await _all(box, after=5) == [(6, "f")]
+
+
+async def test_a_spool_that_is_overwritten_while_it_is_read_is_told_as_far_as_it_can_be(tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    box = Box(tmp_path / "spool")
+    _spilled(box, "a", "b", "c")
+    data = box.path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    box.path.write_bytes(lines[0] + b"\0" * (len(lines[1]) - 1) + b"\n" + lines[2])
+    assert await _all(box) == [(1, "a"), (2, "gap"), (3, "c")]
 
 
 def _lines(*numbers: int) -> list[bytes]:

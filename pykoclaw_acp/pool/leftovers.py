@@ -1,0 +1,114 @@
+"""What a dead worker has left on disk: its spool is read, and kept for the user where it is damaged.
+
+A spool that cannot be read at all (permissions, a disk's error) is not damaged: OSError, and it can be tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.store.database import Conflict, IntegrityError
+from pykoclaw_acp.worker import salvage
+from pykoclaw_acp.worker.frames import FromWorker, Gap, Numbered, encode
+
+BATCH: Final = 500  # frames that are handed on at once, at most
+BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
+MOST_KEPT: Final = 20  # damaged spools; the oldest go first
+DAMAGED: Final = "damaged"  # the directory of those, beside that of the spools
+
+log: Final = structlog.get_logger()
+
+
+def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]:
+    """Batches of what the worker had not told up to frame `after`; a damaged spool is kept, and Gaps name it.
+
+    Nothing if there is none. Raises OSError if it cannot be read.
+    """
+    try:
+        file = _open(path)
+    except FileNotFoundError:
+        return
+    if file is None:
+        yield [Gap(epoch=epoch, n=after + 1, first=after + 1, file=keep(path))]
+        return
+    batch: list[FromWorker] = []
+    size = 0
+    with file:
+        for frame in salvage.frames(file, epoch, after):
+            one = frame
+            if isinstance(frame, Gap) and frame.file is None:
+                one = msgspec.structs.replace(frame, file=keep(path))
+            batch.append(one)
+            size += len(encode(one))
+            if len(batch) == BATCH or size >= BATCH_SIZE:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _open(path: Path) -> BinaryIO | None:
+    """The file; None if something else is there in its place."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return None
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+async def take(batch: list[FromWorker], into: Callable[[list[FromWorker]], Awaitable[None]], path: Path) -> None:
+    """Hand a batch on. Of one that the database refuses each frame is tried alone, and a Gap takes the place of one
+    that it still refuses."""
+    try:
+        await into(batch)
+        return
+    except (ValueError, Conflict, IntegrityError):
+        log.warning("Frames of a dead worker were refused", action="spool_refused", exc_info=True, file=path.name)
+    for frame in batch:
+        try:
+            await into([frame])
+        except (ValueError, Conflict, IntegrityError):
+            if isinstance(frame, Gap) or not isinstance(frame, Numbered):
+                raise
+            gap = Gap(epoch=frame.epoch, n=frame.n, first=frame.n, turn_id=getattr(frame, "turn_id", None))
+            await into([msgspec.structs.replace(gap, file=keep(path))])
+
+
+def keep(spool: Path) -> str:
+    """Keep what is there for the user, for this user alone; returns where. Once for each spool."""
+    place = spool.parents[1] / DAMAGED
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = kept(spool.parents[1])
+    for path in before:
+        if path.name.partition("-")[2] == spool.name:
+            return str(path)
+    for path in before[: max(0, len(before) - MOST_KEPT + 1)]:
+        shutil.rmtree(path, ignore_errors=True)
+        path.unlink(missing_ok=True)
+    number = int(before[-1].name.partition("-")[0]) + 1 if before else 1
+    target = place / f"{number:06}-{spool.name}"
+    if not stat.S_ISREG(os.lstat(spool).st_mode):
+        os.rename(spool, target)
+    else:
+        try:
+            os.link(spool, target, follow_symlinks=False)
+        except OSError:  # a file system without such links
+            shutil.copyfile(spool, target)
+        with suppress(OSError):
+            os.chmod(target, 0o600)
+    log.error("A worker's spool is damaged; it is kept", action="spool_damaged", file=str(target))
+    return str(target)
+
+
+def kept(directory: Path) -> list[Path]:
+    """The damaged spools that are kept in an instance's directory, the oldest first."""
+    with suppress(FileNotFoundError):
+        return sorted(one for one in (directory / DAMAGED).iterdir() if one.name.partition("-")[0].isdigit())
+    return []
