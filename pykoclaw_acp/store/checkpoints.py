@@ -27,7 +27,7 @@ STEP: Final = 1000  # pages that are brought in at once while commits go on: som
 RETRY: Final = 30.0  # s at most, after which what a reader of another program has prevented is tried again
 BUSY_MS: Final = 50  # that readers are waited for when the file is emptied: commits wait as well
 _PAGE: Final = 4096  # bytes
-_PAGES_OF_UNIT: Final = 5  # that a small one changes, about
+_PAGES_OF_UNIT: Final = 3  # that a small one changes, about
 
 log: Final = structlog.get_logger()
 

@@ -82,7 +82,7 @@ async def write(database: Database, commits: int, size: int = 1000) -> None:
 
 def logged(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("SELECT count(*) FROM acp_events").fetchone()[0])
+        return int(connection.execute("SELECT count(*) FROM acp_log").fetchone()[0])
 
 
 @pytest.mark.usefixtures("never_quiet", "other")
@@ -136,11 +136,11 @@ async def test_a_reader_keeps_the_log_and_when_it_goes_the_log_is_emptied(
     try:
         await database.commit(NEW_SESSION)
         other.execute("BEGIN")
-        other.execute("SELECT count(*) FROM acp_events").fetchone()
+        other.execute("SELECT count(*) FROM acp_log").fetchone()
         await write(database, 2000)
         kept = wal(path)
         assert kept > 2000 * 1000
-        assert other.execute("SELECT count(*) FROM acp_events").fetchone() == (0,), "it sees what it saw"
+        assert other.execute("SELECT count(*) FROM acp_log").fetchone() == (0,), "it sees what it saw"
         await write(database, 10)
         other.execute("ROLLBACK")
         await eventually(lambda: wal(path) == 0)
