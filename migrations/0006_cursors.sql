@@ -11,8 +11,8 @@ CREATE TABLE acp_cursors (
     used_by TEXT, -- the instance that has gone on from here; NULL: this one lives, or nobody has yet
     least BIGINT, -- whoever goes on from here is shown what follows this place, while the instance `beside` lives
     beside TEXT,
-    age BIGINT NOT NULL DEFAULT 0, -- hours of a daemon's time for which the instance is known to have ended
-    spare BIGINT, -- hours of a daemon's time for which there has been one more of these than clients that came back
+    ended_clock BIGINT, -- since when the instance is known to have ended; NULL: it is not
+    spare_clock BIGINT, -- since when there has been one more of these than clients that came back; NULL: there has not
     updated_at BIGINT NOT NULL,
     PRIMARY KEY (acp_session_id, client, instance, front)
 );

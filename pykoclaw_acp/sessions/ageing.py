@@ -1,7 +1,7 @@
 """Cursors of clients that never come back are dropped after 30 days.
 
-Counted are hours in which a daemon runs and the client's instance is known to have ended, each by the monotonic clock:
-a wall clock that is wrong drops nothing too early, and days on which the machine is off do not count.
+Those are days of the data directory's own clock, since a daemon has first seen that the client's instance has ended: a
+wall clock that is wrong drops nothing too early, and days on which the machine is off do not count.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 
-HOUR: Final = 3600.0  # s
-LIMIT: Final = 30 * 24  # hours
+PAUSE: Final = 3600.0  # s
+LIMIT: Final = 30 * 24 * 3600 * 1000  # ms
 
 log: Final = structlog.get_logger()
 
@@ -30,14 +31,16 @@ class CursorAges:
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await asyncio.sleep(HOUR)
+            await asyncio.sleep(PAUSE)
             try:
                 await self.look()
+            except StoreUnavailable:
+                log.debug("Cursors are looked at later", action="cursors_later")
             except Exception:
                 log.exception("Cursors could not be looked at", action="cursors_not_aged")
 
     async def look(self) -> None:
-        """An hour has passed."""
+        """Note which instances have ended, and drop what they left long ago."""
         alive = self._sessions.confirmations.alive
         shown = {
             attachment.reader.instance
@@ -51,4 +54,4 @@ class CursorAges:
             known = alive(instance)
             lives = instance in shown if known is None else known
             (living if lives else ended).append(instance)
-        await self._journal.age_cursors(ended, living, LIMIT)
+        await self._journal.age_cursors(ended, living, self._journal.clock.now() - LIMIT)

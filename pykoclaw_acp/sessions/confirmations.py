@@ -74,6 +74,7 @@ class Confirmations:
             reader,
             fronts={one.front for one in others if one.instance == reader.instance},
             lives=lambda instance: instance in here if (known := self.alive(instance)) is None else known,
+            now=self._journal.clock.now(),
             upto=upto,
         )
         beyond = [one for one in cursors if one.seq > end]  # the database was restored from a copy

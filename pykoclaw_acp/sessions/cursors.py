@@ -23,8 +23,8 @@ class Reader:
 class Cursor:
     """How far an instance was shown a session through one of its fronts, and who has gone on from there.
 
-    `least`: whoever takes it is shown what follows this place, as long as the instance `beside` lives. `spare`: for
-    how many hours somebody who could have taken it took another one; None: nobody did.
+    `least`: whoever takes it is shown what follows this place, as long as the instance `beside` lives. `spare`:
+    since when (ms, own clock) others have been taken, and this one or another was left; None: it never was.
     """
 
     instance: str
@@ -50,12 +50,13 @@ class Claimant:
     """A reader that opens a session, and what is known at that moment.
 
     `upto`: the place that it has named, or None. `fronts` are those through which the session is shown now. `lives`
-    says of an instance whether it is known, or must be taken, to live.
+    says of an instance whether it is known, or must be taken, to live. `now` is what the own clock shows (ms).
     """
 
     reader: Reader
     fronts: Collection[str]
     lives: Callable[[str], bool]
+    now: int
     upto: int | None = None
 
     def claim(self, cursors: Sequence[Cursor]) -> Claim:
@@ -92,10 +93,15 @@ class Claimant:
         # Where two are as good, the one that leaves the lesser place to others.
         taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
         start = self._place(taken)
-        spare = max(one.spare or 0 for one in taken)
+        since = min((one.spare for one in taken if one.spare is not None), default=self.now)
         # Which of them came back cannot be known. The others are shown as much, unless it has ended again by then.
         others = [
-            replace(one, least=start, beside=self.reader.instance, spare=max(spare, one.spare or 0))
+            replace(
+                one,
+                least=start,
+                beside=self.reader.instance,
+                spare=since if one.spare is None else min(since, one.spare),
+            )
             for instance in left
             if instance is not taken
             for one in instance

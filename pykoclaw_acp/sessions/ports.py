@@ -285,8 +285,8 @@ class Journal(Protocol):
     async def instances(self) -> list[str]:
         """Those that have cursors."""
 
-    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], limit: int) -> None:
-        """Another hour has passed since these instances ended; their cursors are dropped after `limit` of them."""
+    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
+        """These instances have ended, those live; what was left before that (ms, own clock) is dropped."""
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""

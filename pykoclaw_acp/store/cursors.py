@@ -21,11 +21,12 @@ def change(one: CursorChange) -> Statement:
         return Statement(f"DELETE FROM acp_cursors WHERE {_OWN}", key)  # noqa: S608  constant
     return Statement(
         "INSERT INTO acp_cursors"
-        " (acp_session_id, client, instance, front, seq, used_by, least, beside, spare, updated_at)"
+        " (acp_session_id, client, instance, front, seq, used_by, least, beside, spare_clock, updated_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (acp_session_id, client, instance, front) DO UPDATE SET seq = excluded.seq,"
-        " used_by = excluded.used_by, least = excluded.least, beside = excluded.beside, spare = excluded.spare,"
-        " age = CASE WHEN excluded.spare IS NULL THEN 0 ELSE acp_cursors.age END,"
+        " used_by = excluded.used_by, least = excluded.least, beside = excluded.beside,"
+        " spare_clock = excluded.spare_clock,"
+        " ended_clock = CASE WHEN excluded.spare_clock IS NULL THEN NULL ELSE acp_cursors.ended_clock END,"
         " updated_at = excluded.updated_at WHERE excluded.seq > acp_cursors.seq OR ? = 1",
         (
             *key,
@@ -43,7 +44,7 @@ def change(one: CursorChange) -> Statement:
 async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
     """Those of a session and a client's name."""
     rows = await database.read(
-        "SELECT instance, front, seq, used_by, least, beside, spare FROM acp_cursors"
+        "SELECT instance, front, seq, used_by, least, beside, spare_clock FROM acp_cursors"
         " WHERE acp_session_id = ? AND client = ?",
         (session_id, client),
     )
@@ -55,13 +56,16 @@ async def instances(database: Database) -> list[str]:
     return [instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")]
 
 
-def age(ended: Sequence[str], living: Sequence[str], limit: int) -> Iterator[Statement]:
-    """Another hour without these instances; what is `limit` hours old goes."""
+def age(ended: Sequence[str], living: Sequence[str], now: int, before: int) -> Iterator[Statement]:
+    """At `now` (ms, own clock) these instances have ended, and those live; what was left before that goes."""
     for instance in ended:
-        yield Statement("UPDATE acp_cursors SET age = age + 1, spare = spare + 1 WHERE instance = ?", (instance,))
+        yield Statement(
+            "UPDATE acp_cursors SET ended_clock = ? WHERE instance = ? AND ended_clock IS NULL", (now, instance)
+        )
     for instance in living:
         yield Statement(
-            "UPDATE acp_cursors SET age = 0, spare = NULL WHERE instance = ? AND (age > 0 OR spare IS NOT NULL)",
+            "UPDATE acp_cursors SET ended_clock = NULL, spare_clock = NULL WHERE instance = ?"
+            " AND (ended_clock IS NOT NULL OR spare_clock IS NOT NULL)",
             (instance,),
         )
-    yield Statement("DELETE FROM acp_cursors WHERE age >= ? OR spare >= ?", (limit, limit))
+    yield Statement("DELETE FROM acp_cursors WHERE ended_clock <= ? OR spare_clock <= ?", (before, before))

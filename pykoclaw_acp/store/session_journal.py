@@ -270,9 +270,9 @@ class SessionJournal:
         """Those that have cursors."""
         return await cursors.instances(self._database)
 
-    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], limit: int) -> None:
-        """Another hour has passed since these instances ended."""
-        await self._commit(Unit(statements=tuple(cursors.age(ended, living, limit))))
+    async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
+        """These instances have ended, those live; what was left before that is dropped."""
+        await self._commit(Unit(statements=tuple(cursors.age(ended, living, self.clock.now(), before))))
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The log from `after` on, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -19,7 +20,9 @@ from tests.integration.test_link import Front, front, new, there, until_there_is
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 
+DAY = 24 * 3600 * 1000  # ms
 END = 11  # of the log after the first prompt: its message, the title, nine words
+GROWN = ["say", "2", "0", "1"]  # what `grow` adds
 
 
 def process(pid: int, start: int = 7, **other: Any) -> dict[str, Any]:
@@ -53,6 +56,13 @@ class Windows:
         if one is not None:
             await one.leave()
 
+    async def pass_time(self, length: int) -> None:
+        """As much as this (ms) by the data directory's own clock; a daemon looks before and after it."""
+        ages = CursorAges(self.r.sessions, SessionJournal(self.r.database))
+        await ages.look()
+        self.r.database.clock._before += length
+        await ages.look()
+
 
 @asynccontextmanager
 async def windows(path: Path) -> AsyncIterator[Windows]:
@@ -79,12 +89,6 @@ async def resume(one: Front, session: str, number: int = 1, **more: Any) -> None
     await one.result(number, "session/resume", sessionId=session, cwd="/", **more)
 
 
-async def confirmed(w: Windows, one: Front, end: int) -> None:
-    """The front was shown everything up to here, and says so."""
-    await eventually(lambda: end in one.seqs())
-    await seen(w, one, end)
-
-
 async def beside(w: Windows, pid: int, session: str, place: int) -> Front:
     """Another window, which has confirmed nothing after this place."""
     one = await w.open(pid)
@@ -92,25 +96,35 @@ async def beside(w: Windows, pid: int, session: str, place: int) -> Front:
     return one
 
 
-async def grow(w: Windows, session: str, count: int = 3) -> int:
-    """The log grows by this many events, of a turn that somebody else asks for; returns its end."""
+async def grow(w: Windows, session: str) -> int:
+    """The log grows by three events, of a turn that somebody else asks for; returns its end."""
     live = await w.r.sessions.get(session)
-    await w.r.run(live, f"say {count - 1}")
+    await w.r.run(live, "say 2")
     return live.last_seq
 
 
-async def shown(one: Front, seqs: list[int]) -> None:
+def heard(one: Front) -> list[str]:
+    """What was said to the front's client, word by word; what is replayed comes in longer pieces."""
+    updates = [json.loads(rest.split(" ", 2)[2])["params"]["update"] for rest in one.rests("update")]
+    return "".join(update["content"]["text"] + " " for update in updates if "content" in update).split()
+
+
+def after(place: int) -> list[str]:
+    """What a session says after this place, up to END."""
+    return [str(number) for number in range(max(place, 2) - 2, END - 2)]
+
+
+async def shown(one: Front, words: list[str]) -> None:
     """Exactly this, once as much has come."""
-    await eventually(lambda: len(one.seqs()) >= len(seqs) and one.seqs()[-1] == seqs[-1])
-    assert one.seqs() == seqs
+    await eventually(lambda: len(heard(one)) >= len(words))
+    assert heard(one) == words
 
 
 async def nothing_of_the_past(w: Windows, one: Front, session: str) -> None:
     """It is shown what comes from now on, and first of all that."""
-    end = (await w.r.sessions.get(session)).last_seq
+    assert heard(one) == []
     await grow(w, session)
-    await eventually(one.seqs)
-    assert one.seqs()[0] == end + 1
+    await shown(one, GROWN)
 
 
 async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp_path: Path) -> None:
@@ -124,8 +138,8 @@ async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp
         await seen(w, two, END)
         again = await w.open(3)
         await resume(again, session)
-        await shown(again, [7, 8, 9, 10, 11])
-        assert two.seqs() == []
+        await shown(again, after(6))
+        assert heard(two) == []
 
 
 async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path: Path) -> None:
@@ -136,7 +150,7 @@ async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path:
             await w.die(pid - 1, one)
             one = await w.open(pid)
             await resume(one, session)
-            await shown(one, list(range(place + 1, END + 1)))
+            await shown(one, after(place))
 
 
 async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -> None:
@@ -150,7 +164,7 @@ async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -
         await two.leave()  # its front alone, before it has confirmed anything
         again = await w.open(2)
         await resume(again, session)
-        await shown(again, [7, 8, 9, 10, 11])
+        await shown(again, after(6))
 
 
 async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(tmp_path: Path) -> None:
@@ -164,7 +178,7 @@ async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(tmp_pa
         await two.leave()
         again = await w.open(2)
         await resume(again, session)
-        await shown(again, [7, 8, 9, 10, 11])
+        await shown(again, after(6))
 
 
 async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
@@ -174,7 +188,7 @@ async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
         await w.die(1, one)
         two = await w.open(2)
         await resume(two, session)
-        await shown(two, [7, 8, 9, 10, 11])
+        await shown(two, after(6))
         three = await w.open(3)
         await resume(three, session)
         await nothing_of_the_past(w, three, session)
@@ -182,22 +196,19 @@ async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
         await w.die(2, two)
         four = await w.open(4)
         await resume(four, session)
-        end = (await w.r.sessions.get(session)).last_seq
-        await shown(four, list(range(END + 3, end + 1)))
+        await shown(four, GROWN[3:])
 
 
-async def test_one_that_never_returns_is_dropped_after_30_days_of_a_daemons_time(tmp_path: Path) -> None:
+async def test_one_that_never_returns_is_dropped_after_30_days(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
-        ages = CursorAges(w.r.sessions, SessionJournal(w.r.database))
         session = await begun(w, one := await w.open(1))
         await seen(w, one, 6)
-        for _ in range(LIMIT + 1):  # a living one does not grow old
-            await ages.look()
+        await w.pass_time(LIMIT)  # a living one does not grow old
         await w.die(1, one)
-        for _ in range(LIMIT - 1):
-            await ages.look()
+        await w.pass_time(LIMIT - DAY)
+        await w.pass_time(DAY // 2)
         assert len(await w.r.database.read("SELECT 1 FROM acp_cursors")) == 1
-        await ages.look()
+        await w.pass_time(DAY)
         assert await w.r.database.read("SELECT 1 FROM acp_cursors") == []
         two = await w.open(2)
         await resume(two, session)
@@ -207,23 +218,20 @@ async def test_one_that_never_returns_is_dropped_after_30_days_of_a_daemons_time
 async def test_a_spare_place_is_not_handed_on_for_ever(tmp_path: Path) -> None:
     """One of two windows never returns: the other one leaves a place more each time that it is restarted."""
     async with windows(tmp_path) as w:
-        ages = CursorAges(w.r.sessions, SessionJournal(w.r.database))
         session = await begun(w, one := await w.open(1))
         two = await beside(w, 2, session, 6)
         await seen(w, one, 5)
         await w.die(1, one)
         await w.die(2, two)
-        places = []
-        for pid in range(3, 9):
+        once_more = [after(5), after(6) + GROWN, GROWN, GROWN, [], []]  # until the spare place is dropped
+        for pid, missed in enumerate(once_more, 3):
             one = await w.open(pid)
             await resume(one, session)
             end = await grow(w, session)
-            await confirmed(w, one, end)
-            places.append(one.seqs()[0] - 1)
+            await shown(one, missed + GROWN)
+            await seen(w, one, end)
             await w.die(pid, one)
-            for _ in range(LIMIT // 4):
-                await ages.look()
-        assert places == [5, 6, 14, 17, 23, 26]
+            await w.pass_time(LIMIT // 4)
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -239,7 +247,7 @@ async def test_two_windows_that_both_died_are_shown_enough_in_whichever_order_th
         for pid in order:
             again = await w.open(10 + pid)
             await resume(again, session)
-            await shown(again, list(range(6, END + 1)))  # it cannot be known which of the two it is
+            await shown(again, after(5))  # it cannot be known which of the two it is
         third = await w.open(20)
         await resume(third, session)
         await nothing_of_the_past(w, third, session)
@@ -253,7 +261,7 @@ async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Pa
         await one.leave()
         again = await w.open(1)
         await resume(again, session)
-        await shown(again, [10, 11])  # not what the other window has left
+        await shown(again, after(9))  # not what the other window has left
 
 
 async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path: Path) -> None:
@@ -266,11 +274,11 @@ async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path:
         await seen(w, two, 14)
         again = await w.open(1)
         await resume(again, session)
-        await shown(again, list(range(5, 15)))
+        await shown(again, after(4) + GROWN)
         await seen(w, again, 13)
         third = await w.open(1)
         await resume(third, session)
-        await shown(third, [14])  # of what their client was shown by all of its fronts that live, the least
+        await shown(third, GROWN[-1:])  # of what their client was shown by all of its fronts that live, the least
 
 
 async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> None:
@@ -282,7 +290,7 @@ async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> 
         await w.die(1, two)
         again = await w.open(2)
         await resume(again, session)
-        await shown(again, list(range(5, END + 1)))
+        await shown(again, after(4))
         other = await w.open(3)
         await resume(other, session)
         await nothing_of_the_past(w, other, session)
@@ -296,7 +304,7 @@ async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
         await w.die(1, one)
         again = await w.open(1, start=8)
         await resume(again, session)
-        await shown(again, [7, 8, 9, 10, 11])
+        await shown(again, after(6))
         await again.leave()
         assert {row for (row,) in await w.r.database.read("SELECT used_by FROM acp_cursors WHERE seq = 6")} == {
             "this boot:1:1:8",
@@ -312,7 +320,7 @@ async def test_a_front_that_does_not_say_whose_it_is_loses_nothing(tmp_path: Pat
         await one.leave()
         two = await w.open(1, hello=hello)
         await resume(two, session)
-        await shown(two, [7, 8, 9, 10, 11])
+        await shown(two, after(6))
         three = await w.open(1, hello=hello)
         await resume(three, session)
         await nothing_of_the_past(w, three, session)  # the second one is there
@@ -328,11 +336,11 @@ async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_pat
         await one.leave()
         three = await w.open(3)
         await resume(three, session)
-        await shown(three, [7, 8, 9, 10, 11])
+        await shown(three, after(6))
         back = await w.open(1, hello=elsewhere)  # it lived: what was taken is still its own
         await resume(back, session)
-        await shown(back, [7, 8, 9, 10, 11])
-        assert two.seqs() == []
+        await shown(back, after(6))
+        assert heard(two) == []
 
 
 async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:
@@ -350,23 +358,22 @@ async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:
         await resume(stranger, first)
         two = await w.open(3)
         await resume(two, second)
-        await shown(two, [10, 11])
+        await shown(two, after(9))
         await resume(two, first, 2)
-        await shown(two, [10, 11, 7, 8, 9, 10, 11])
-        assert stranger.seqs() == []
+        await shown(two, after(9) + after(6))
+        assert heard(stranger) == []
 
 
 async def test_one_that_died_before_anything_happened_is_shown_what_came_after_it(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
-        session = await begun(w, one := await w.open(1))
+        session = await begun(w, await w.open(1))
         await resume(two := await w.open(2), session)
         await there(w.r, f"SELECT 1 FROM acp_cursors WHERE seq = {END}")
         await w.die(2, two)
-        end = await grow(w, session)
+        await grow(w, session)
         again = await w.open(3)
         await resume(again, session)
-        await shown(again, list(range(END + 1, end + 1)))
-        assert one.seqs()
+        await shown(again, GROWN)
 
 
 async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_others(tmp_path: Path) -> None:
@@ -380,10 +387,10 @@ async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_other
         await loads.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])  # it was the third, or not
         knows = await w.open(5)
         await resume(knows, session, _meta={"pykoclaw.dev/after": 7})
-        await shown(knows, [8, 9, 10, 11])
+        await shown(knows, after(7))
         rest = await w.open(6)
         await resume(rest, session)
-        await shown(rest, list(range(6, END + 1)))
+        await shown(rest, after(5))
 
 
 async def test_a_place_beyond_the_end_of_the_log_is_none(tmp_path: Path) -> None:
@@ -398,7 +405,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_none(tmp_path: Path) -> None
         await resume(again, session)
         again.say("seen 1 50")  # from before the copy was put back
         end = await grow(w, session)
-        await shown(again, [12, 13, 14])
+        await shown(again, GROWN)
         await seen(w, again, end)
         assert await w.r.database.read("SELECT seq FROM acp_cursors") == [(end,)]
 
@@ -423,21 +430,21 @@ async def test_a_front_of_before_the_upgrade_takes_the_place_of_its_name(tmp_pat
         by_name = Statement("UPDATE acp_cursors SET instance = '', front = ''")
         await w.r.database.commit(Unit(statements=(by_name,)))
         back = await w.open(1, hello={"sessions": {session: {"seq": 10}}})
-        await eventually(lambda: back.seqs() == [11])
+        await shown(back, after(10))
         await back.leave()
         again = await w.open(2)
         await resume(again, session)
-        await shown(again, [10, 11])
+        await shown(again, after(9))
 
 
 def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "pykoclaw.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        migrate.apply(connection, [one for one in migrate.load() if one.version < 6], path)
+        migrate.apply(connection, [one for one in migrate.load() if one.version < 4], path)
         connection.execute("INSERT INTO acp_cursors VALUES ('s', 'mitto', 6, 1)")
         migrate.apply(connection, migrate.load(), path)
-        rows = connection.execute("SELECT acp_session_id, client, instance, seq, used_by, age FROM acp_cursors")
-        assert rows.fetchall() == [("s", "mitto", "", 6, None, 0)]
+        rows = connection.execute("SELECT acp_session_id, client, instance, seq, used_by, ended_clock FROM acp_cursors")
+        assert rows.fetchall() == [("s", "mitto", "", 6, None, None)]
 
 
 async def test_the_place_of_a_name_counts_as_that_of_one_instance_that_has_ended(tmp_path: Path) -> None:
@@ -450,7 +457,7 @@ async def test_the_place_of_a_name_counts_as_that_of_one_instance_that_has_ended
         await w.r.database.commit(Unit(statements=(by_name,)))
         two = await w.open(2)
         await resume(two, session)
-        await shown(two, [7, 8, 9, 10, 11])
+        await shown(two, after(6))
         three = await w.open(3)
         await resume(three, session)
         await nothing_of_the_past(w, three, session)
@@ -474,7 +481,7 @@ async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeyp
             await w.die(1, one)
             two = await w.open(2)
             await resume(two, session)
-            await shown(two, [7, 8, 9, 10, 11])
+            await shown(two, after(6))
         await w.r.sessions.confirmations.flush()
         assert ("this boot:1:1:7", 6, "this boot:1:2:7") in await w.r.database.read(
             "SELECT instance, seq, used_by FROM acp_cursors"

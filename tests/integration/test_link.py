@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
@@ -556,6 +557,8 @@ async def test_updates_do_not_overtake_the_answer_of_a_resume_that_is_sent_again
 
 class SlowJournal:
     """Of a journal's methods the two about cursors; a commit takes until `go`."""
+
+    clock = Clock(None)
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
