@@ -23,6 +23,7 @@ from pykoclaw_acp.store import batch, conversations, cursors, events, merging, o
 from pykoclaw_acp.store.database import Database, StaleEpoch, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.worker.frames import Ask, EventFrame, FromWorker, TurnEnded
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import daemon, killed
@@ -222,6 +223,25 @@ async def test_questions_and_keys_are_the_conversations(database: Database) -> N
     rows = await database.read("SELECT turn_id, acp_session_id, idempotency_key FROM acp_turns ORDER BY 1")
     assert rows == [("a", ONE, "key"), ("b", ONE, None), ("c", ONE, "other")]
     assert await database.read("SELECT DISTINCT acp_session_id FROM acp_permissions") == [(ONE,)]
+
+
+async def test_frames_that_another_worker_was_acknowledged_are_not_those_of_the_one_that_goes_on(
+    database: Database,
+) -> None:
+    await make(database, ONE, epoch=1)
+    await make(database, TWO, epoch=1)
+    row = Statement(
+        "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
+        " VALUES (?, 1, 1, 1, 'boot', '/runtime/sockets/x', 1, 1)",
+        (ONE,),
+    )
+    await database.commit(Unit(statements=(row,)))
+    for session_id, number in ((ONE, 3), (TWO, 9)):
+        await say(database, session_id, number, session_id[:1], "begun ")
+        frame = EventFrame(epoch=1, n=number, turn_id=session_id[:1], event=Text("m", "told "))
+        await SessionJournal(database).record(session_id, 1, [frame], {})
+    await conversations.unite(database, kept=[ONE])
+    assert [row.acked_frame for row in await WorkerLedger(database).rows()] == [3]
 
 
 async def test_other_conversations_and_deleted_sessions_are_left_alone(database: Database) -> None:
