@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.events import Event, Text, TitleChanged
 from pykoclaw_acp.sessions.ports import CursorChange, Logged
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import batch, conversations, cursors, events, merging, overview
+from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, StaleEpoch, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -154,6 +155,21 @@ async def test_each_old_place_leads_to_the_event_that_it_was(database: Database,
             (cursor,) = await cursors.of(database, session_id, f"client-{one.seq}")
             assert (cursor.seq, cursor.least) == (moved, moved)
         assert await merging.moved(database, session_id, 1000) == moved
+
+
+@FORMS
+async def test_a_merged_log_is_converted_to_the_same(database: Database, old_until: int) -> None:
+    await two_logs(database, old_until)
+    await conversations.unite(database, kept=())
+    before = await log(database, ONE)
+    converting = Conversion(database, lambda: True)
+    while await converting.step():
+        pass
+    after = await log(database, ONE)
+    assert words(after) == words(before)
+    assert (after[0].seq - after[0].count, after[-1].seq) == (before[0].seq - before[0].count, before[-1].seq)
+    assert [one.seq - one.count for one in after][1:] == [one.seq for one in after][:-1]
+    assert await database.read("SELECT 1 FROM acp_events") == []
 
 
 async def test_a_log_that_is_alone_stays_as_it_is(database: Database) -> None:
