@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket
+import errno
 import fcntl
 import os
 import stat
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
+TAKES_NO_FILE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT})  # of a disk that is full or read-only
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
 
@@ -155,8 +157,16 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
 
 
 def try_lock(path: str) -> int | None:
-    """A descriptor that has the file locked until it is closed; None while somebody else has."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    """A descriptor that has the file locked until it is closed; None while somebody else has.
+
+    On a disk that takes no file there is nothing to lock: then the lock of the data directory alone decides.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in TAKES_NO_FILE:
+            raise
+        return os.open(os.devnull, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pykoclaw_acp.front.places import Places, secure_directory
+from pykoclaw_acp.front.places import TAKES_NO_FILE, Places, secure_directory
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -98,7 +98,12 @@ def _environment(places: Places) -> dict[str, str]:
 
 
 def _open_log(path: str) -> int:
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in TAKES_NO_FILE:
+            raise
+        return os.open(os.devnull, os.O_WRONLY)
     if os.fstat(log).st_size > _LOG_LIMIT:
         os.ftruncate(log, 0)
     return log

@@ -15,7 +15,7 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front.places import Places, secure_directory
+from pykoclaw_acp.front.places import TAKES_NO_FILE, Places, secure_directory
 from pykoclaw_acp.ops import records, steps
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
@@ -182,7 +182,10 @@ def runtime_directory(places: Places) -> Path:
     try:
         secure_directory(places.directory)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{error} PYKOCLAW_STATE can be set to another directory.") from error
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in TAKES_NO_FILE:
+            log.warning("The state directory cannot be made", action="state_failed", error=str(error))
+        else:
+            raise ConfigurationError(f"{error} PYKOCLAW_STATE can be set to another directory.") from error
     return Path(places.directory)
 
 

@@ -337,15 +337,15 @@ class Session:
         """Commit a worker's frames, then tell everybody."""
         outcomes: dict[str, Outcome] = {}
         for frame in frames:
-            if isinstance(frame, EventFrame | Gap) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
-                turn.spoke = True
-            elif isinstance(frame, TurnEnded):
+            if isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)
                 outcomes[frame.turn_id] = endings.of_frame(frame, cancelled=bool(turn and turn.cancelled.is_set()))
         logged = await self._journal.record(self.id, epoch, frames, outcomes)
         self.log.publish(logged)
         for frame in frames:
-            if isinstance(frame, Ask):
+            if isinstance(frame, EventFrame | Gap) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
+                turn.spoke = True
+            elif isinstance(frame, Ask):
                 self.questions.open(epoch, frame, self.last_seq)
             elif isinstance(frame, AskWithdrawn):
                 self.questions.withdraw(frame.ask_id)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.clock import Clock
-from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.errors import DatabaseUnusable, StoreUnavailable
 from pykoclaw_acp.store import clocks, history_copy, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
 from pykoclaw_acp.store.checkpoints import Checkpoints
@@ -153,10 +153,17 @@ class Database:
 
         With a `size` none after those whose last columns have that many characters together, but at least one.
 
-        Raises sqlite3.Error if the query is wrong or tries to write, and DatabaseClosed.
+        Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another program keeps readers
+        out, as one can that does not use a write-ahead log, and DatabaseClosed.
         """
         self._require_open()
-        return await self._readers.read(sql, parameters, size)
+        try:
+            return await self._readers.read(sql, parameters, size)
+        except sqlite3.OperationalError as error:
+            found = trouble(error)
+            if found is None or found[0] != "locked":
+                raise
+            raise StoreUnavailable(*found) from error
 
     async def probe(self) -> None:
         """Returns when the writer has answered, be it that another process holds the lock; never if it hangs."""
@@ -293,6 +300,7 @@ def _prepare(
 
 def _prepare_reader(connection: sqlite3.Connection, settled: journal_mode.JournalMode) -> None:
     settled.configure(connection)
+    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA query_only=ON")
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import stat
 from pathlib import Path
 
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
+from pykoclaw_acp.front.places import TAKES_NO_FILE
 
 LOCK_NAME = "pykoclaw-acp.lock"
-_TAKES_NO_FILE = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 
 class DataLock:
@@ -71,7 +70,7 @@ def _open(data_dir: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        if error.errno not in _TAKES_NO_FILE:
+        if error.errno not in TAKES_NO_FILE:
             raise
     try:
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
