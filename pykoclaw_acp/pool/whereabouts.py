@@ -91,10 +91,9 @@ async def ask(socket: str) -> Place | None:
 def survey(here: Site, listed: frozenset[int]) -> list[Unlisted]:
     """All live workers of this user but those whose pids are `listed`."""
     found: list[Unlisted] = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) in listed or processes.name(int(entry.name)) != WORKER_NAME:
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        if pid in listed or processes.name(pid) != WORKER_NAME:
             continue
-        pid = int(entry.name)
         started = processes.start_time(pid)
         if started is None or processes.ending(pid):
             continue
@@ -125,14 +124,18 @@ def launched_for(pid: int, name: str) -> str | None:
 
 def _look(pid: int, here: Site) -> Direction:
     """Where the directory is that the worker holds; unknown if it holds none, or is another user's."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                status = os.stat(entry.path)
-                if stat.S_ISDIR(status.st_mode) and _is_path(pid, entry.name):
-                    if is_deleted(status, os.readlink(entry.path)):
-                        return "deleted"
-                    return "here" if (status.st_dev, status.st_ino) == (here.device, here.inode) else "elsewhere"
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return "unknown"
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            path = f"/proc/{pid}/fd/{descriptor}"
+            status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode) and _is_path(pid, descriptor):
+                if is_deleted(status, os.readlink(path)):
+                    return "deleted"
+                return "here" if (status.st_dev, status.st_ino) == (here.device, here.inode) else "elsewhere"
     return "unknown"
 
 

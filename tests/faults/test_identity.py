@@ -81,7 +81,7 @@ async def test_a_directory_that_was_moved_to_another_file_system_keeps_its_worke
     session, _, worker = await alone(stack)
     move(stack.data, elsewhere / "moved")
     stack.use(elsewhere / "moved")
-    await goes_on(stack, session, worker)
+    await (await goes_on(stack, session, worker)).close()
     # The worker was told where its directory is now: the next move is like any other.
     await stack.end_daemon()
     move(stack.data, elsewhere / "again")

@@ -170,6 +170,7 @@ async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> 
         place = await ask(rig.spec.socket)
         assert place is not None
         assert (place.deleted, place.last, place.acked) == (True, 2, 1)
+        assert isinstance(await first.receive(), EventFrame)
         await first.line.close()
         assert isinstance(await waiting.receive(), Ready)
         await waiting.line.close()
