@@ -65,7 +65,10 @@ async def said(client: Client, session: str, words: str) -> None:
 
 async def confirmed(stack: Stack, count: int) -> None:
     """So many of those that are shown the session have confirmed all of it."""
-    query = "SELECT 1 FROM acp_cursors JOIN acp_sessions USING (acp_session_id) WHERE seq = last_seq"
+    query = (
+        "SELECT 1 FROM acp_cursors c JOIN acp_sessions s USING (acp_session_id)"
+        " WHERE c.seq = (SELECT MAX(seq) FROM acp_log WHERE log_key = s.log_key)"
+    )
     await eventually(lambda: len(stack.rows(query)) == count)
 
 
