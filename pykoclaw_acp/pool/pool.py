@@ -26,7 +26,7 @@ from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
 SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
-    " Restart the daemon (`pykoclaw-acp restart`), which takes it in, then send the prompt again."
+    " The daemon's log says why. Send the prompt again: that tries it once more."
 )
 LOOK_AGAIN: Final = 5.0  # s; that a question's clients have left changes no worker
 
@@ -204,9 +204,20 @@ class WorkerPool:
     async def _next_epoch(self, session_id: str) -> int:
         try:
             return await self._ledger.next_epoch(session_id)
+        except SpoolPending:
+            await self._take_leftovers(session_id)
+        try:
+            return await self._ledger.next_epoch(session_id)
         except SpoolPending as error:
             log.warning("A dead worker's spool is not in the log yet", action="spool_pending", session=session_id)
             raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
+
+    async def _take_leftovers(self, session_id: str) -> None:
+        """Try once more what the end of a dead worker could not do: its spool goes into the log, then its row goes."""
+        for left in await self._ledger.left(session_id):
+            worker = self._workers[session_id] = WorkerLife(left, self._around)
+            self._start(worker.live())
+            await worker.cleaned.wait()
 
     def _spec(self, wish: WorkerWish, epoch: int) -> LaunchSpec:
         name = f"{hashlib.sha256(wish.session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pykoclaw_acp.pool.launcher import WorkerProcess
+from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
 from pykoclaw_acp.worker.spec import LaunchSpec
 
 
@@ -22,6 +22,9 @@ class Ledger(Protocol):
 
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed; raises SpoolPending while there is a row of a worker of an older one."""
+
+    async def left(self, session_id: str) -> list[LeftWorker]:
+        """The session's workers whose rows are there, the oldest first."""
 
     async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
         """A worker lives."""

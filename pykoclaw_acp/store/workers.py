@@ -63,6 +63,10 @@ class WorkerLedger:
         rows = await self._database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
         return int(rows[0][0])
 
+    async def left(self, session_id: str) -> list[LeftWorker]:
+        """The session's workers whose rows are there, the oldest first."""
+        return [row.left for row in await self.rows() if row.session_id == session_id]
+
     async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
         """A worker lives."""
         row = Statement(

@@ -486,17 +486,22 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     return errors
 
 
-async def test_a_spool_that_cannot_be_taken_now_is_left_to_the_next_start(
+async def test_a_spool_that_cannot_be_taken_now_is_kept_and_taken_before_the_next_prompt(
     tmp_path: Path, failing: list[Exception]
 ) -> None:
     async with rig(tmp_path) as r:
-        _, turn, channel = await hanging(r)
-        r.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
+        session, turn, channel = await hanging(r)
+        spool = [[channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]]
+        r.launcher.spools[channel.spec.cookie] = list(spool)
         failing.append(sqlite3.OperationalError("database or disk is full"))
         channel.kill()
         await eventually(lambda: not r.pool._workers)
         assert r.launcher.kept == [channel.spec.cookie]
         assert await r.database.read("SELECT epoch, acked_frame FROM acp_workers") == [(1, channel.acked)]
+        r.launcher.spools[channel.spec.cookie] = list(spool)
+        assert (await r.run(session, "say 1")).state == "done"
+        logged = await SessionJournal(r.database).read(session.id, 0, 100)
+        assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["kept", "0 "]
 
 
 async def test_a_worker_is_not_killed_because_a_commit_takes_long(
