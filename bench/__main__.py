@@ -21,6 +21,7 @@ from bench.lab import Lab
 from bench.logbook import write
 from bench.resident import attached, fronted, recovery, starts
 from bench.turns import pacing, turns
+from bench.weight import live, stored
 from pykoclaw_acp.demo.surroundings import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
@@ -66,6 +67,8 @@ def main() -> None:
                 partial(fronted, deltas=deltas // 50),
                 partial(attached, few=4, many=20),
                 partial(recovery, book=book),
+                partial(live, deltas=deltas // 50),
+                partial(stored, answers=30 if chosen.quick else 300, deltas=400),
             ):
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()

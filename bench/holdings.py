@@ -43,7 +43,10 @@ def loads(lab: Lab, figures: Figures, ids: dict[int, str]) -> None:
     for size, session in ids.items():
         began = time.monotonic()
         database = sqlite3.connect(lab.home / DATA)
-        rows = database.execute("SELECT payload FROM acp_events WHERE acp_session_id = ? ORDER BY seq", (session,))
+        rows = database.execute(
+            "SELECT payload FROM acp_log JOIN acp_sessions USING (log_key) WHERE acp_session_id = ? ORDER BY seq",
+            (session,),
+        )
         plain = [json.dumps(json.loads(payload)) for (payload,) in rows]
         seconds = time.monotonic() - began
         database.close()

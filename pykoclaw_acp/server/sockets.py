@@ -94,6 +94,8 @@ class SocketTransport:
         if self._writer.is_closing():
             raise ConnectionError("the client closed its end")
         self._writer.write(line)
+        if not self._writer.transport.get_write_buffer_size():
+            return  # it has left: there is nothing to wait for
         try:
             # wait_for() of Python 3.11 swallows a cancel that comes as the inner call ends.
             async with asyncio.timeout(self._stall):

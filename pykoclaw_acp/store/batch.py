@@ -70,6 +70,9 @@ class BatchWriter:
             transaction.finish()
             connection.execute("COMMIT")
             self._file.check_after_commit()
+        except BaseException:
+            self._logs = Logs()  # what was known of them is read again, whatever was kept
+            raise
         finally:
             # SQLite has rolled back by itself after some errors, a full disk for instance.
             if connection.in_transaction:

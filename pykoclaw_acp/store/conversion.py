@@ -65,7 +65,7 @@ class Conversion:
     def __init__(self, database: Database, idle: Callable[[], bool]) -> None:
         self.progress: Progress | None = None
         self._database = database
-        self._idle = idle
+        self._idle: Callable[[], bool] = lambda: database.condition.is_writable and idle()
         self._rows = SMALLEST * 5
 
     async def run(self) -> None:

@@ -26,21 +26,23 @@ class GroupCommit:
         self._written = written
         self._batches = batches
         self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._writing: list[tuple[Unit, asyncio.Future[list[int]]]] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._answered = asyncio.Event()  # the writer has finished a batch since `answered` looked
 
     async def commit(self, unit: Unit) -> list[int]:
         """As `Database.commit`."""
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, done))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._write_all())
+        if self._idle.is_set():
+            self._write()
         return await done
 
     async def answered(self) -> None:
         """Returns when the writer has answered anything, an error too; never if it hangs."""
         self._answered.clear()
-        if self._worker is None or self._worker.done():
+        if self._idle.is_set():
             await self.commit(Unit())
         else:
             await self._answered.wait()
@@ -51,25 +53,31 @@ class GroupCommit:
 
     async def drain(self) -> None:
         """Waits until everything that was queued is committed."""
-        if self._worker is not None:
-            await asyncio.shield(self._worker)
+        await self._idle.wait()
 
-    async def _write_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:BATCH_LIMIT], self._waiting[BATCH_LIMIT:]
-            units = [unit for unit, _ in batch]
-            outcomes = await self._writer.run(partial(self._batches.write, units=units))
-            self._answered.set()
-            if self._written is not None:
-                self._written(units)
-            if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
-                # What gathered meanwhile would only wait for the same lock, one batch after the other.
-                batch, self._waiting = [*batch, *self._waiting], []
-                outcomes = [outcomes[0]] * len(batch)
-            for (_, done), outcome in zip(batch, outcomes, strict=True):
-                if done.done():
-                    continue  # its caller was cancelled; the unit counts all the same
-                if isinstance(outcome, Exception):
-                    done.set_exception(outcome)
-                else:
-                    done.set_result(outcome)
+    def _write(self) -> None:
+        self._idle.clear()
+        self._writing, self._waiting = self._waiting[:BATCH_LIMIT], self._waiting[BATCH_LIMIT:]
+        units = [unit for unit, _ in self._writing]
+        self._writer.post(partial(self._batches.write, units=units), self._done)
+
+    def _done(self, outcomes: list[list[int] | Exception]) -> None:
+        batch, self._writing = self._writing, []
+        self._answered.set()
+        if self._written is not None:
+            self._written([unit for unit, _ in batch])
+        if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
+            # What gathered meanwhile would only wait for the same lock, one batch after the other.
+            batch, self._waiting = [*batch, *self._waiting], []
+            outcomes = [outcomes[0]] * len(batch)
+        for (_, done), outcome in zip(batch, outcomes, strict=True):
+            if done.done():
+                continue  # its caller was cancelled; the unit counts all the same
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+        if self._waiting:
+            self._write()
+        else:
+            self._idle.set()

@@ -167,7 +167,7 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
             rows = await database.read("SELECT acp_session_id, seq FROM acp_log JOIN acp_sessions USING (log_key)")
             present = {tuple(row) for row in rows}
             assert acknowledged <= present
-            last = max(seq for session, seq in present if session == "s1")
+            last = max((seq for session, seq in present if session == "s1"), default=0)
             assert await database.commit(unit("s1")) == [last + 1]
         finally:
             await database.close()
