@@ -24,7 +24,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
-from pykoclaw_acp.worker.frames import Ask, Heartbeat, Ping, Pong, Prompt, Stop
+from pykoclaw_acp.worker.frames import Ask, FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
 
@@ -491,7 +491,7 @@ async def test_a_spool_that_cannot_be_taken_now_is_kept_and_taken_before_the_nex
 ) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
-        spool = [[channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]]
+        spool: list[list[FromWorker]] = [[channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]]
         r.launcher.spools[channel.spec.cookie] = list(spool)
         failing.append(sqlite3.OperationalError("database or disk is full"))
         channel.kill()
