@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.folds import told
 
 SOON = 5.0  # seconds; far below the 10 s after which an interrupted worker would be killed
 
@@ -186,7 +187,7 @@ async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
 
     live = client.of(session)
     await client.load(session, stack.work)
-    assert [one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk"] == live
+    assert told(one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk") == told(live)
     await goes_on(stack, client, session, prompt)
 
 

@@ -34,6 +34,7 @@ async def test_second_server_on_the_same_data(stack: Stack) -> None:
             " AND t.answered_at IS NOT NULL"
         )
     )
+    await eventually(lambda: not (stack.data / "pykoclaw.db-wal").stat().st_size)  # brought in when it is quiet
     before = contents(stack.data)
     second = await stack.spawn()
     said = await refused(second)
