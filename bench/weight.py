@@ -64,6 +64,21 @@ def stored(lab: Lab, figures: Figures, answers: int, deltas: int) -> None:
     what = f"load of {answers} answers of {deltas} deltas"
     figures.note(f"{what}: updates for a message", len(turn.pieces) / answers / 2, "limit", 3)
     figures.note(f"{what}: first update, ms", (turn.pieces[0][0] - turn.sent) * MS, "limit", 30)
+    if "peer" in lab.commands:
+        figures.note(f"{what}: ms", (turn.ended - turn.sent) * MS, "peer", _peer_load(lab, answers, deltas) * MS)
+
+
+def _peer_load(lab: Lab, answers: int, deltas: int) -> float:
+    """Seconds of a load of as many answers by the peer, which it was told before."""
+    agent = lab.start("peer")
+    session, _ = agent.new()
+    for _ in range(answers):
+        agent.prompt(session, f"[[script repeat {deltas}x0ms {DELTA}]]")
+    agent.close()
+    agent = lab.start("peer")
+    turn = agent.reopen("session/load", session)
+    agent.close()
+    return turn.ended - turn.sent
 
 
 async def _fill(path: Path, cwd: str, answers: int, deltas: int) -> tuple[str, int]:
