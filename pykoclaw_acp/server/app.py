@@ -96,6 +96,7 @@ class App:
         pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
         sessions.workers = pool
         sessions.know_aliases(await conversations.aliases(database))
+        sessions.awaits_recovery = found is None
         if found is not None:
             await hand_over(found, sessions, pool, database)
         gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time

@@ -260,7 +260,8 @@ class Connection:
                 await self.asking.answered(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self._withdraw(params)
-                await self.peer.acknowledge(line.number)
+                if not self.sessions.awaits_recovery:
+                    await self.peer.acknowledge(line.number)
             case Notification(method=method, params=params):
                 self._begin(line, None, method, params, read)
             case Request(id=message_id, method=method, params=params):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from typing import Final, Never
 from uuid import uuid4
 
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
@@ -33,6 +33,8 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     clock = call.sessions.clock
     sent = clock.now() if call.line.uptime is None else clock.at(call.line.uptime)
     turn = Turn(str(uuid4()), session.id, blocks, keys, shown, client=call.connection.name, sent=sent)
+    if call.sessions.awaits_recovery and await call.sessions.in_journal(session, keys):
+        return Later(_next_daemon())
     turn = await session.accept(turn, attachment)
     call.connection.prompted(call, session, turn)
     call.on_cancel(lambda: session.cancel(turn))
@@ -65,10 +67,18 @@ async def cancel(call: Call, params: SessionParams) -> Later:
 
     Acknowledged when it outlives this daemon: a front repeats it until then.
     """
+    if call.sessions.awaits_recovery and call.key is not None:
+        return Later(_next_daemon())
     session = await call.sessions.find(params.session_id)
     until = None if call.line.uptime is None else call.sessions.clock.at(call.line.uptime)
     leaving = [] if session is None else session.cancel(until=until, request=call.key)
     return Later(_all(leaving))
+
+
+async def _next_daemon() -> Never:
+    """Nothing: what an earlier daemon left is not taken up yet; the front sends the line again when it is."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
 
 
 async def _all(leaving: list[asyncio.Task[None]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
+from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Command, Offer
 from pykoclaw_acp.worker.frames import Answer, Ask, Numbered, Ready, ToWorker
 from pykoclaw_acp.worker.spec import McpStdio
@@ -269,6 +269,9 @@ class Journal(Protocol):
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
+
+    async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
+        """Whether a turn without an end has one of these keys, the fingerprint apart."""
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that a front asked for."""

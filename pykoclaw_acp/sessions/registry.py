@@ -17,7 +17,7 @@ from pykoclaw_acp.sessions import titles
 from pykoclaw_acp.sessions.approval import Approval
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.events import TitleChanged
-from pykoclaw_acp.sessions.model import SessionRecord, TurnTimes
+from pykoclaw_acp.sessions.model import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
 from pykoclaw_acp.sessions.questions import PARKED
@@ -66,6 +66,8 @@ class Sessions:
         self.approval = Approval(self.find, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
+        self.awaits_recovery = False
+        """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.workers: Workers
 
     async def create(
@@ -190,6 +192,10 @@ class Sessions:
     async def asked_by(self, session_id: str, front: str) -> set[str]:
         """Ids of the session's turns that a front asked for."""
         return set(await self._journal.turns_of_front(session_id, front))
+
+    async def in_journal(self, session: Session, keys: PromptKeys) -> bool:
+        """Whether this prompt was accepted before and has not ended, as far as its keys tell."""
+        return await self._journal.has_unfinished(session.id, keys)
 
     async def is_open(self, ask_id: str) -> bool:
         """Whether the question waits for an answer."""

@@ -163,6 +163,7 @@ class Session:
                 raise InvalidRequest(NOT_OPEN)
             author.own.add(known.turn_id)
             if known is turn:
+                self.unclaimed.passed_over(turn)
                 await self.submit(turn)
             self.joining.wait(known)
             self.unclaimed.claim(known)

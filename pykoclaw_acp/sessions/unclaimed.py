@@ -52,6 +52,12 @@ class Unclaimed:
             if (turn.client or self._record.client or name) == name:
                 self._settle(turn, claimed=True)
 
+    def passed_over(self, newer: Turn) -> None:
+        """A front sends what it keeps in order: what it did not send before a newer prompt, it does not keep."""
+        for turn in list(self._verdicts):
+            if turn.keys.front is not None and turn.keys.front == newer.keys.front:
+                self._settle(turn, claimed=False)
+
     async def may_run(self, turn: Turn) -> bool:
         """Whether somebody stands behind it, as soon as that is known; true for one that is cancelled meanwhile."""
         verdict = self._verdicts.get(turn)

@@ -11,7 +11,7 @@ from pykoclaw_acp.protocol import long_texts, wrappings
 from pykoclaw_acp.sessions import endings
 from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn
+from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled
 from pykoclaw_acp.store import clocks, cursors, events, merging, offers, overview, permissions, sessions, turns, workers
@@ -249,6 +249,10 @@ class SessionJournal:
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
         return await turns.newest(self._database, session_id, since)
+
+    async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
+        """Whether a turn without an end has one of these keys."""
+        return await turns.has_unfinished(self._database, session_id, keys)
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that a front asked for."""

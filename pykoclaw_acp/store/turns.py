@@ -110,6 +110,16 @@ async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> lis
     return found
 
 
+async def has_unfinished(database: Database, session_id: str, keys: PromptKeys) -> bool:
+    """Whether a turn without an end has the request's or the idempotency key."""
+    rows = await database.read(
+        f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND state IN {_UNFINISHED}"  # noqa: S608  constant
+        " AND (request_key = ? OR idempotency_key = ?) LIMIT 1",
+        (session_id, keys.request, keys.idempotency),
+    )
+    return bool(rows)
+
+
 async def of_front(database: Database, session_id: str, front: str) -> list[str]:
     """Ids of the turns that this front asked for."""
     rows = await database.read(

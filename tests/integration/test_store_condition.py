@@ -16,13 +16,14 @@ import pytest
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.sessions.model import Turn
+from pykoclaw_acp.sessions.model import PromptKeys, Turn
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.worker.frames import Ask, Interrupt
+from tests.integration.test_link import front, words
 from tests.integration.test_pool import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -418,4 +419,37 @@ async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
         session.requeue(turn)
         session.cancel(turn)
         assert (await asyncio.wait_for(turn.ended, 30))[0].stop_reason == "cancelled"
+        assert not r.launcher.launched
+
+
+async def test_what_a_new_prompt_of_the_same_front_passes_over_is_not_run(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
+        session.requeue(turn)
+        newer = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3"))
+        await session.accept(newer, session.attach(Client(), 0))
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
+        assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
+        assert [channel.prompts for channel in r.launcher.launched] == [["say 2"]]
+
+
+# --- a daemon that could not take up yet what an earlier one left ---
+
+
+async def test_lines_that_the_journal_knows_wait_for_the_daemon_that_can_take_them_up(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, _ = await requeued(r, keys=PromptKeys("front-1:2", idempotency="mine"))
+        r.sessions.awaits_recovery = True
+        r.database.condition.failed("locked", "Another program keeps the database locked.")
+        r.database._watching.cancel()
+        async with front(r, sessions={session.id: {"seq": 0, "opened": {"cwd": "/"}}}) as one:
+            one.call(2, "session/prompt", again=1, **words(session.id, "say 1"))
+            one.call(3, "session/prompt", **words(session.id, "say 1", **{"pykoclaw.dev/idempotencyKey": "mine"}))
+            one.notify(4, "session/cancel", again=1, sessionId=session.id)
+            one.notify(5, "$/cancel_request", again=1, requestId=2)
+            one.call(6, "session/prompt", **words(session.id, "say 2"))
+            assert (await one.answer(6))["error"]["code"] == -32011
+            await one.result(7, "session/resume", sessionId=session.id, cwd="/")
+            assert {int(rest.split(" ")[0]) for rest in one.rests("answer")} == {6, 7}
+            assert one.rests("ack") == []
         assert not r.launcher.launched

@@ -84,6 +84,8 @@ TABLE: dict[str, Method[Call, Any]] = {
 class NoAliases:
     """Sessions of which each is known by one id."""
 
+    awaits_recovery = False
+
     def owner(self, session_id: str) -> str:
         return session_id
 
