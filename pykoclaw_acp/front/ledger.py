@@ -46,13 +46,17 @@ class Line:
 
 
 class Followed:
-    """A session whose updates the client gets: its place in the log, and the load that set it (0: none)."""
+    """A session whose updates the client gets: its place in the log, and the load that set it (0: none).
 
-    __slots__ = ("line", "seq")
+    `begun`: up to where the client has it in any case.
+    """
 
-    def __init__(self, seq: int, line: int) -> None:
+    __slots__ = ("begun", "line", "seq")
+
+    def __init__(self, seq: int, line: int, begun: int) -> None:
         self.seq = seq
         self.line = line
+        self.begun = begun
 
 
 class Ledger:
@@ -98,7 +102,8 @@ class Ledger:
 
     def attached(self, session_id: str, seq: int, line: int) -> None:
         """The updates after `seq` follow."""
-        self.sessions[session_id] = Followed(seq, line)
+        before = self.sessions.get(session_id)
+        self.sessions[session_id] = Followed(seq, line, seq if before is None else min(seq, before.begun))
 
     def detached(self, session_id: str) -> None:
         """The session was closed."""
@@ -137,12 +142,17 @@ class Ledger:
 
     # --- for a new daemon ---------------------------------------------------------------------------------------------
 
-    def hello(self) -> bytes:
-        """The first line of a connection."""
+    def hello(self, arrived: dict[str, int]) -> bytes:
+        """The first line of a connection; `arrived`: up to where the client was given sessions' updates."""
         now = time.monotonic()
         self._wall = time.time() - now
         sessions = {
-            session_id: {"seq": session.seq, "line": session.line, "opened": self._opened.get(session_id)}
+            session_id: {
+                "seq": session.seq,
+                "seen": min(session.seq, max(session.begun, arrived.get(session_id, 0))),
+                "line": session.line,
+                "opened": self._opened.get(session_id),
+            }
             for session_id, session in self.sessions.items()
         }
         known = {

@@ -132,6 +132,8 @@ class Link:
         token, seq, number, name = rest.split(b" ", 3)
         session_id = self._sessions[int(token)] = json.loads(name)
         self._ledger.attached(session_id, int(seq), int(number))
+        if int(seq) < self._receipts.places.get(session_id, 0):
+            del self._receipts.places[session_id]  # it is given everything anew
 
     def _request(self, rest: bytes) -> None:
         text = rest.decode()

@@ -8,6 +8,7 @@ class Receipts:
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}  # session: the newest seq that arrived and was not confirmed
+        self.places: dict[str, int] = {}  # session: the newest seq that arrived
         self.done: list[int] = []  # numbers of lines whose answer arrived, not confirmed
         self._shown: list[tuple[int, str, int]] = []
         self._answered: list[tuple[int, int]] = []
@@ -26,7 +27,7 @@ class Receipts:
         for end, session_id, seq in self._shown:
             if end > written:
                 break
-            self.seen[session_id] = seq
+            self.seen[session_id] = self.places[session_id] = seq
             count += 1
         del self._shown[:count]
         while self._answered and self._answered[0][0] <= written:

@@ -247,7 +247,7 @@ class Relay:
             self._said = True
 
     def _introduce(self, link: Link) -> None:
-        link.out.put(self._ledger.hello())
+        link.out.put(self._ledger.hello(self._receipts.places))
         lines = self._ledger.again() if self._linked else [line.first() for line in self._ledger.lines.values()]
         for line in lines:
             link.out.put(line)

@@ -29,6 +29,7 @@ from pykoclaw_acp.worker.spec import McpStdio
 
 AFTER: Final = "pykoclaw.dev/after"
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
+PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
 CATCH_UP_PAUSE: Final = 0.3  # s; Mitto takes a session's updates only some time after the answer of its resume
 
 
@@ -48,6 +49,7 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     if policy is not None:
         await call.sessions.set_away_policy(session.id, policy)
     call.connection.following(session, session.id)
+    await call.sessions.confirmations.written(PLACE_WAIT)
     call.warm()
     state = await selection.opened(call, session, session.id)
     return NewSessionResult(
@@ -69,6 +71,7 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
     except BaseException:
         attachment.close()
         raise
+    await call.sessions.confirmations.written(PLACE_WAIT)
     return await selection.opened(call, session, params.session_id)
 
 
@@ -98,6 +101,7 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
         if missed:
             attachment.loose_end = True
             call.follow_ups.append(lambda: _end_line(session, attachment))
+    await call.sessions.confirmations.written(PLACE_WAIT)
     return await selection.opened(call, session, params.session_id)
 
 

@@ -31,9 +31,13 @@ log: Final = structlog.get_logger()
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """A session that the front's client follows: its place, the load that set it (0: none), how it was opened last."""
+    """A session that the front's client follows: its place, the load that set it (0: none), how it was opened last.
+
+    `seq` is what the front was told, `seen` what its client has; None: a front of before does not say it.
+    """
 
     seq: int
+    seen: int | None = None
     line: int = 0
     opened: msgspec.Raw = NOTHING
 

@@ -54,8 +54,14 @@ async def _follow(connection: Connection, front: str | None, session_id: str, fo
     own = set() if front is None else await connection.sessions.asked_by(session.id, front)
     # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
     hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
+    told = followed.seen
+    if told is not None:
+        told = min(await connection.sessions.place(session, session_id, told), session.last_seq)
     seq = min(await connection.sessions.place(session, session_id, followed.seq), session.last_seq)
-    seen = await connection.claim(session, session_id, upto=seq)  # what its front was told may be on its way to it
+    # What its front was told may be on its way to it: where it stands is what was confirmed, or what the front says.
+    known = await connection.claim(session, session_id, upto=seq)
+    places = [one for one in (known, told) if one is not None]
+    seen = min(places, default=None)
     attachment = connection.attach(session, session_id, seq, followed.line, hold, seen=seen)
     attachment.own |= session.queued(own) if followed.line else own
 

@@ -47,6 +47,10 @@ class Confirmations:
         self._unwritten: dict[_Key, _Change] = {}
         self._written: dict[_Key, _Change] = {}  # while they are
         self._commits = 0
+        self._batches = 0  # that were begun
+        self._kept = 0  # the newest of them that is in the database, with all before it
+        self._hurry = asyncio.Event()
+        self._news = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, session_id: str, reader: Reader, seq: int) -> None:
@@ -86,6 +90,15 @@ class Confirmations:
             self._change((session_id, reader.client, one.instance, one.front), _Change(one, whole=True))
         return claim.start
 
+    async def written(self, limit: float) -> None:
+        """Wait until what was noted until now is in the database, or cannot be written within `limit` s."""
+        batch = self._batches + bool(self._unwritten)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while self._kept < batch:
+                    self._hurry.set()
+                    await self._news.wait()
+
     async def flush(self) -> None:
         """Write what is left."""
         if self._writing is not None:
@@ -120,7 +133,10 @@ class Confirmations:
         try:
             pause = DELAY
             while self._unwritten:
-                await asyncio.sleep(pause)
+                self._hurry.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._hurry.wait()
                 pause = DELAY if await self._write() else PAUSE
         finally:
             self._writing = None
@@ -130,6 +146,8 @@ class Confirmations:
         self._written, self._unwritten = self._unwritten, {}
         if not self._written:
             return True
+        self._batches += 1
+        batch = self._batches
         changes = [
             CursorChange(session_id, client, instance, front, change.cursor, change.whole)
             for (session_id, client, instance, front), change in self._written.items()
@@ -145,4 +163,7 @@ class Confirmations:
         finally:
             self._written = {}
             self._commits += 1
+        self._kept = batch
+        self._news.set()
+        self._news = asyncio.Event()
         return True

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.sessions.ageing import LIMIT, CursorAges
+from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -48,7 +49,8 @@ class Windows:
         self.living.add(f"this boot:1:{pid}:{start}")
         self._fronts += 1
         said = {"parent": process(pid, start)} if hello is None else hello
-        return await self._stack.enter_async_context(front(self.r, f"front {self._fronts}", **said, **more))
+        said = {"front": f"front {self._fronts}", **said}
+        return await self._stack.enter_async_context(front(self.r, said.pop("front"), **said, **more))
 
     async def die(self, pid: int, one: Front | None = None, start: int = 7) -> None:
         """The window is killed, with its front."""
@@ -160,21 +162,30 @@ async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -
         await w.die(1, one)
         two = await w.open(2)
         await resume(two, session)
-        await there(w.r, "SELECT 1 FROM acp_cursors WHERE seq = 6 AND instance LIKE '%:2:7'")
+        # Both were written, in one transaction, before the answer.
+        rows = await w.r.database.read("SELECT instance, seq, used_by FROM acp_cursors")
+        assert set(rows) == {("this boot:1:1:7", 6, "this boot:1:2:7"), ("this boot:1:2:7", 6, None)}
         await two.leave()  # its front alone, before it has confirmed anything
         again = await w.open(2)
         await resume(again, session)
         await shown(again, after(6))
 
 
-async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(tmp_path: Path) -> None:
+async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await seen(w, one, 6)
         await w.die(1, one)
         two = await w.open(2)
+
+        async def at_once(_: Confirmations, limit: float) -> None:
+            """As with a database that cannot be written for the moment."""
+
+        monkeypatch.setattr(Confirmations, "written", at_once)
         await resume(two, session)
-        w.r.sessions.confirmations._unwritten.clear()  # as if the daemon had died before it wrote this down
+        w.r.sessions.confirmations._unwritten.clear()  # the daemon dies before it wrote this down
         await two.leave()
         again = await w.open(2)
         await resume(again, session)
@@ -341,6 +352,33 @@ async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_pat
         await resume(back, session)
         await shown(back, after(6))
         assert heard(two) == []
+
+
+async def test_one_that_was_taken_for_dead_and_comes_back_leaves_its_place_again(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        elsewhere = {"parent": process(1, boot="another boot"), "front": "the one"}
+        session = await begun(w, one := await w.open(1, hello=elsewhere))
+        await seen(w, one, 6)
+        await one.leave()  # a new daemon, to which its front does not connect at once
+        two = await w.open(2)
+        await resume(two, session)
+        back = await w.open(1, hello=elsewhere | {"sessions": {session: {"seq": END, "seen": 6}}})
+        await eventually(lambda: back.rests("attached"))
+        await back.leave()
+        again = await w.open(3)
+        await resume(again, session)
+        await shown(again, after(6))
+
+
+async def test_what_is_on_its_way_to_a_client_when_its_front_connects_again_has_not_arrived(tmp_path: Path) -> None:
+    async with windows(tmp_path) as w:
+        session = await begun(w, await w.open(1))
+        two = await w.open(2, sessions={session: {"seq": END, "seen": 6}})  # of what is in no table any more
+        await eventually(lambda: two.rests("attached"))
+        await two.leave()
+        again = await w.open(2)
+        await resume(again, session)
+        await shown(again, after(6))
 
 
 async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:

@@ -253,18 +253,18 @@ def test_a_new_daemon_is_told_where_the_client_stands(client: Client, daemon: Da
         pass
     link.close()
     link = daemon.accept()
-    assert link.hello()["sessions"] == {"s": {"seq": 3, "line": 0, "opened": NEW}}
+    assert link.hello()["sessions"] == {"s": {"seq": 3, "seen": 3, "line": 0, "opened": NEW}}
     assert link.line().startswith(b">> 2 ")
     link.send(b'attached 1 0 2 "s"', b"update 1 1 " + update(1))
     assert client.line() == update(1)
     link.close()
     link = daemon.accept()
-    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 2, "opened": NEW}}
+    assert link.hello()["sessions"] == {"s": {"seq": 1, "seen": 1, "line": 2, "opened": NEW}}
     link.send(b'attached 5 1 2 "s"', b"answer 2 " + result(load))
     client.message()
     link.close()
     link = daemon.accept()
-    assert link.hello()["sessions"] == {"s": {"seq": 1, "line": 0, "opened": NEW | {"sessionId": "s"}}}
+    assert link.hello()["sessions"] == {"s": {"seq": 1, "seen": 1, "line": 0, "opened": NEW | {"sessionId": "s"}}}
     link.send(b'attached 5 1 2 "s"', b"detached 5")
     client.notify("x")
     while not link.line().startswith(b"> 3 "):
@@ -509,7 +509,7 @@ def test_a_question_is_asked_again_although_an_earlier_request_is_open(client: C
 def test_half_an_emoji_is_no_reason_to_refuse_a_hello() -> None:
     ledger = Ledger()
     ledger.understand(ledger.take(b'{"id":1,"method":"initialize","params":{"x":"\\ud83d"}}', 0))
-    hello = msgspec.json.decode(ledger.hello()[len(b"front ") :], type=FrontHello)
+    hello = msgspec.json.decode(ledger.hello({})[len(b"front ") :], type=FrontHello)
     assert msgspec.json.decode(hello.initialize) == {"x": "?"}
 
 

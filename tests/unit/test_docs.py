@@ -204,7 +204,7 @@ def test_each_side_of_the_link_understands_the_other() -> None:
 
 def test_the_introduction_of_a_front_has_these_fields() -> None:
     rows = table("docs/link.md", "field of `front {…}`")
-    hello = json.loads(ledger.Ledger().hello().removeprefix(link.GREETING))
+    hello = json.loads(ledger.Ledger().hello({}).removeprefix(link.GREETING))
     assert {name for row in rows for name in codes(row[0])} == set(hello) == set(link.FrontHello.__struct_fields__)
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
     assert codes(row[1]) == list(link.Followed.__struct_fields__)
