@@ -1,0 +1,218 @@
+"""What the program promises, checked on a memory world: at every moment, and when everything has come to rest."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.integration.memory_front import WORKERS, Asked, MemoryFront
+from tests.integration.memory_world import MemoryWorker, World
+
+ENDED: Final = ("done", "cancelled", "failed", "unknown")
+REFUSALS: Final = {-32600, -32602, -32002, -32800}  # of calls that are wrong, or withdrawn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    turn_id: str
+    session: str
+    key: str | None
+    words: str
+    state: str
+    stop_reason: str | None
+    origin: str
+
+
+def turns(w: World) -> list[TurnRow]:
+    """The journal, in the order of its rows."""
+    found = w.rows(
+        "SELECT turn_id, acp_session_id, request_key, prompt, state, stop_reason, origin FROM acp_turns ORDER BY rowid"
+    )
+    return [
+        TurnRow(turn, session, key, _words(prompt), state, stop, origin)
+        for turn, session, key, prompt, state, stop, origin in found
+    ]
+
+
+def _words(prompt: str) -> str:
+    return "".join(block.get("text", "") for block in json.loads(prompt))
+
+
+def log(w: World, session: str) -> list[tuple[int, str | None, str, dict[str, Any]]]:
+    """A session's log: place, turn, kind, payload."""
+    found = w.rows("SELECT seq, turn_id, kind, payload FROM acp_events WHERE acp_session_id = ? ORDER BY seq", session)
+    return [(seq, turn, kind, json.loads(payload)) for seq, turn, kind, payload in found]
+
+
+def answer_text(w: World, session: str, turn: str | None = None) -> str:
+    """What the log has of the workers' words, in one turn or in all."""
+    return "".join(
+        str(payload["text"])
+        for _, of, kind, payload in log(w, session)
+        if kind == "text" and payload["message_id"].startswith(WORKERS) and turn in (None, of)
+    )
+
+
+def check(w: World) -> None:
+    """What holds at every moment."""
+    if w.broken is not None:
+        raise w.broken
+    rows = turns(w)
+    _nothing_ran_twice(w)
+    _prompts_ran_in_order(w)
+    assert not w.for_nobody, "a prompt of an earlier daemon's time ran although nobody stood behind it"
+    for session in {worker.spec.session_id for worker in w.launcher.workers} | _known(w):
+        _log_is_whole(w, session)
+    for front in w.fronts:
+        _shown_is_logged(w, front)
+        for number, one in front.asked.items():
+            if one.answer is not None:
+                _told_is_true(w, front, number, one, rows)
+
+
+def check_at_rest(w: World) -> None:
+    """What holds when it could be written again, and everybody had the time to go on."""
+    check(w)
+    rows = turns(w)
+    assert not [one for one in rows if one.state not in ENDED]
+    for front in w.fronts:
+        assert not front.open, f"never answered: {[front.asked[number] for number in front.open]}"
+    for worker in w.launcher.workers:
+        _said_is_logged(w, worker, rows)
+    for front in w.fronts:
+        for session, view in front.views.items():
+            if session in front.ledger.sessions:
+                assert answer_text(w, session).endswith(view.text), "the client has not got the end"
+
+
+async def come_to_rest(w: World) -> None:
+    """Everybody does what he would: daemons are started, questions answered, refused things asked again, turns end."""
+
+    def over() -> bool:
+        waits = any(front.open or front.refused or front.questions for front in w.fronts)
+        if not waits and all(row.state in ENDED for row in turns(w)):
+            return True
+        for front in list(w.fronts):
+            front.try_again()
+            for question in list(front.questions):
+                front.reply(question, "allow_once")
+        for worker in w.launcher.workers:
+            if worker.alive and worker.current is not None and not worker.asks:
+                worker.tell("and so on. ")
+                worker.end()
+        return False
+
+    for _ in range(10):
+        if w.app is not None or await w.start():
+            break
+        w.clock.pass_by(5)
+    assert w.app is not None, "no daemon comes up on a store that can be written"
+    await w.until(over)
+    await w.pass_by(5)
+
+
+async def compare_with_a_new_client(w: World, session: str) -> None:
+    """Whoever has seen the session from its beginning has seen what a load shows."""
+    reader = w.front()
+    number = reader.load(session)
+    await w.until(lambda: reader.answer(number))
+    check_at_rest(w)
+    for front in w.fronts:
+        other = front.views.get(session)
+        if other is not None and other.start == 0 and session in front.ledger.sessions:
+            assert other.text == reader.views[session].text
+
+
+def _known(w: World) -> set[str]:
+    return {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions")}
+
+
+def _nothing_ran_twice(w: World) -> None:
+    by_turn = Counter(turn for worker in w.launcher.workers for turn in worker.turns)
+    by_words = Counter(words for worker in w.launcher.workers for words in worker.prompts)
+    assert not [turn for turn, times in by_turn.items() if times > 1], by_turn
+    assert not [words for words, times in by_words.items() if times > 1], by_words
+
+
+def _prompts_ran_in_order(w: World) -> None:
+    """Those of one client in one session, as it sent them."""
+    for front in w.fronts:
+        numbers = {one.marker: number for number, one in front.asked.items() if one.marker is not None}
+        for session in {worker.spec.session_id for worker in w.launcher.workers}:
+            ran = [numbers[words] for words in _ran(w, session) if words in numbers]
+            assert ran == sorted(ran), f"the client sent {sorted(ran)}, they ran as {ran}"
+
+
+def _ran(w: World, session: str) -> Iterator[str]:
+    for worker in w.launcher.workers:
+        if worker.spec.session_id == session:
+            yield from worker.prompts
+
+
+def _log_is_whole(w: World, session: str) -> None:
+    """No gap, and turns stand there one after the other, as they ran."""
+    entries = log(w, session)
+    assert [seq for seq, *_ in entries] == list(range(1, len(entries) + 1))
+    ran = [turn for worker in w.launcher.workers if worker.spec.session_id == session for turn in worker.turns]
+    told = [turn for _, turn, _, _ in entries if turn in ran]
+    changes = [turn for at, turn in enumerate(told) if at == 0 or told[at - 1] != turn]
+    assert changes == [turn for turn in ran if turn in changes], f"ran as {ran}, the log has {changes}"
+
+
+def _shown_is_logged(w: World, front: MemoryFront) -> None:
+    for session, view in front.views.items():
+        said = answer_text(w, session)
+        seqs = [seq for seq, _ in view.shown]
+        assert seqs == sorted(set(seqs))
+        last = max((seq for seq, *_ in log(w, session)), default=0)
+        assert not seqs or seqs[-1] <= last, f"shown {seqs[-1]}, the log ends at {last}"
+        if view.start == 0:
+            assert said.startswith(view.text), f"shown {view.text!r}, the log has {said!r}"
+        else:
+            assert view.text in said, f"shown {view.text!r}, the log has {said!r}"
+
+
+def _told_is_true(w: World, front: MemoryFront, number: int, one: Asked, rows: list[TurnRow]) -> None:
+    """An answer is what the file says."""
+    answer = one.answer
+    assert answer is not None
+    if one.method == "session/new" and "result" in answer:
+        assert answer["result"]["sessionId"] in _known(w), "an acknowledged session is gone"
+    if one.method != "session/prompt":
+        return
+    key = f"{front.ledger.front}:{number}"
+    mine = [row for row in rows if row.key == key] or [row for row in rows if row.words == one.marker]
+    assert len([row for row in rows if row.key == key]) <= 1
+    if "result" in answer:
+        told = answer["result"]["stopReason"]
+        assert mine, f"told {told}, and the journal does not know the prompt"
+        assert told in {row.stop_reason for row in mine}, f"told {told}, the journal says {mine}"
+        assert {row.state for row in mine} <= set(ENDED), f"told {told}, the journal says {mine}"
+    else:
+        _refusal_is_true(answer["error"], mine)
+
+
+def _refusal_is_true(error: dict[str, Any], mine: list[TurnRow]) -> None:
+    data = error.get("data") or {}
+    if "turnState" in data:
+        assert data["turnState"] in {row.state for row in mine}, f"told {error}, the journal says {mine}"
+    elif not data.get("retryable"):
+        assert error["code"] in REFUSALS, f"an error that says nothing: {error}"
+
+
+def _said_is_logged(w: World, worker: MemoryWorker, rows: list[TurnRow]) -> None:
+    """What a worker told is in the log: all of it, unless it was killed with something in its memory."""
+    session = worker.spec.session_id
+    states = {row.turn_id: row.state for row in rows}
+    for turn, said in worker.said.items():
+        logged = answer_text(w, session, turn)
+        if worker.lost_something:
+            assert said.startswith(logged)
+        else:
+            assert logged == said, f"the worker said {said!r}, the log has {logged!r}"
+    for turn in worker.done:
+        if not worker.lost_something:
+            assert states[turn] in ("done", "cancelled"), f"the worker ended {turn}, the journal says {states[turn]}"
