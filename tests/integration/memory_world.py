@@ -31,6 +31,7 @@ from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.store import connection as store_connection
+from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.worker.frames import (
     Answer,
@@ -40,6 +41,7 @@ from pykoclaw_acp.worker.frames import (
     FromWorker,
     Interrupt,
     Numbered,
+    Stop,
     ToWorker,
     encode,
 )
@@ -65,6 +67,7 @@ class MemoryWorker(MemoryChannel):
         self.said: dict[str, str] = {}
         self.done: set[str] = set()
         self.lost_something = False
+        self.killed = False
 
     @property
     def alive(self) -> bool:
@@ -102,6 +105,8 @@ class MemoryWorker(MemoryChannel):
             self.turns.append(frame.turn_id)
             self.current = frame.turn_id
             self._tell_given(self, frame.turn_id)
+        if isinstance(frame, Stop):
+            self.leave_spool()
         if isinstance(frame, Answer):
             self.asks = [one for one in self.asks if one != frame.ask_id]
         if isinstance(frame, Interrupt):
@@ -115,6 +120,17 @@ class MemoryWorker(MemoryChannel):
 
     def _play(self, turn_id: str, text: str) -> None:
         self.say(self.started(turn_id))
+
+    def be_killed(self) -> None:
+        """A daemon ends it, although it does what it is told."""
+        self.killed = self.killed or self.alive
+        self.kill()
+
+    def leave_spool(self) -> None:
+        """What nobody has acknowledged is kept on disk."""
+        spool = Path(self.spec.spool)
+        spool.parent.mkdir(parents=True, exist_ok=True)
+        spool.write_bytes(b"".join(encode(frame) for frame in self.unacknowledged()))
 
     def unacknowledged(self) -> list[FromWorker]:
         return [one for one in self._told if isinstance(one, Numbered) and one.n > self.acked]
@@ -145,10 +161,10 @@ class OneDaemonsChannel:
             act()
 
     def kill(self) -> None:
-        self._do(self._worker.kill)
+        self._do(self._worker.be_killed)
 
     def terminate(self) -> None:
-        self._do(self._worker.terminate)
+        self._do(self._worker.be_killed)
 
     def detach(self) -> None:
         self._do(self._worker.detach)
@@ -181,9 +197,7 @@ class WorldLauncher(MemoryLauncher):
     def die(self, worker: MemoryWorker, *, keeps: bool) -> None:
         """SIGKILL; `keeps`: what was not acknowledged is in its spool, otherwise it is lost with its memory."""
         if keeps:
-            spool = Path(worker.spec.spool)
-            spool.parent.mkdir(parents=True, exist_ok=True)
-            spool.write_bytes(b"".join(encode(frame) for frame in worker.unacknowledged()))
+            worker.leave_spool()
         elif worker.unacknowledged():
             worker.lost_something = True
         self.deaths += 1
@@ -229,7 +243,7 @@ class OneDaemonsLauncher:
 
     async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         if not keep_spool and not self._life.over:
-            Path(identity.spool).unlink(missing_ok=True)
+            Path(identity.spool).unlink(missing_ok=True)  # noqa: ASYNC240
 
     async def probe(self) -> None:
         pass
@@ -275,9 +289,17 @@ class World:
             await self._close_connections()
             return False
         self._methods = METHODS | Control(self.app.sessions, self.app.database, self._places).methods
+        self._reopening = self._loop.create_task(self._reopen(self.app))
         for front in self.fronts:
             self.connect(front)
         return True
+
+    async def _reopen(self, app: server.App) -> None:
+        """As the daemon does whose database must be opened anew."""
+        await app.database.reopen_wanted.wait()
+        if self.app is app:
+            await self._leave()
+            assert await self.start()
 
     async def kill(self) -> None:
         """SIGKILL: nobody is told, nothing is tidied up."""
@@ -292,14 +314,17 @@ class World:
 
     async def stop(self) -> None:
         """SIGTERM."""
+        await self._leave()
+        await self._end_tasks()
+
+    async def _leave(self) -> None:
         app, self.app = self.app, None
         assert app is not None
         for front in self.fronts:
             front.cut()
-        await self.quiet()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         await self._within(app.detach())
         self._life.end()
-        await self._end_tasks()
         self._connections.clear()
 
     async def restart(self) -> None:
@@ -406,7 +431,6 @@ class World:
         """For what threads do, too, to which only real time passes."""
         task = asyncio.get_running_loop().create_task(coroutine)
         for step in self._steps(within):
-            await self.quiet()
             await asyncio.wait([task], timeout=0.005)
             if task.done():
                 return task.result()
@@ -490,7 +514,8 @@ class World:
                     world.launcher.die(worker, keeps=True)
             end_these([one for one in strays if one.pid < FIRST_PID], grace)
 
-        patch.setattr(store_connection, "sqlite3", FaultyModule(lambda: world._life))
+        for module in (store_connection, history_copy):
+            patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(asyncio, "to_thread", to_thread)

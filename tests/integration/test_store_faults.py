@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
 from tests.integration.promises import check, check_at_rest, come_to_rest, compare_with_a_new_client, turns
-from tests.integration.store_faults import BUSY, ERRORS, FULL, UNSURE, StoreError
+from tests.integration.store_faults import BUSY, CORRUPT, ERRORS, FULL, IOERR, READONLY, UNSURE, StoreError
 
 LONGEST: Final = 60  # statements of one scenario, above which something is wrong
 PATIENCE: Final = 30.0  # s of the program's time in which it must have told what it cannot do
@@ -208,6 +208,13 @@ SCENARIOS: Final = [
     Scenario("adopt", _adopt, _left),
 ]
 MOMENTS: Final = {"once": 1, "for a while": 4, "until healed": None}
+IN_TURN: Final = [
+    (FULL, "until healed"),
+    (BUSY, "for a while"),
+    (READONLY, "until healed"),
+    (IOERR, "once"),
+    (CORRUPT, "for a while"),
+]
 
 
 @contextmanager
@@ -222,7 +229,7 @@ def _of(case: str) -> Iterator[None]:
 
 async def play(path: Path, scenario: Scenario, error: StoreError, after: int, times: int | None) -> bool:
     """One run; False if the scenario is over before `after` statements."""
-    path.mkdir()
+    path.mkdir()  # noqa: ASYNC240
     with world(path, **scenario.settings) as w:
         try:
             s = await stage(w)
@@ -246,44 +253,46 @@ async def play(path: Path, scenario: Scenario, error: StoreError, after: int, ti
     return failed
 
 
-async def every_statement(path: Path, scenario: Scenario, errors: list[tuple[StoreError, str]]) -> None:
-    """Fail at the first statement, at the second…; `errors` in turn, each with how long it stays."""
+async def every_statement(path: Path, scenario: Scenario, kinds: Sequence[tuple[StoreError, str]]) -> None:
+    """Fail at the first statement, at the second, and so on; `kinds` take turns, each with how long it stays."""
     for after in range(LONGEST):
-        again = False
-        for error, moment in errors:
-            with _of(f"{scenario.name}: {error} {moment}, after {after} statements"):
-                case = path / f"{after}-{error}-{moment}".replace(" ", "-")
-                again |= await play(case, scenario, error, after, MOMENTS[moment])
-        if not again:
-            assert after > 0, "the scenario writes nothing"
-            return
+        error, moment = kinds[after % len(kinds)]
+        with _of(f"{scenario.name}: {error} {moment}, after {after} statements"):
+            if not await play(path / str(after), scenario, error, after, MOMENTS[moment]):
+                assert after > 0, "the scenario writes nothing"
+                return
     raise AssertionError("the scenario never ends")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def name(one: object) -> str:
+    return one.name if isinstance(one, Scenario) else str(one)
+
+
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=name)
+
+
+@every_scenario
 async def test_a_store_that_can_be_written_keeps_every_promise(tmp_path: Path, scenario: Scenario) -> None:
     assert not await play(tmp_path / "healthy", scenario, FULL, LONGEST * 10, None)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
-@pytest.mark.parametrize(("error", "moment"), [(BUSY, "for a while"), (FULL, "until healed")], ids=str)
-async def test_an_error_at_any_statement_costs_nothing(
-    tmp_path: Path, scenario: Scenario, error: StoreError, moment: str
-) -> None:
-    await every_statement(tmp_path, scenario, [(error, moment)])
+@every_scenario
+async def test_an_error_at_any_statement_costs_nothing(tmp_path: Path, scenario: Scenario) -> None:
+    await every_statement(tmp_path, scenario, IN_TURN)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@every_scenario
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("error", ERRORS, ids=str)
+@pytest.mark.parametrize("error", ERRORS, ids=name)
 async def test_every_error_at_every_statement_for_any_time(
     tmp_path: Path, scenario: Scenario, error: StoreError, moment: str
 ) -> None:
     await every_statement(tmp_path, scenario, [(error, moment)])
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.long
+@every_scenario
 async def test_a_commit_that_is_found_in_the_file_although_it_failed(tmp_path: Path, scenario: Scenario) -> None:
     """As when the last fsync fails, and the machine goes down before anything else is written."""
-    await every_statement(tmp_path, scenario, [(UNSURE, "once")])
+    await every_statement(tmp_path, scenario, [(UNSURE, "until healed")])
