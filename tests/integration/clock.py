@@ -15,6 +15,7 @@ class Clock:
         self._jumped = 0.0
         monotonic, now = time.monotonic, time.time
         patch.setattr(time, "monotonic", lambda: monotonic() + self.passed)
+        patch.setattr(time, "monotonic_ns", lambda: int((monotonic() + self.passed) * 1_000_000_000))
         patch.setattr(time, "time", lambda: now() + self.passed + self._jumped)
         patch.setattr(time, "time_ns", lambda: int((now() + self.passed + self._jumped) * 1_000_000_000))
 

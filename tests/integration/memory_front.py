@@ -139,8 +139,9 @@ class MemoryFront:
         self._sessions = {}
         self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
         line.send(self.ledger.hello())
-        for one in self.ledger.lines.values():
-            line.send(one.again() if self._linked else one.first())
+        lines = self.ledger.again() if self._linked else [one.first() for one in self.ledger.lines.values()]
+        for one in lines:
+            line.send(one)
         self._linked = True
         return line
 
@@ -151,7 +152,7 @@ class MemoryFront:
             self.line = None
 
     def _say(self, message: dict[str, Any]) -> int:
-        one = self.ledger.take(json.dumps(message).encode(), time.time())
+        one = self.ledger.take(json.dumps(message).encode(), time.monotonic())
         self.ledger.understand(one)
         if self.line is not None:
             self.line.send(one.first())

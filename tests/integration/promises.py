@@ -41,18 +41,38 @@ def _words(prompt: str) -> str:
     return "".join(block.get("text", "") for block in json.loads(prompt))
 
 
-def log(w: World, session: str) -> list[tuple[int, str | None, str, dict[str, Any]]]:
-    """A session's log: place, turn, kind, payload."""
-    found = w.rows("SELECT seq, turn_id, kind, payload FROM acp_events WHERE acp_session_id = ? ORDER BY seq", session)
-    return [(seq, turn, kind, json.loads(payload)) for seq, turn, kind, payload in found]
+LOG: Final = (
+    "SELECT e.first_seq, e.seq, t.turn_id, e.kind, e.payload FROM acp_sessions s"
+    " JOIN acp_log e ON e.log_key = s.log_key"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
+    " WHERE s.acp_session_id = ? ORDER BY e.seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of a log, which covers the places from `first` to `seq`."""
+
+    first: int
+    seq: int
+    turn: str | None
+    kind: str
+    payload: dict[str, Any]
+
+
+def log(w: World, session: str) -> list[Entry]:
+    """A session's log."""
+    return [
+        Entry(first, seq, turn, kind, json.loads(payload)) for first, seq, turn, kind, payload in w.rows(LOG, session)
+    ]
 
 
 def answer_text(w: World, session: str, turn: str | None = None) -> str:
     """What the log has of the workers' words, in one turn or in all."""
     return "".join(
-        str(payload["text"])
-        for _, of, kind, payload in log(w, session)
-        if kind == "text" and payload["message_id"].startswith(WORKERS) and turn in (None, of)
+        str(one.payload["text"])
+        for one in log(w, session)
+        if one.kind == "text" and one.payload["message_id"].startswith(WORKERS) and turn in (None, one.turn)
     )
 
 
@@ -160,9 +180,9 @@ def _ran(w: World, session: str) -> Iterator[str]:
 def _log_is_whole(w: World, session: str) -> None:
     """No gap, and turns stand there one after the other, as they ran."""
     entries = log(w, session)
-    assert [seq for seq, *_ in entries] == list(range(1, len(entries) + 1))
+    assert [one.first for one in entries] == [1, *(one.seq + 1 for one in entries)][: len(entries)]
     ran = [turn for worker in w.launcher.workers if worker.spec.session_id == session for turn in worker.turns]
-    told = [turn for _, turn, _, _ in entries if turn in ran]
+    told = [one.turn for one in entries if one.turn in ran]
     changes = [turn for at, turn in enumerate(told) if at == 0 or told[at - 1] != turn]
     assert changes == [turn for turn in ran if turn in changes], f"ran as {ran}, the log has {changes}"
 
@@ -172,7 +192,7 @@ def _shown_is_logged(w: World, front: MemoryFront) -> None:
         said = answer_text(w, session)
         seqs = [seq for seq, _ in view.shown]
         assert seqs == sorted(set(seqs))
-        last = max((seq for seq, *_ in log(w, session)), default=0)
+        last = max((one.seq for one in log(w, session)), default=0)
         assert not seqs or seqs[-1] <= last, f"shown {seqs[-1]}, the log ends at {last}"
         if view.start == 0:
             assert said.startswith(view.text), f"shown {view.text!r}, the log has {said!r}"

@@ -136,6 +136,10 @@ class Stack:
         """The daemon, then the workers that outlive it, each as an operator would."""
         if self.daemon_pid() is not None:
             await self.end_daemon()
+        for daemon in self.daemons:  # one that could not write down its pid
+            if daemon.returncode is None:
+                daemon.terminate()
+                await daemon.wait()
         for process in self.processes():
             if process.is_worker:
                 process.signal(signal.SIGTERM)
