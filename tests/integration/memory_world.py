@@ -20,13 +20,12 @@ import structlog
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.pool import reaper, whereabouts
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
-from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions.events import Text
@@ -288,7 +287,6 @@ class World:
             await self._end_tasks()
             await self._close_connections()
             return False
-        self._methods = METHODS | Control(self.app.sessions, self.app.database, self._places).methods
         self._reopening = self._loop.create_task(self._reopen(self.app))
         for front in self.fronts:
             self.connect(front)
@@ -310,6 +308,7 @@ class World:
             front.cut()
         await self._end_tasks()
         await self._close_connections()
+        app._identity.release()
         app._lock.release()
 
     async def stop(self) -> None:
@@ -385,7 +384,7 @@ class World:
         self._came.append(front)
         try:
             peer = await FrontPeer.meet(line, await line.read())
-            connection = Connection(self.app.sessions, self._methods, peer)
+            connection = Connection(self.app.sessions, METHODS, peer)
             try:
                 await returning.welcome(connection, peer.hello)
                 await connection.serve()
@@ -451,7 +450,7 @@ class World:
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """What the file says to another program."""
         if self._reader is None:
-            self._reader = sqlite3.connect(f"file:{self._settings.data / server.DATABASE}?mode=ro", uri=True)
+            self._reader = sqlite3.connect(f"file:{self._settings.data / records.DATABASE}?mode=ro", uri=True)
         return self._reader.execute(query, parameters).fetchall()
 
     def worker(self, session: str) -> MemoryWorker | None:
@@ -499,9 +498,9 @@ class World:
             await asyncio.sleep(0)
             return result
 
-        async def to_thread(function: Callable[..., T], *arguments: Any) -> T:
+        async def to_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
             await asyncio.sleep(0)
-            return function(*arguments)
+            return function(*arguments, **named)
 
         def worker_start_time(pid: int) -> int | None:
             worker = world.launcher.process_of(pid)
@@ -521,6 +520,11 @@ class World:
         patch.setattr(asyncio, "to_thread", to_thread)
         patch.setattr(processes, "start_time", worker_start_time)
         patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
+        async def of_worker(*_: object) -> whereabouts.Sighting:
+            return whereabouts.Sighting("here")
+
+        patch.setattr(whereabouts, "of_worker", of_worker)
+        patch.setattr(whereabouts, "survey", lambda *_: [])
         patch.setattr(reaper, "end_these", kill)
         patch.setattr(reaper, "end_now", lambda *_: [])
         patch.setattr(server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life))
