@@ -432,7 +432,8 @@ class World:
         for step in self._steps(within):
             await asyncio.wait([task], timeout=0.005)
             if task.done():
-                return task.result()
+                task.result()
+                return
             self.clock.pass_by(step)
         raise AssertionError(f"not within {within} s of the program's time")
 
@@ -520,6 +521,7 @@ class World:
         patch.setattr(asyncio, "to_thread", to_thread)
         patch.setattr(processes, "start_time", worker_start_time)
         patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
+
         async def of_worker(*_: object) -> whereabouts.Sighting:
             return whereabouts.Sighting("here")
 

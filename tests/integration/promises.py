@@ -103,7 +103,7 @@ def check_at_rest(w: World) -> None:
         assert not front.open, f"never answered: {[front.asked[number] for number in front.open]}"
     for worker in w.launcher.workers:
         _said_is_logged(w, worker, rows)
-    closed = {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL")}
+    closed = _closed(w)
     for front in w.fronts:
         for session, view in front.views.items():
             if session in front.ledger.sessions.keys() - closed:
@@ -140,6 +140,8 @@ async def come_to_rest(w: World) -> None:
 
 async def compare_with_a_new_client(w: World, session: str) -> None:
     """Whoever has seen the session from its beginning has seen what a load shows."""
+    if session in _closed(w):
+        return
     reader = w.front()
     number = reader.load(session)
     await w.until(lambda: reader.answer(number))
@@ -149,6 +151,10 @@ async def compare_with_a_new_client(w: World, session: str) -> None:
         other = front.views.get(session)
         if other is not None and other.start == 0 and session in front.ledger.sessions:
             assert other.text == reader.views[session].text
+
+
+def _closed(w: World) -> set[str]:
+    return {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL")}
 
 
 def _known(w: World) -> set[str]:
@@ -217,15 +223,18 @@ def _told_is_true(w: World, front: MemoryFront, number: int, one: Asked, rows: l
         assert told in {row.stop_reason for row in mine}, f"told {told}, the journal says {mine}"
         assert {row.state for row in mine} <= set(ENDED), f"told {told}, the journal says {mine}"
     else:
-        _refusal_is_true(answer["error"], mine)
+        _refusal_is_true(answer["error"], [row for row in mine if row.key == key], mine)
 
 
-def _refusal_is_true(error: dict[str, Any], mine: list[TurnRow]) -> None:
+def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[TurnRow]) -> None:
+    """`this` is the very request's row, `mine` are all of its words'."""
     data = error.get("data") or {}
     if "turnState" in data:
         assert data["turnState"] in {row.state for row in mine}, f"told {error}, the journal says {mine}"
-    elif not data.get("retryable"):
-        assert error["code"] in REFUSALS, f"an error that says nothing: {error}"
+        return
+    assert data.get("retryable") or error["code"] in REFUSALS, f"an error that says nothing: {error}"
+    ran = [row for row in this if row.state not in ("queued", "cancelled")]
+    assert not ran, f"told {error} of a prompt that was accepted and ran: {ran}"
 
 
 def _said_is_logged(w: World, worker: MemoryWorker, rows: list[TurnRow]) -> None:

@@ -155,9 +155,8 @@ class FaultyModule:
         self._life = life
 
     def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        made: FaultyConnection = sqlite3.connect(
-            *arguments, factory=FaultyConnection, check_same_thread=False, **options
-        )
+        connect: Callable[..., FaultyConnection] = sqlite3.connect
+        made = connect(*arguments, factory=FaultyConnection, check_same_thread=False, **options)
         made.life = self._life()
         return made
 

@@ -197,7 +197,7 @@ class Stack:
         (found,) = [one for one in self.find(processes.FORK_SERVER) if one.parent == client.process.pid]
         return found
 
-    async def no_worker(self, within: float = 30) -> None:
+    async def no_worker(self, within: float = 60) -> None:
         """Wait until only the server and its fork server are left."""
 
         def only_servers() -> bool:
@@ -208,7 +208,7 @@ class Stack:
 
         await eventually(only_servers, within)
 
-    async def nothing_left(self, within: float = 10) -> None:
+    async def nothing_left(self, within: float = 60) -> None:
         """Wait until no process of this home is left."""
         try:
             await eventually(lambda: not self.processes(), within)
