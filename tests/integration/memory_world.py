@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +52,8 @@ from tests.integration.memory_front import WORKERS, Asked, MemoryFront
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.integration.store_faults import Faults, FaultyModule, Life
 
+REAL_PAUSE: Final = 0.002  # s
+_SLEEP: Final = time.sleep
 FIRST_PID: Final = 1 << 23  # above every process's of Linux
 T = TypeVar("T")
 
@@ -281,7 +284,7 @@ class World:
         life = self._life = Life(self.faults)
         self._inherited, self._came = self._waiting(), []
         try:
-            self.app = await server.App.start(self._settings, self._places, resident=True)
+            self.app = await self._within(server.App.start(self._settings, self._places, resident=True))
         except (StartupError, sqlite3.Error):
             life.end()
             await self._end_tasks()
@@ -321,7 +324,7 @@ class World:
         assert app is not None
         for front in self.fronts:
             front.cut()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._within(asyncio.gather(*self._serving, return_exceptions=True))
         await self._within(app.detach())
         self._life.end()
         self._connections.clear()
@@ -426,14 +429,13 @@ class World:
             self.clock.pass_by(step)
         await self.quiet()
 
-    async def _within(self, coroutine: Any, within: float = 900.0) -> None:
+    async def _within(self, doing: Awaitable[T], within: float = 900.0) -> T:
         """For what threads do, too, to which only real time passes."""
-        task = asyncio.get_running_loop().create_task(coroutine)
+        task = asyncio.ensure_future(doing)
         for step in self._steps(within):
-            await asyncio.wait([task], timeout=0.005)
+            await asyncio.get_running_loop().run_in_executor(None, _SLEEP, REAL_PAUSE)
             if task.done():
-                task.result()
-                return
+                return task.result()
             self.clock.pass_by(step)
         raise AssertionError(f"not within {within} s of the program's time")
 

@@ -122,9 +122,13 @@ async def come_to_rest(w: World) -> None:
             for question in list(front.questions):
                 front.reply(question, "allow_once")
         for worker in w.launcher.workers:
-            if worker.alive and worker.current is not None and not worker.asks:
+            if not worker.alive or worker.current is None:
+                continue
+            if not worker.asks:
                 worker.tell("and so on. ")
                 worker.end()
+            elif not any(front.wants(worker.spec.session_id) for front in w.fronts):
+                w.front().load(worker.spec.session_id)  # somebody must answer
         return False
 
     for _ in range(10):
