@@ -8,7 +8,7 @@ PARALLEL := -n logical --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long lint format types bench clean
+.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long test-busy lint format types bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -60,6 +60,14 @@ test-faults: $(READY) ## tests that kill and break things
 test-long: lint types ## the same tests with all seeds and sizes; up to an hour
 	@echo "== all tests, long ones too"
 	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
+
+# Four loops and the tests share two cores; a loop ends with the shell that has started it, however that ends.
+LOOP := while kill -0 $$PPID 2>/dev/null; do n=0; while [ $$n -lt 50000 ]; do n=$$((n + 1)); done; done
+test-busy: $(READY) ## the same tests beside four busy loops on two cores
+	@echo "== all tests, on a busy machine"
+	@taskset -pc 0,1 $$$$ >/dev/null; trap 'kill $$loops' EXIT; \
+	for each in 1 2 3 4; do sh -c '$(LOOP)' & loops="$$loops $$!"; done; \
+	$(PYTEST) -n 2 --dist worksteal tests
 
 format: $(READY) ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix .

@@ -14,7 +14,7 @@ from tests.waiting import eventually_sync
 
 _RUN = "PYKOCLAW_TEST_RUN"
 _OURS = ("pykoclaw*", "claude*", "cc-*", "tmp*")
-_GRACE = 10  # seconds that processes which are ending may take
+_GRACE = 60  # seconds that processes which are ending may take
 
 
 class Run:

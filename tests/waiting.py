@@ -13,7 +13,7 @@ T = TypeVar("T")
 _PAUSE = 0.01  # seconds between two looks
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float = 30) -> T:
+async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float = 60) -> T:
     """Look every 10 ms until `condition` is true, and return what it gave. AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -26,7 +26,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float =
         await asyncio.sleep(_PAUSE)
 
 
-def eventually_sync(condition: Callable[[], T], timeout: float = 30) -> T:
+def eventually_sync(condition: Callable[[], T], timeout: float = 60) -> T:
     """`eventually` for tests and threads without an event loop."""
     deadline = time.monotonic() + timeout
     while True:

@@ -43,7 +43,7 @@ def _context() -> doctor.Context:
     except ConfigurationError as error:
         bad_settings = str(error)
     try:
-        status = ask("status", start=False)
+        status = ask("status", start=False, timeout=doctor.DAEMON_WAIT)
     except DaemonNotRunning as error:
         holder = lock_holder(places.data)
         if holder is not None and holder[1] is not None:

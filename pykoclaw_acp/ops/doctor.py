@@ -11,7 +11,8 @@ from pykoclaw_acp.front.places import Places
 
 Level = Literal["ok", "warning", "problem"]
 
-TOOL_WAIT: Final = 20.0  # s; for a program that is asked for its version or its state
+TOOL_WAIT: Final = 60.0  # s; for a program that is asked for its version or its state, on a busy machine too
+DAEMON_WAIT: Final = 60.0  # s; for the daemon: to have much to do is not to hang
 
 
 @dataclass(frozen=True, slots=True)

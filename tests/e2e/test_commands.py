@@ -41,7 +41,7 @@ async def run(stack: Stack, *arguments: str, **environment: str) -> Result:
         *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
         env={**stack.environment, **environment}, cwd=stack.root,
     )  # fmt: skip
-    out, error = await asyncio.wait_for(process.communicate(), 60)
+    out, error = await asyncio.wait_for(process.communicate(), 240)
     assert process.returncode is not None
     return Result(process.returncode, out.decode(), error.decode())
 

@@ -47,7 +47,7 @@ async def test_one_socket_as_both_ends(stack: Stack) -> None:
     answer = await call(3, "session/prompt", {"sessionId": session, "prompt": [block]})
     assert answer["result"]["stopReason"] == "end_turn"
     writer.write_eof()
-    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     assert await asyncio.to_thread(process.wait, 10) == 0
 
@@ -74,7 +74,7 @@ async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | Non
     transport = client.process._transport  # type: ignore[attr-defined]
     transport.get_pipe_transport(1).close()
     transport.get_pipe_transport(0).close()
-    assert await asyncio.wait_for(client.process.wait(), 10) == 0
+    assert await asyncio.wait_for(client.process.wait(), 60) == 0
     assert "Traceback" not in client.log.read_text()
     await stack.nothing_left()
     assert {row["state"] for row in stack.rows("SELECT state FROM acp_turns")} <= {"cancelled"}

@@ -194,10 +194,10 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
 
 
 async def test_the_writer_answers_while_it_is_idle_and_while_it_works(database: Database) -> None:
-    await asyncio.wait_for(database.probe(), 5)
+    await asyncio.wait_for(database.probe(), 30)
     working = [asyncio.create_task(database.commit(unit("s1"))) for _ in range(3000)]
     await asyncio.sleep(0)
-    await asyncio.wait_for(database.probe(), 5)
+    await asyncio.wait_for(database.probe(), 30)
     assert not all(task.done() for task in working)  # it did not wait for its turn
     await asyncio.gather(*working)
     assert await database.read("SELECT count(*) FROM acp_log") == [(3000,)]
@@ -207,7 +207,7 @@ async def test_a_lock_of_another_process_is_an_answer(database: Database, path: 
     await database._writer.run(lambda connection: connection.execute("PRAGMA busy_timeout=50").close())
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        await asyncio.wait_for(database.probe(), 5)
+        await asyncio.wait_for(database.probe(), 30)
 
 
 async def test_a_writer_that_hangs_does_not_answer(database: Database) -> None:
@@ -218,4 +218,4 @@ async def test_a_writer_that_hangs_does_not_answer(database: Database) -> None:
         await asyncio.wait_for(database.probe(), 0.2)
     release.set()
     await hanging
-    await asyncio.wait_for(database.probe(), 5)
+    await asyncio.wait_for(database.probe(), 30)

@@ -98,7 +98,7 @@ async def test_nothing_more_is_sent_while_too_much_is_unacknowledged(box: Box) -
     assert not box.outbox.empty
     assert [n for n, _ in sent(await box.outbox.take())] == [4]
     box.outbox.acknowledge(4)
-    await asyncio.wait_for(box.outbox.drained(), 1)
+    await asyncio.wait_for(box.outbox.drained(), 30)
 
 
 def test_half_an_emoji_from_a_model_or_a_tool_ends_nothing() -> None:

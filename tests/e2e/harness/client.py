@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 T = TypeVar("T")
 
-ANSWER_WAIT: Final = 45.0  # seconds
+ANSWER_WAIT: Final = 120.0  # seconds
 EMPTY_LINE: Final = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "\n\n"}}
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 

@@ -136,6 +136,10 @@ class Stack:
         """The daemon, then the workers that outlive it, each as an operator would."""
         if self.daemon_pid() is not None:
             await self.end_daemon()
+        for daemon in self.daemons:  # one that could not write down its pid
+            if daemon.returncode is None:
+                daemon.terminate()
+                await daemon.wait()
         for process in self.processes():
             if process.is_worker:
                 process.signal(signal.SIGTERM)
@@ -193,7 +197,7 @@ class Stack:
         (found,) = [one for one in self.find(processes.FORK_SERVER) if one.parent == client.process.pid]
         return found
 
-    async def no_worker(self, within: float = 30) -> None:
+    async def no_worker(self, within: float = 60) -> None:
         """Wait until only the server and its fork server are left."""
 
         def only_servers() -> bool:
@@ -204,7 +208,7 @@ class Stack:
 
         await eventually(only_servers, within)
 
-    async def nothing_left(self, within: float = 10) -> None:
+    async def nothing_left(self, within: float = 60) -> None:
         """Wait until no process of this home is left."""
         try:
             await eventually(lambda: not self.processes(), within)

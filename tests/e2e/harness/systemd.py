@@ -15,7 +15,7 @@ from typing import Final
 from tests.waiting import eventually
 
 SYSTEMD: Final = Path("/usr/lib/systemd/systemd")
-START_WAIT: Final = 20.0  # s
+START_WAIT: Final = 60.0  # s
 COMMAND_WAIT: Final = 90.0  # s
 CGROUPS: Final = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 # A user's systemd starts only where the machine was booted with systemd: in a mount name space it looks so.
@@ -101,7 +101,7 @@ class UserManager:
             with contextlib.suppress(AssertionError):
                 await self.control("exit")
             try:
-                await asyncio.wait_for(self._process.wait(), 15)
+                await asyncio.wait_for(self._process.wait(), 60)
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()

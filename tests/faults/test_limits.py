@@ -1,0 +1,276 @@
+"""The database cannot be written for a while: reading goes on, what is new is refused, what runs loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front.places import connect
+from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.harness.client import selected
+from tests.e2e.harness.stack import PROGRAM
+from tests.faults.limits import AT_START, IN_USE, FullDisk, Limit, Locked
+from tests.waiting import eventually
+
+LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
+HOLD: Final = 90.0 if LONG else 2.0  # s for which it lasts, after all has been tried
+ANSWER: Final = 15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
+WORDS: Final = 400
+TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
+WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
+
+
+@pytest.fixture(autouse=True)
+def unmounted(tmp_path: Path) -> Iterator[None]:
+    """What a limit has mounted is taken away after the stack has ended."""
+    yield
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        if (place := line.split(" ")[1]).startswith(f"{tmp_path}/"):
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def limit(request: pytest.FixtureRequest, unmounted: None, stack: Stack) -> Iterator[Limit]:
+    kind: type[Limit] = request.param
+    made = kind(stack)
+    yield made
+    made.off()
+
+
+def limited_by(kinds: dict[str, type[Limit]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("limit", kinds.values(), ids=list(kinds), indirect=True)
+
+
+@pytest.fixture
+def locked(stack: Stack) -> Iterator[Limit]:
+    made = Locked(stack)
+    yield made
+    made.off()
+
+
+def words(client: Client, session: str) -> list[str]:
+    return re.findall(r"w\d+", client.text(session))
+
+
+async def ask(stack: Stack, method: str, **params: Any) -> Any:
+    """The daemon's answer to a command."""
+    asking = asyncio.to_thread(front.call, stack.places, f"_pykoclaw.dev/{method}", params)
+    return await asyncio.wait_for(asking, ANSWER)
+
+
+async def condition(stack: Stack) -> str:
+    """What the daemon says of its store; it is asked as `status` asks."""
+    return str((await ask(stack, "status"))["database"]["condition"])
+
+
+async def is_refused(request: asyncio.Future[dict[str, Any]]) -> None:
+    """At once, with a reason, and with the word that it may be sent again."""
+    with pytest.raises(RpcError) as caught:
+        await asyncio.wait_for(request, ANSWER)
+    assert caught.value.data["retryable"] is True
+    assert caught.value.data["reason"]
+
+
+async def everything_is_said(stack: Stack, state: str, session: str) -> None:
+    """What a client and an operator can do while nothing can be written."""
+    await until(stack, state)
+    listed = await ask(stack, "sessions/list", all=True, limit=10)
+    assert session in [one["id"] for one in listed["sessions"]]
+    other = await stack.front()
+    await asyncio.wait_for(other.load(session, stack.work), ANSWER)
+    assert "It was so." in other.text(session)
+    await asyncio.wait_for(other.resume(session, stack.work), ANSWER)
+    await is_refused(other.begin("session/new", cwd=str(stack.work), mcpServers=[]))
+    await is_refused(other.prompting(session, text("Never.")))
+    await is_refused(other.begin("session/set_mode", sessionId=session, modeId="plan"))
+    with pytest.raises(front.CallFailed) as caught:
+        await ask(stack, "questions/answer", question="x", decision="deny")
+    assert caught.value.data["retryable"] is True
+    assert await condition(stack) == state
+
+
+async def until(stack: Stack, state: str) -> None:
+    """Wait until the daemon says that its store is in this state."""
+
+    def look() -> bool | Awaitable[bool]:
+        return _compared(stack, state)
+
+    await eventually(look)
+
+
+async def _compared(stack: Stack, state: str) -> bool:
+    return await condition(stack) == state
+
+
+def states(stack: Stack, session: str) -> list[str]:
+    found = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY created_at, rowid", session)
+    return [row["state"] for row in found]
+
+
+def asked(stack: Stack) -> list[str]:
+    """What reached the model, by the last line of each prompt."""
+    newest = [one["messages"][-1] for one in stack.asked()]
+    return [one["text"] for one in newest if one["role"] == "user" and not one["tool_results"]]
+
+
+async def begin(stack: Stack) -> tuple[Client, str]:
+    """A session with a history, on a daemon that nobody but this test starts."""
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("It was so."))
+    return client, session
+
+
+@limited_by(IN_USE)
+async def test_a_turn_goes_on_and_what_waits_behind_it_does_so_too(stack: Stack, limit: Limit) -> None:
+    client, session = await begin(stack)
+    running = client.prompting(session, TURN)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    waiting = client.prompting(session, text("After it."))
+    unwanted = client.prompting(session, text("Never."))
+    await eventually(lambda: len(states(stack, session)) == 4)
+    daemon, worker = stack.daemon_pid(), stack.worker(session)
+    limit.on()
+    await everything_is_said(stack, limit.state, session)
+    client.notify("$/cancel_request", requestId=client.sent[-1]["id"])
+    await asyncio.wait([running, waiting, unwanted], timeout=HOLD, return_when=asyncio.FIRST_COMPLETED)
+    assert not any(one.done() for one in (running, waiting, unwanted))
+    assert states(stack, session) == ["done", "running", "queued", "queued"]
+    limit.off()
+    assert (await client.answer(unwanted))["stopReason"] == "cancelled"
+    assert states(stack, session)[3] == "cancelled"
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert (await client.answer(waiting))["stopReason"] == "end_turn"
+    assert words(client, session) == WHOLE
+    assert client.text(session).endswith("After it.")
+    assert (await client.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
+    assert (stack.daemon_pid(), stack.worker(session).pid) == (daemon, worker.pid)
+    assert len(asked(stack)) == 4
+
+
+@limited_by(AT_START)
+async def test_a_start_shows_the_history_and_goes_on_when_it_can(stack: Stack, limit: Limit) -> None:
+    client, session = await begin(stack)
+    client.prompting(session, TURN)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    worker = stack.worker(session)
+    os.killpg(client.process.pid, signal.SIGKILL)
+    await stack.end_daemon(signal.SIGKILL)
+    limit.on()
+    daemon = await limited_daemon(stack)
+    await everything_is_said(stack, limit.state, session)
+    limit.off()
+    after = await stack.front()
+    await eventually(lambda: states(stack, session) == ["done", "done"], 60)
+    await after.load(session, stack.work)
+    assert words(after, session) == WHOLE
+    assert (await after.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
+    assert daemon.returncode is None
+    assert stack.worker(session).pid == worker.pid
+    assert len(asked(stack)) == 3
+
+
+async def limited_daemon(stack: Stack) -> asyncio.subprocess.Process:
+    """A daemon that may be unable to write down its pid."""
+    with (stack.root / "daemon.log").open("ab") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+            env=stack.environment, cwd="/",
+        )  # fmt: skip
+    stack.daemons.append(process)
+
+    def serves() -> bool:
+        assert process.returncode is None, (stack.root / "daemon.log").read_text()[-1500:]
+        try:
+            connect(stack.places.socket).close()
+        except OSError:
+            return False
+        return True
+
+    await eventually(serves)
+    return process
+
+
+async def test_a_front_that_waits_is_not_told_that_its_prompt_was_not_accepted(stack: Stack, locked: Limit) -> None:
+    """Its daemon dies while the database is locked; the next one cannot even look what was accepted."""
+    client, session = await begin(stack)
+    running = client.prompting(session, TURN)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    waiting = client.prompting(session, text("After it."))
+    await eventually(lambda: states(stack, session) == ["done", "running", "queued"])
+    locked.on()
+    before = stack.daemon_pid()
+    await stack.end_daemon(signal.SIGKILL)
+    await eventually(lambda: (pid := stack.daemon_pid()) not in (None, before) and stack.serves(pid or 0), 60)
+    await everything_is_said(stack, "locked", session)
+    locked.off()
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert (await client.answer(waiting))["stopReason"] == "end_turn"
+    assert words(client, session) == WHOLE
+    assert len(asked(stack)) == 3
+
+
+async def test_an_answer_to_a_question_is_kept_until_it_can_be_written(stack: Stack, locked: Limit) -> None:
+    client, session = await begin(stack)
+    client.permit = lambda _: None
+    running = client.prompting(session, script("bash touch made-it", "text Made."))
+    await client.until(lambda: client.questions)
+    locked.on()
+    await until(stack, locked.state)
+    client.reply(client.questions[0], selected("allow_once"))
+    await asyncio.wait([running], timeout=HOLD)
+    assert not (stack.work / "made-it").exists()
+    locked.off()
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert (stack.work / "made-it").exists()
+
+
+async def _serve_in_vain(stack: Stack, *before: str) -> str:
+    """Serve until the end, which must come with the status of a database that cannot be used; what was said."""
+    process = await asyncio.create_subprocess_exec(
+        *before, *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE, env=stack.environment, cwd="/",
+    )  # fmt: skip
+    _, said = await asyncio.wait_for(process.communicate(), 60)
+    assert "Traceback" not in said.decode()
+    assert process.returncode == 78, said.decode()[-1000:]
+    return said.decode()
+
+
+async def test_a_place_without_room_for_a_new_database_says_so(stack: Stack) -> None:
+    full = FullDisk(stack)
+    full.on()
+    try:
+        assert "pykoclaw.db" in await _serve_in_vain(stack)
+    finally:
+        full.off()
+
+
+async def test_a_start_that_may_write_no_file_at_all_says_so(stack: Stack) -> None:
+    """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's log."""
+    client, session = await begin(stack)
+    await client.close()
+    await stack.end_daemon()
+    said = await _serve_in_vain(stack, "prlimit", "--fsize=1:")
+    assert "pykoclaw.db" in said
+    assert "room" in said
+    log = stack.root / "limited.log"
+    with log.open("wb") as stderr:
+        silent = await asyncio.create_subprocess_exec(
+            "prlimit", "--fsize=1:", *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+            env=stack.environment, cwd="/",
+        )  # fmt: skip
+    assert await asyncio.wait_for(silent.wait(), 60) == 78
+    after = await stack.front()
+    await after.load(session, stack.work)
+    assert "It was so." in after.text(session)

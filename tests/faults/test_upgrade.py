@@ -1,0 +1,107 @@
+"""The version before is replaced while it works: its fronts and its worker go on with the daemon of today."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.waiting import eventually
+
+BEFORE: Final = "41c303b"  # the commit of the version before
+PARTS: Final = ("pykoclaw_acp", "migrations")
+CHECKOUT: Final = Path(__file__).parents[2]
+COUNT: Final = 600
+TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.", "bash echo from-the-tool", "text The end.")
+WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
+NEWER: Final = "SELECT name FROM acp_migrations WHERE version > 3"
+
+
+class Installation:
+    """A place that fronts, daemon, fork server and workers import the program from, through PYTHONPATH."""
+
+    # Not `-m`, which would look in the working directory first.
+    program = (sys.executable, "-c", "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')")
+
+    def __init__(self, place: Path, archive: bytes) -> None:
+        self.place = place
+        self.environment = {"PYTHONPATH": str(place)}
+        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+            packed.extractall(place, filter="data")
+
+    def upgrade(self) -> None:
+        """The version of this checkout, in the place of the version before."""
+        for name in PARTS:
+            shutil.rmtree(self.place / name)
+            shutil.copytree(CHECKOUT / name, self.place / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installation:
+    """The version before."""
+    packed = subprocess.run(["git", "-C", str(CHECKOUT), "archive", BEFORE, *PARTS], capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"commit {BEFORE} is not here, as in a shallow clone: {packed.stderr.decode().strip()}")
+    return Installation(tmp_path / "installed", packed.stdout)
+
+
+def words(client: Client, session: str) -> list[str]:
+    return re.findall(r"w\d+", client.text(session))
+
+
+def comes_from(pid: int, place: Path) -> bool:
+    """Whether a process imports the program from this place."""
+    return f"PYTHONPATH={place}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def prompts(stack: Stack) -> list[str]:
+    newest = [one["messages"][-1] for one in stack.asked()]
+    return [one["text"] for one in newest if one["role"] == "user" and not one["tool_results"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+async def test_fronts_and_a_worker_of_the_version_before_go_on_with_the_daemon_of_today(
+    stack: Stack, installed: Installation, number: signal.Signals
+) -> None:
+    await stack.daemon(program=installed.program, **installed.environment)
+    asking = await stack.front(program=installed.program, **installed.environment)
+    watching = await stack.front(program=installed.program, **installed.environment)
+    session = await asking.new(stack.work)
+    await asking.prompt(session, text("It was so."))
+    await watching.load(session, stack.work)
+    running = asking.prompting(session, TURN)
+    await asking.until(lambda: len(words(asking, session)) >= 20)
+    waiting = asking.prompting(session, text("After it."))
+    await eventually(lambda: stack.rows("SELECT 1 FROM acp_turns WHERE state = 'queued'"))
+    worker = stack.worker(session)
+    assert comes_from(worker.pid, installed.place)
+    assert not stack.rows(NEWER), "the version before is today's"
+
+    installed.upgrade()
+    await stack.end_daemon(number)  # the fronts start the next one
+    assert (await asking.answer(running))["stopReason"] == "end_turn"
+    assert (await asking.answer(waiting))["stopReason"] == "end_turn"
+    await watching.until(lambda: watching.text(session).endswith("After it."))
+    assert stack.rows(NEWER)
+    for client in (asking, watching):
+        assert words(client, session) == WHOLE
+        statuses = [one["status"] for one in client.of(session, "tool_call", "tool_call_update")]
+        assert statuses == ["in_progress", "completed"]
+    assert prompts(stack) == [text("It was so."), TURN, text("After it.")]
+    states = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ?", session)
+    assert [row["state"] for row in states] == ["done", "done", "done"]
+
+    fresh = await stack.front()
+    await fresh.load(session, stack.work)
+    for client in (asking, watching):
+        assert client.text(session) == fresh.text(session)
+    assert (await asking.prompt(session, text("All is well.")))["stopReason"] == "end_turn"

@@ -1,0 +1,224 @@
+"""A front and its client in memory: the real ledger, and everything that the client was ever told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pykoclaw_acp.front.ledger import Ledger
+
+INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
+WORKERS: Final = "m-"  # how the ids of their messages begin
+
+
+@dataclass(slots=True)
+class View:
+    """What a client holds of a session since it last asked for its history: places and updates, in order."""
+
+    start: int
+    shown: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The workers' words, without ours about turns that have no answer."""
+        return "".join(
+            one["content"]["text"]
+            for _, one in self.shown
+            if one["sessionUpdate"] == "agent_message_chunk" and one["messageId"].startswith(WORKERS)
+        )
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request of the client's: what came of it, and for a prompt its words, under which it is counted."""
+
+    method: str
+    params: dict[str, Any]
+    answer: dict[str, Any] | None = None
+    marker: str | None = None
+
+
+class FrontLine:
+    """The connection to one daemon, as that sees it."""
+
+    def __init__(self, front: MemoryFront) -> None:
+        self.cut = False
+        self._front = front
+        self._in: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def send(self, line: bytes) -> None:
+        if not self.cut:
+            self._in.put_nowait(line)
+
+    def end(self) -> None:
+        """Nothing is heard or said any more."""
+        self.cut = True
+        self._in.put_nowait(b"")
+
+    async def read(self) -> bytes:
+        return await self._in.get()
+
+    async def write(self, line: bytes) -> None:
+        if self.cut:
+            raise ConnectionError("the front is gone")
+        self._front.hear(line.rstrip(b"\n"))
+
+
+class MemoryFront:
+    """One client; what was refused for now it asks once more when told to, under a new request, as a person would."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.asked: dict[int, Asked] = {}
+        self.views: dict[str, View] = {}
+        self.questions: dict[str, dict[str, Any]] = {}
+        self.refused: list[Asked] = []  # for now, and not asked again yet
+        self.line: FrontLine | None = None
+        self._linked = False
+        self._wanted: set[str] = set()  # sessions that it asked for since it came to this daemon
+        self._sessions: dict[int, str] = {}
+        self.ask("initialize", **INITIALIZE)
+
+    # --- the client ---------------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, /, marker: str | None = None, **params: Any) -> int:
+        """Send a request; its number, under which `asked` has its answer."""
+        number = self._say({"jsonrpc": "2.0", "id": len(self.asked) + 1_000, "method": method, "params": params})
+        self.asked[number] = Asked(method, params, marker=marker)
+        self._wanted.add(str(params.get("sessionId")))
+        return number
+
+    def prompt(self, session: str, text: str) -> int:
+        """Prompt with words that are this prompt's alone."""
+        return self.ask("session/prompt", text, sessionId=session, prompt=[{"type": "text", "text": text}])
+
+    def new(self) -> int:
+        return self.ask("session/new", cwd="/", mcpServers=[])
+
+    def load(self, session: str) -> int:
+        return self.ask("session/load", sessionId=session, cwd="/", mcpServers=[])
+
+    def resume(self, session: str) -> int:
+        return self.ask("session/resume", sessionId=session, cwd="/", mcpServers=[])
+
+    def cancel(self, session: str) -> None:
+        self._say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+
+    def reply(self, question: str, option: str) -> None:
+        """Answer a permission question."""
+        self.questions.pop(question)
+        result = {"outcome": {"outcome": "selected", "optionId": option}}
+        self._say({"jsonrpc": "2.0", "id": question, "result": result})
+
+    def answer(self, number: int) -> dict[str, Any] | None:
+        return self.asked[number].answer
+
+    def try_again(self) -> None:
+        """Ask once more what was refused for now."""
+        again, self.refused = self.refused, []
+        for one in again:
+            self.ask(one.method, one.marker, **one.params)
+
+    def wants(self, session: str) -> bool:
+        """Whether it has asked this daemon for anything in the session."""
+        return session in self._wanted
+
+    @property
+    def open(self) -> list[int]:
+        """Requests that wait for their answer."""
+        return [number for number, one in self.asked.items() if one.answer is None]
+
+    # --- the front ----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> FrontLine:
+        """Introduce itself to a daemon, and say what no daemon has answered."""
+        line = self.line = FrontLine(self)
+        self._sessions = {}
+        self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
+        line.send(self.ledger.hello())
+        lines = self.ledger.again() if self._linked else [one.first() for one in self.ledger.lines.values()]
+        for one in lines:
+            line.send(one)
+        self._linked = True
+        return line
+
+    def cut(self) -> None:
+        """The daemon is gone, or the line to it."""
+        if self.line is not None:
+            self.line.end()
+            self.line = None
+
+    def _say(self, message: dict[str, Any]) -> int:
+        one = self.ledger.take(json.dumps(message).encode(), time.monotonic())
+        self.ledger.understand(one)
+        if self.line is not None:
+            self.line.send(one.first())
+        return one.number
+
+    def hear(self, line: bytes) -> None:
+        """A line of the daemon's, as `front/link.py` takes it."""
+        kind, _, rest = line.partition(b" ")
+        if kind == b"update":
+            token, seq, update = rest.split(b" ", 2)
+            self._moved(int(token), int(seq), json.loads(update)["params"]["update"])
+        elif kind == b"cursor":
+            token, seq = rest.split()
+            self._moved(int(token), int(seq), None)
+        elif kind == b"answer":
+            number, _, answer = rest.partition(b" ")
+            self._answered(int(number), answer)
+        elif kind == b"ack":
+            self.ledger.acknowledge(int(rest))
+        elif kind == b"attached":
+            token, seq, number, name = rest.split(b" ", 3)
+            self._attached(int(token), int(seq), int(number), json.loads(name))
+        elif kind == b"detached":
+            session = self._sessions.pop(int(rest), None)
+            if session is not None:
+                self.ledger.detached(session)
+        elif kind == b"request":
+            text = rest.decode()
+            ask_id, end = json.JSONDecoder().raw_decode(text)
+            if self.ledger.asks(ask_id):
+                self.questions[ask_id] = json.loads(text[end:])
+        elif kind == b"notify":
+            self.ledger.notified(rest)
+            note = json.loads(rest)
+            if note["method"] == "$/cancel_request":
+                self.questions.pop(note["params"]["requestId"], None)
+
+    def _attached(self, token: int, seq: int, number: int, session: str) -> None:
+        self._sessions[token] = session
+        before = self.ledger.sessions.get(session)
+        self.ledger.attached(session, seq, number)
+        if session not in self.views or (number and seq == 0):
+            self.views[session] = View(seq)
+        else:
+            assert before is None or seq == before.seq, f"attached at {seq}, the client stands at {before.seq}"
+
+    def _moved(self, token: int, seq: int, update: dict[str, Any] | None) -> None:
+        session = self._sessions.get(token)
+        if session is None:
+            return
+        assert seq > self.ledger.sessions[session].seq, f"seq goes back: {update}"
+        self.ledger.sessions[session].seq = seq
+        if update is not None:
+            self.views[session].shown.append((seq, update))
+        assert self.line is not None
+        self.line.send(b"seen %d %d\n" % (token, seq))
+
+    def _answered(self, number: int, raw: bytes) -> None:
+        answer = json.loads(raw)
+        one = self.asked[number]
+        if not self.ledger.answered(number, raw):
+            assert answer == one.answer, f"told two different things: {one}, then {answer}"
+            return
+        one.answer = answer
+        assert self.line is not None
+        self.line.send(b"done %d\n" % number)
+        data = answer.get("error", {}).get("data")
+        if isinstance(data, dict) and data.get("retryable"):
+            self.refused.append(one)

@@ -1,0 +1,555 @@
+"""Everything but processes and sockets: one data directory, its workers, its fronts, one daemon after the other.
+
+The daemon is the real one, on real SQLite; its statements run in the event loop's thread, so that a run is the same
+each time. Workers and fronts outlive it. Time passes when a test says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar
+
+import pytest
+import structlog
+
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.pool import reaper, whereabouts
+from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.server import app as server
+from pykoclaw_acp.server import returning
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.link import FrontPeer
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.sessions.events import Text
+from pykoclaw_acp.store import connection as store_connection
+from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.worker.frames import (
+    Answer,
+    Ask,
+    AskWithdrawn,
+    EventFrame,
+    FromWorker,
+    Interrupt,
+    Numbered,
+    Stop,
+    ToWorker,
+    encode,
+)
+from pykoclaw_acp.worker.frames import Prompt as PromptFrame
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from tests.integration.clock import Clock
+from tests.integration.memory_front import WORKERS, Asked, MemoryFront
+from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
+from tests.integration.store_faults import Faults, FaultyModule, Life
+
+REAL_PAUSE: Final = 0.002  # s
+_SLEEP: Final = time.sleep
+FIRST_PID: Final = 1 << 23  # above every process's of Linux
+T = TypeVar("T")
+
+
+class MemoryWorker(MemoryChannel):
+    """A worker that does what a test says: `tell`, `end`, `ask`, `die`; `said` is what it told in each turn."""
+
+    def __init__(self, spec: LaunchSpec, process: WorkerProcess, given: Callable[[MemoryWorker, str], None]) -> None:
+        super().__init__(spec, process)
+        self._tell_given = given
+        self.turns: list[str] = []  # that it was given
+        self.current: str | None = None
+        self.said: dict[str, str] = {}
+        self.done: set[str] = set()
+        self.lost_something = False
+        self.killed = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone.is_set()
+
+    def tell(self, text: str) -> None:
+        assert self.current is not None
+        self._n += 1
+        event = Text(f"{WORKERS}{self.current}", text)
+        self.said[self.current] = self.said.get(self.current, "") + text
+        self.say(EventFrame(epoch=self.spec.epoch, n=self._n, turn_id=self.current, event=event))
+
+    def end(self, stop: str = "end_turn") -> None:
+        assert self.current is not None
+        turn, self.current = self.current, None
+        self.asks = []
+        self.done.add(turn)
+        self.say(self.ended(turn, stop))
+
+    def ask(self, name: str) -> None:
+        assert self.current is not None
+        self._n += 1
+        self.asks = [*self.asks, name]
+        self.say(
+            Ask(
+                epoch=self.spec.epoch, n=self._n, ask_id=name, turn_id=self.current, tool_call_id=f"tool-{name}",
+                title="Bash: make", tool_kind="execute", input={"command": "make"}, call="a call",
+            )
+        )  # fmt: skip
+
+    async def send(self, frame: ToWorker) -> None:
+        if not self.alive:
+            raise ConnectionResetError
+        if isinstance(frame, PromptFrame):
+            self.turns.append(frame.turn_id)
+            self.current = frame.turn_id
+            self._tell_given(self, frame.turn_id)
+        if isinstance(frame, Stop):
+            self.leave_spool()
+        if isinstance(frame, Answer):
+            self.asks = [one for one in self.asks if one != frame.ask_id]
+        if isinstance(frame, Interrupt):
+            if frame.turn_id == self.current:
+                for name in self.asks:
+                    self._n += 1
+                    self.say(AskWithdrawn(epoch=self.spec.epoch, n=self._n, ask_id=name))
+                self.end("cancelled")
+            return
+        await super().send(frame)
+
+    def _play(self, turn_id: str, text: str) -> None:
+        self.say(self.started(turn_id))
+
+    def be_killed(self) -> None:
+        """A daemon ends it, although it does what it is told."""
+        self.killed = self.killed or self.alive
+        self.kill()
+
+    def leave_spool(self) -> None:
+        """What nobody has acknowledged is kept on disk."""
+        spool = Path(self.spec.spool)
+        spool.parent.mkdir(parents=True, exist_ok=True)
+        spool.write_bytes(b"".join(encode(frame) for frame in self.unacknowledged()))
+
+    def unacknowledged(self) -> list[FromWorker]:
+        return [one for one in self._told if isinstance(one, Numbered) and one.n > self.acked]
+
+
+class OneDaemonsChannel:
+    """A worker's line as one daemon has it: of a dead daemon nothing arrives any more."""
+
+    def __init__(self, worker: MemoryWorker, life: Life) -> None:
+        self.process = worker.process
+        self._worker = worker
+        self._life = life
+
+    async def send(self, frame: ToWorker) -> None:
+        if self._life.over:
+            raise ConnectionResetError
+        await self._worker.send(frame)
+
+    async def batches(self) -> AsyncIterator[list[FromWorker]]:
+        async for batch in self._worker.batches():
+            yield batch
+
+    async def gone(self) -> None:
+        await self._worker.gone()
+
+    def _do(self, act: Callable[[], None]) -> None:
+        if not self._life.over:
+            act()
+
+    def kill(self) -> None:
+        self._do(self._worker.be_killed)
+
+    def terminate(self) -> None:
+        self._do(self._worker.be_killed)
+
+    def detach(self) -> None:
+        self._do(self._worker.detach)
+
+    async def close(self) -> None:
+        self._do(self._worker.detach)
+
+
+class WorldLauncher(MemoryLauncher):
+    """Workers of all daemons; each has a pid of its own that no process has."""
+
+    def __init__(self, given: Callable[[MemoryWorker, str], None]) -> None:
+        super().__init__()
+        self.workers: list[MemoryWorker] = []
+        self.deaths = 0
+        self._given = given
+        self._pids = itertools.count(FIRST_PID)
+
+    def of_daemon(self, life: Life) -> OneDaemonsLauncher:
+        return OneDaemonsLauncher(self, life)
+
+    def made(self, spec: LaunchSpec) -> MemoryWorker:
+        process = WorkerProcess(next(self._pids), 1, processes.boot_id())
+        worker = MemoryWorker(spec, process, self._given)
+        self.workers.append(worker)
+        self.launched.append(worker)
+        worker.ready()
+        return worker
+
+    def die(self, worker: MemoryWorker, *, keeps: bool) -> None:
+        """SIGKILL; `keeps`: what was not acknowledged is in its spool, otherwise it is lost with its memory."""
+        if keeps:
+            worker.leave_spool()
+        elif worker.unacknowledged():
+            worker.lost_something = True
+        self.deaths += 1
+        worker.asks = []
+        worker.current = None
+        worker.kill()
+
+    def process_of(self, pid: int) -> MemoryWorker | None:
+        return next((one for one in self.workers if one.process.pid == pid), None)
+
+
+class OneDaemonsLauncher:
+    """The launcher of one daemon."""
+
+    def __init__(self, world: WorldLauncher, life: Life) -> None:
+        self._world = world
+        self._life = life
+
+    async def warm(self) -> None:
+        pass
+
+    async def launch(self, spec: LaunchSpec) -> OneDaemonsChannel:
+        if self._life.over:
+            raise LaunchFailed("this daemon is dead")
+        return OneDaemonsChannel(self._world.made(spec), self._life)
+
+    async def attach(self, left: LeftWorker) -> OneDaemonsChannel:
+        worker = self._world.process_of(left.process.pid)
+        if self._life.over or worker is None or not worker.alive:
+            raise LaunchFailed("it is gone")
+        worker.adopt()
+        return OneDaemonsChannel(worker, self._life)
+
+    def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
+        from pykoclaw_acp.worker.spool import read_spool
+
+        return read_spool(Path(identity.spool), after)
+
+    async def end(self, process: WorkerProcess, grace: float) -> None:
+        worker = self._world.process_of(process.pid)
+        if worker is not None and worker.alive and not self._life.over:
+            self._world.die(worker, keeps=True)
+
+    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+        if not keep_spool and not self._life.over:
+            Path(identity.spool).unlink(missing_ok=True)  # noqa: ASYNC240
+
+    async def probe(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class World:
+    """See above; `settings` go to each daemon."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
+        self.faults = Faults()
+        self.clock = Clock(patch)
+        self.launcher = WorldLauncher(self._given)
+        self.fronts: list[MemoryFront] = []
+        self.app: server.App | None = None
+        self._settings = Settings(data=path / "data", state=path / "state", **{**DEFAULTS, **settings})
+        self._places = Places(self._settings.data, self._settings.state, self._settings.socket)
+        self._life = Life(self.faults)
+        self._connections: list[store_connection.Connection] = []
+        self._serving: set[asyncio.Task[None]] = set()
+        self.broken: BaseException | None = None  # what a front could not believe
+        self.for_nobody: list[str] = []  # turns that were waiting at a start, and ran although nobody came
+        self._inherited: dict[str, str | None] = {}  # such turns, with their request's key
+        self._came: list[MemoryFront] = []  # to this daemon, those too that have left it since
+        self._reader: sqlite3.Connection | None = None
+        self._patch(patch)
+
+    # --- daemons ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """A daemon, and the fronts come back to it; False if it cannot start, as its successor may."""
+        assert self.app is None
+        self._loop = asyncio.get_running_loop()
+        life = self._life = Life(self.faults)
+        self._inherited, self._came = self._waiting(), []
+        try:
+            self.app = await self._within(server.App.start(self._settings, self._places, resident=True))
+        except (StartupError, sqlite3.Error):
+            life.end()
+            await self._end_tasks()
+            await self._close_connections()
+            return False
+        self._reopening = self._loop.create_task(self._reopen(self.app))
+        for front in self.fronts:
+            self.connect(front)
+        return True
+
+    async def _reopen(self, app: server.App) -> None:
+        """As the daemon does whose database must be opened anew."""
+        await app.database.reopen_wanted.wait()
+        if self.app is app:
+            await self._leave()
+            assert await self.start()
+
+    async def kill(self) -> None:
+        """SIGKILL: nobody is told, nothing is tidied up."""
+        app, self.app = self.app, None
+        assert app is not None
+        self._life.end()
+        for front in self.fronts:
+            front.cut()
+        await self._end_tasks()
+        await self._close_connections()
+        app._identity.release()
+        app._lock.release()
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        await self._leave()
+        await self._end_tasks()
+
+    async def _leave(self) -> None:
+        app, self.app = self.app, None
+        assert app is not None
+        for front in self.fronts:
+            front.cut()
+        await self._within(asyncio.gather(*self._serving, return_exceptions=True))
+        await self._within(app.detach())
+        self._life.end()
+        self._connections.clear()
+
+    async def restart(self) -> None:
+        """SIGTERM, and the next daemon, which must start."""
+        await self.stop()
+        assert await self.start()
+
+    async def close(self) -> None:
+        """The end of the world."""
+        self.faults.heal()
+        if self.app is not None:
+            await self.kill()
+        if self._reader is not None:
+            self._reader.close()
+
+    async def _end_tasks(self) -> None:
+        mine = asyncio.current_task()
+        for _ in range(100):
+            tasks = [task for task in asyncio.all_tasks() if task is not mine]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()
+        raise AssertionError(f"tasks of a dead daemon do not end: {tasks}")
+
+    async def _close_connections(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+        self._connections.clear()
+
+    # --- fronts -------------------------------------------------------------------------------------------------------
+
+    def front(self) -> MemoryFront:
+        """Another client."""
+        made = MemoryFront()
+        self.fronts.append(made)
+        if self.app is not None:
+            self.connect(made)
+        return made
+
+    def connect(self, front: MemoryFront) -> None:
+        task = self._loop.create_task(self._serve(front))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    def leave(self, front: MemoryFront) -> None:
+        """The client is gone for good, and its front with it."""
+        self.fronts.remove(front)
+        front.cut()
+
+    async def _serve(self, front: MemoryFront) -> None:
+        assert self.app is not None
+        line = front.connect()
+        self._came.append(front)
+        try:
+            peer = await FrontPeer.meet(line, await line.read())
+            connection = Connection(self.app.sessions, METHODS, peer)
+            try:
+                await returning.welcome(connection, peer.hello)
+                await connection.serve()
+                await connection.begun()
+            finally:
+                connection.leave()
+        except ConnectionError:
+            return
+        except AssertionError as error:
+            self.broken = self.broken or error
+            raise
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def quiet(self) -> None:
+        """Return when nothing happens any more without time passing, or a front."""
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+        calm = 0
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+            calm = 0 if ready else calm + 1
+            if calm == 3:
+                return
+        raise AssertionError("it never gets quiet")
+
+    async def until(self, condition: Callable[[], T], within: float = 900.0) -> T:
+        """Let time pass until the condition is true; `within` seconds of the program's time."""
+        for step in self._steps(within):
+            await self.quiet()
+            if result := condition():
+                return result
+            self.clock.pass_by(step)
+        raise AssertionError(f"not within {within} s of the program's time: {condition}")
+
+    async def pass_by(self, seconds: float) -> None:
+        """Time passes, and what is due happens."""
+        for step in self._steps(seconds):
+            await self.quiet()
+            self.clock.pass_by(step)
+        await self.quiet()
+
+    async def _within(self, doing: Awaitable[T], within: float = 900.0) -> T:
+        """For what threads do, too, to which only real time passes."""
+        task = asyncio.ensure_future(doing)
+        for step in self._steps(within):
+            await asyncio.get_running_loop().run_in_executor(None, _SLEEP, REAL_PAUSE)
+            if task.done():
+                return task.result()
+            self.clock.pass_by(step)
+        raise AssertionError(f"not within {within} s of the program's time")
+
+    @staticmethod
+    def _steps(within: float) -> Iterator[float]:
+        """Small ones first: most of what is waited for comes soon."""
+        step, passed = 0.05, 0.0
+        while passed < within:
+            yield min(step, within - passed) or step
+            passed += step
+            step = min(step * 1.5, 5.0)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """What the file says to another program."""
+        if self._reader is None:
+            self._reader = sqlite3.connect(f"file:{self._settings.data / records.DATABASE}?mode=ro", uri=True)
+        return self._reader.execute(query, parameters).fetchall()
+
+    def worker(self, session: str) -> MemoryWorker | None:
+        """The session's newest worker that lives."""
+        alive = [one for one in self.launcher.workers if one.spec.session_id == session and one.alive]
+        return alive[-1] if alive else None
+
+    def asked(self, method: str) -> list[tuple[MemoryFront, int, Asked]]:
+        return [
+            (front, number, one) for front in self.fronts for number, one in front.asked.items() if one.method == method
+        ]
+
+    def _waiting(self) -> dict[str, str | None]:
+        try:
+            return dict(self.rows("SELECT turn_id, request_key FROM acp_turns WHERE state = 'queued'"))
+        except sqlite3.OperationalError:
+            return {}  # there is no database yet
+
+    def _given(self, worker: MemoryWorker, turn: str) -> None:
+        """A worker is given a prompt: if an earlier daemon had accepted it, somebody must stand behind it."""
+        key = self._inherited.get(turn)
+        if key is None:
+            return
+        own = any(key.startswith(f"{front.ledger.front}:") for front in self._came)
+        if not own and not any(front.wants(worker.spec.session_id) for front in self._came):
+            self.for_nobody.append(turn)
+
+    # --- in the place of the operating system -------------------------------------------------------------------------
+
+    def _patch(self, patch: pytest.MonkeyPatch) -> None:
+        opened, start_time, ending = store_connection.Connection.open, processes.start_time, processes.ending
+        end_these, world = reaper.end_these, self
+
+        async def open_(path: Path) -> store_connection.Connection:
+            made = await opened(path)
+            world._connections.append(made)
+            return made
+
+        async def run(connection: store_connection.Connection, function: Callable[[Any], T]) -> T:
+            return await asyncio.shield(asyncio.get_running_loop().create_task(in_loop(connection, function)))
+
+        async def in_loop(connection: store_connection.Connection, function: Callable[[Any], T]) -> T:
+            await asyncio.sleep(0)
+            result = function(connection._conn)
+            await asyncio.sleep(0)
+            return result
+
+        async def to_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+            await asyncio.sleep(0)
+            return function(*arguments, **named)
+
+        def worker_start_time(pid: int) -> int | None:
+            worker = world.launcher.process_of(pid)
+            return start_time(pid) if pid < FIRST_PID else 1 if worker and worker.alive else None
+
+        def kill(strays: Sequence[reaper.Stray], grace: float) -> None:
+            for stray in strays:
+                worker = world.launcher.process_of(stray.pid)
+                if worker is not None and worker.alive:
+                    world.launcher.die(worker, keeps=True)
+            end_these([one for one in strays if one.pid < FIRST_PID], grace)
+
+        for module in (store_connection, history_copy):
+            patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
+        patch.setattr(store_connection.Connection, "open", open_)
+        patch.setattr(store_connection.Connection, "run", run)
+        patch.setattr(asyncio, "to_thread", to_thread)
+        patch.setattr(processes, "start_time", worker_start_time)
+        patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
+
+        async def of_worker(*_: object) -> whereabouts.Sighting:
+            return whereabouts.Sighting("here")
+
+        patch.setattr(whereabouts, "of_worker", of_worker)
+        patch.setattr(whereabouts, "survey", lambda *_: [])
+        patch.setattr(reaper, "end_these", kill)
+        patch.setattr(reaper, "end_now", lambda *_: [])
+        patch.setattr(server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life))
+        patch.setattr(server, "gc", SimpleNamespace(freeze=lambda: None))
+
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "stall_timeout": 1e9,  # these workers send no heartbeats
+    "worker_start_timeout": 1e9,
+    "idle_timeout": 1e9,
+    "rejoin_window": 120.0,
+}
+
+
+@contextmanager
+def world(path: Path, **settings: Any) -> Iterator[World]:
+    """A world without a daemon yet; what it puts in the place of the operating system is taken back at the end."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            yield World(path, patch, **settings)
+    finally:
+        structlog.configure(**before)
