@@ -138,7 +138,8 @@ class MemoryFront:
         line = self.line = FrontLine(self)
         self._sessions = {}
         self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
-        line.send(self.ledger.hello())
+        # In memory a client has what its front was given.
+        line.send(self.ledger.hello({session_id: place.seq for session_id, place in self.ledger.sessions.items()}))
         lines = self.ledger.again() if self._linked else [one.first() for one in self.ledger.lines.values()]
         for one in lines:
             line.send(one)

@@ -22,7 +22,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes, records
-from pykoclaw_acp.pool import reaper, whereabouts
+from pykoclaw_acp.pool import leftovers, reaper, whereabouts
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
@@ -234,9 +234,7 @@ class OneDaemonsLauncher:
         return OneDaemonsChannel(worker, self._life)
 
     def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
-        from pykoclaw_acp.worker.spool import read_spool
-
-        return read_spool(Path(identity.spool), after)
+        return leftovers.read_spool(Path(identity.spool), identity.epoch, after)
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         worker = self._world.process_of(process.pid)

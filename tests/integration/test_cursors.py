@@ -50,7 +50,8 @@ class Windows:
         self._fronts += 1
         said = {"parent": process(pid, start)} if hello is None else hello
         said = {"front": f"front {self._fronts}", **said}
-        return await self._stack.enter_async_context(front(self.r, said.pop("front"), **said, **more))
+        name = str(said.pop("front"))
+        return await self._stack.enter_async_context(front(self.r, name, **said, **more))
 
     async def die(self, pid: int, one: Front | None = None, start: int = 7) -> None:
         """The window is killed, with its front."""
