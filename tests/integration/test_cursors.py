@@ -49,8 +49,8 @@ class Windows:
         self.living.add(f"this boot:1:{pid}:{start}")
         self._fronts += 1
         said = {"parent": process(pid, start)} if hello is None else hello
-        said = {"front": f"front {self._fronts}", **said}
-        return await self._stack.enter_async_context(front(self.r, said.pop("front"), **said, **more))
+        name = str(said.get("front", f"front {self._fronts}"))
+        return await self._stack.enter_async_context(front(self.r, name, **{**said, **more, "front": name}))
 
     async def die(self, pid: int, one: Front | None = None, start: int = 7) -> None:
         """The window is killed, with its front."""
