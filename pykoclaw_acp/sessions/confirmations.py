@@ -133,10 +133,10 @@ class Confirmations:
         try:
             pause = DELAY
             while self._unwritten:
-                self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._hurry.wait()
+                self._hurry.clear()
                 pause = DELAY if await self._write() else PAUSE
         finally:
             self._writing = None
