@@ -22,7 +22,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes, records
-from pykoclaw_acp.pool import reaper, whereabouts
+from pykoclaw_acp.pool import leftovers, reaper, whereabouts
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
@@ -234,9 +234,7 @@ class OneDaemonsLauncher:
         return OneDaemonsChannel(worker, self._life)
 
     def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
-        from pykoclaw_acp.worker.spool import read_spool
-
-        return read_spool(Path(identity.spool), after)
+        return leftovers.read_spool(Path(identity.spool), identity.epoch, after)
 
     async def end(self, process: WorkerProcess, grace: float) -> None:
         worker = self._world.process_of(process.pid)
@@ -501,6 +499,12 @@ class World:
             await asyncio.sleep(0)
             return result
 
+        def post(
+            connection: store_connection.Connection, function: Callable[[Any], T], done: Callable[[T], None]
+        ) -> None:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: loop.call_soon(done, function(connection._conn)))
+
         async def to_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
             await asyncio.sleep(0)
             return function(*arguments, **named)
@@ -520,6 +524,7 @@ class World:
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
+        patch.setattr(store_connection.Connection, "post", post)
         patch.setattr(asyncio, "to_thread", to_thread)
         patch.setattr(processes, "start_time", worker_start_time)
         patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
