@@ -499,6 +499,12 @@ class World:
             await asyncio.sleep(0)
             return result
 
+        def post(
+            connection: store_connection.Connection, function: Callable[[Any], T], done: Callable[[T], None]
+        ) -> None:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: loop.call_soon(done, function(connection._conn)))
+
         async def to_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
             await asyncio.sleep(0)
             return function(*arguments, **named)
@@ -518,6 +524,7 @@ class World:
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
+        patch.setattr(store_connection.Connection, "post", post)
         patch.setattr(asyncio, "to_thread", to_thread)
         patch.setattr(processes, "start_time", worker_start_time)
         patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
