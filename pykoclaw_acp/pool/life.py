@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -208,18 +208,24 @@ class WorkerLife:
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(grace):
                 await self.send(Stop(epoch=self.spec.epoch))
-        if not await self._cleaned_within(grace):
+        if not await self._ended_within(grace):
             if self._channel is not None:
                 self._channel.terminate()
-            if not await self._cleaned_within(min(grace, KILL_AFTER)):
+            if not await self._ended_within(min(grace, KILL_AFTER)):
                 self.kill()
         await self.cleaned.wait()
 
-    async def _cleaned_within(self, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.cleaned.wait()
-        return self.cleaned.is_set()
+    async def _ended_within(self, seconds: float) -> bool:
+        """Whether its process ends in time; that what it had to tell cannot be stored yet is no fault of its own."""
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.cleaned.wait())]
+        if self._channel is not None:
+            ends.append(asyncio.ensure_future(self._channel.gone()))
+        try:
+            done, _ = await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in ends:
+                one.cancel()
+        return bool(done)
 
     async def _take(self, batch: list[FromWorker]) -> None:
         last = self._frame

@@ -165,6 +165,10 @@ class Journal(Protocol):
         """Returns as soon as the store can be written."""
 
     @property
+    def troubles(self) -> int:
+        """How often the store could not be written, until now."""
+
+    @property
     def clock(self) -> Clock:
         """The data directory's own, which decides about ages and deadlines."""
 

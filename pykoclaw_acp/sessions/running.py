@@ -93,7 +93,11 @@ class Running:
         await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
 
     async def _kill_if_it_goes_on(self, turn: Turn) -> None:
-        await asyncio.wait([turn.ended], timeout=self._grace)
+        troubles = -1
+        while troubles != self._journal.troubles and not turn.ended.done():
+            await self._journal.writable()
+            troubles = self._journal.troubles  # while frames cannot be stored, nobody sees the turn's end
+            await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
             log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
             self._workers.kill(self._session.id)

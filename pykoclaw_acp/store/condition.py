@@ -57,6 +57,8 @@ class StoreCondition:
         self.state: State = "writable"
         self.reason = ""
         self.since = time.monotonic()
+        self.troubles = 0
+        """How often it could not be written, until now."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._trouble = asyncio.Event()
@@ -80,6 +82,7 @@ class StoreCondition:
         if state != self.state:
             log.error("The database cannot be written", action="store_unavailable", state=state, reason=reason)
             self.since = time.monotonic()
+        self.troubles += self.is_writable
         self.state, self.reason = state, reason
         self._writable.clear()
         self._trouble.set()

@@ -45,6 +45,11 @@ class SessionJournal:
         """Returns as soon as the store can be written."""
         await self._database.condition.writable()
 
+    @property
+    def troubles(self) -> int:
+        """How often the store could not be written, until now."""
+        return self._database.condition.troubles
+
     async def create(self, record: SessionRecord) -> None:
         """A new session and its conversation."""
         await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
