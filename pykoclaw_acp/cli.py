@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,8 @@ class _Program(click.Group):
             check_platform()
             return super().invoke(ctx)
         except StartupError as error:
-            click.echo(f"pykoclaw-acp: {error}", err=True)
+            with contextlib.suppress(OSError):  # a log on a full disk: the exit status says it all the same
+                click.echo(f"pykoclaw-acp: {error}", err=True)
             ctx.exit(error.exit_code)
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import _socket
-import errno
 import fcntl
 import os
 import stat
 
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
-TAKES_NO_FILE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT})  # of a disk that is full or read-only
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from pykoclaw_acp.front.places import TAKES_NO_FILE, Places, secure_directory
+from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.front.places import Places, secure_directory
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front.places import TAKES_NO_FILE, Places, secure_directory
+from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.front.places import Places, secure_directory
 from pykoclaw_acp.ops import records, steps
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher

@@ -26,7 +26,9 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     """Journals the prompt, in order; the answer comes when its turn has ended and everything of it was sent."""
     steps.reached("prompt_received")
     blocks = content.accepted(params.prompt)
-    session = await call.sessions.get_open(params.session_id)
+    # One that comes again joins its turn also after the session was closed.
+    again = call.line.sent_at is not None
+    session = await (call.sessions.get if again else call.sessions.get_open)(params.session_id)
     attachment = call.connection.following(session, params.session_id)
     keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(wrappings.fingerprint(blocks)))
     shown = call.line.sent_at or time.time_ns() // 1_000_000

@@ -159,7 +159,7 @@ class Session:
     async def _accept(self, turn: Turn, author: Attachment) -> Turn:
         async with self.accepting:
             known = await self.joining.find(turn.keys, turn.client or "") or turn
-            if known is turn and self.record.closed:
+            if known is turn and (self.record.closed or self.record.cwd is None):
                 raise InvalidRequest(NOT_OPEN)
             author.own.add(known.turn_id)
             if known is turn:

@@ -20,7 +20,7 @@ from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.readers import ReaderPool
-from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
+from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
 
 __all__ = [
@@ -204,7 +204,11 @@ class Database:
 
     async def _probe_write(self) -> Exception | None:
         if self._copy is None:
-            return await self._commits.probe_write()
+            error = await self._commits.probe_write()
+            if error is None or result_code(error) != sqlite3.SQLITE_READONLY:
+                return error
+            # What was opened on a read-only disk stays read-only; another connection sees when the disk no longer is.
+            self._uncertain = True
         return await asyncio.to_thread(history_copy.probe, self.path)
 
     async def _close(self) -> None:

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
-from pykoclaw_acp.front.places import TAKES_NO_FILE
+from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 
 LOCK_NAME = "pykoclaw-acp.lock"
 
