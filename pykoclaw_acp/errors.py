@@ -121,6 +121,12 @@ class RestartWanted(StartupError):
     exit_code = 75
 
 
+class DatabaseBusy(StartupError):
+    """Another program keeps the database to itself, reading included; a later start succeeds (EX_TEMPFAIL)."""
+
+    exit_code = 75
+
+
 class DatabaseUnusable(StartupError):
     """The database is damaged, from a newer version, or its migrations were changed; it was not touched."""
 

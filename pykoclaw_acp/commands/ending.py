@@ -12,7 +12,7 @@ import click
 
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front import places
 
 END_WAIT: Final = 60.0  # s; for a daemon that commits what it has received
@@ -20,9 +20,17 @@ START_WAIT: Final = 60.0  # s; for one that recovers
 
 
 def stop() -> None:
-    """End all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed for one that does not end."""
+    """End all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed for one that does not end.
+
+    While the database cannot be written, the workers go on: the ends of their turns could not be stored.
+    """
     pid = _daemon()
-    workers.stop(None, now=False)
+    database = ask("status", start=False)["database"]
+    if database.get("condition", "writable") == "writable":  # a daemon of a version before does not say
+        workers.stop(None, now=False)
+    else:
+        click.echo(f"The database cannot be written. {database['reason']}")
+        click.echo("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
     _end(pid)
     click.echo(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
 
@@ -39,8 +47,8 @@ def restart() -> None:
 def _daemon() -> int:
     where = places.Places.find()
     holder = places.lock_holder(where.data)
-    if holder is None:
-        raise DaemonNotRunning(f"No daemon runs for the data directory {where.data}.")
+    if holder is None:  # or the data directory was moved, and its daemon serves at the place that it had
+        return int(ask("status", start=False)["daemon"]["pid"])
     pid, socket = holder
     if socket is None:
         raise CommandFailed(f"Process {pid} is `serve --stdio`: it ends with its client, and its turns with it.")

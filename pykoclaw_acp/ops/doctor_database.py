@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.ops.doctor import Context, Finding
 
 DATABASE: Final = "pykoclaw.db"
@@ -38,6 +38,13 @@ def database(context: Context) -> Finding:
     """The file is whole and of a version that this program knows; a running daemon has seen to that."""
     path = _path(context)
     if not path.exists() and context.status is None:
+        from pykoclaw_acp.ops import records
+        from pykoclaw_acp.pool import whereabouts
+
+        try:
+            records.require_database(context.places, whereabouts.is_held)
+        except DatabaseMissing as error:
+            return Finding("database", "problem", "it is missing, and no daemon starts without it", str(error))
         return Finding("database", "ok", "there is none yet; the daemon makes it")
     if not path.exists():
         return Finding("database", "problem", f"{path} is gone, though the daemon uses it",

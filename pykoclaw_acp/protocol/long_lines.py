@@ -103,6 +103,9 @@ def _find_quote(line: bytes, at: int) -> Generator[None, None, int]:
 def _cuts(line: bytes, at: int) -> Generator[None, None, list[int]]:
     """Where the pieces of a string that begins at `at` meet, and at last where it ends."""
     cuts = [at]
+    quote = line.find(b'"', at, at + PIECE)
+    if quote >= 0 and line.find(b"\\", at, quote) < 0:  # most strings are short: to copy a piece for each adds up
+        return [at, quote]
     while True:
         # What is escaped hides nothing any more: a quote that is left ends the string.
         seen = line[at : at + PIECE].replace(rb"\\", b"..").replace(rb"\"", b"..")

@@ -181,7 +181,12 @@ class Control:
         return await self._workers()
 
     async def stop_workers(self, call: Call, params: control.StopParams) -> control.Stopped:  # noqa: ARG002
-        """End a session's worker, or all: turns end as cancelled, also those that wait."""
+        """End a session's worker, or all: turns end as cancelled, also those that wait.
+
+        Raises StoreUnavailable, unless `now`, while the ends of turns cannot be stored.
+        """
+        if not params.now or self._sessions.awaits_recovery:
+            self._database.condition.require()
         only = None if params.session is None else await self._session(params.session)
         stopped = {row.session_id for row in await overview.workers(self._database)}
         for session in self._sessions.live if only is None else [only]:
@@ -190,6 +195,9 @@ class Control:
                 self._sessions.workers.kill(session.id)
         if only is not None:
             stopped &= {only.id}
+        if not self._database.condition.is_writable:  # they are dead; the rest waits
+            return control.Stopped(workers=len(stopped))
+        if only is not None:
             await only.idle()
         else:
             await self._sessions.cancel_all()

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 import structlog
 
+from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes, records
 from pykoclaw_acp.ops.records import Record, Site
@@ -115,7 +116,8 @@ class Identity:
 async def settle(database: Database, places: Places) -> Identity:
     """Find out which instance this is; the data directory's lock is held, and nothing is written yet.
 
-    Raises DatabaseMissing if this is not the database that was here.
+    Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if another server uses
+    this very directory although its lock was to be had.
     """
     here = await asyncio.to_thread(Site.of, places.data)
     rows = await WorkerLedger(database).rows()
@@ -126,6 +128,11 @@ async def settle(database: Database, places: Places) -> Identity:
     if kept is None and not await _has_sessions(database):
         raise records.without_conversations(here.path, known.instance, places.state)
     name = await _claim(known.instance)
+    if name is None and here.is_same(known.site):
+        raise DataDirectoryLocked(
+            f"Another pykoclaw-acp server uses the data directory {here.path}; its lock file there was removed. Stop "
+            "that server (`pykoclaw-acp stop`, or `kill` it: its turns go on), then start this one."
+        )
     names = frozenset({known.instance} if known.formerly is None else {known.instance, known.formerly})
     live = [row for row in rows if row.directory.name in names and whereabouts.lives(row.process)]
     seen = await _look(live, here)

@@ -40,7 +40,7 @@ class Checkpoints:
         self._writer = writer
         self._path = path
         self._wal = path.with_name(f"{path.name}-wal")
-        self._file = OpenFile(path)
+        self.file = OpenFile(path)
         self._own = settled.own_checkpoints
         self._in_use = settled.mode == "wal"
         self._guard: sqlite3.Connection | None = None
@@ -111,7 +111,7 @@ class Checkpoints:
 
     def _bring_in(self, connection: sqlite3.Connection) -> bool:
         """Copy what no reader needs any more; False if something is left. Nobody writes meanwhile."""
-        self._file.check()  # another program may use what was moved away from here, without its log
+        self.file.check()  # another program may use what was moved away from here, without its log
         if self._guard is None:
             return True
         try:

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import structlog
 
 from pykoclaw_acp.clock import Clock
-from pykoclaw_acp.errors import DatabaseUnusable, StoreUnavailable
+from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, StoreUnavailable
 from pykoclaw_acp.store import clocks, history_copy, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
 from pykoclaw_acp.store.checkpoints import Checkpoints
 from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
-from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
+from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
@@ -34,6 +36,8 @@ __all__ = [
     "Statement",
     "Unit",
 ]
+
+log: Final = structlog.get_logger()
 
 IntegrityError = sqlite3.IntegrityError
 """A constraint of the schema refused a unit."""
@@ -84,6 +88,7 @@ class Database:
         self._readers = ReaderPool(readers)
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
+        self._rescued = False
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
@@ -94,8 +99,9 @@ class Database:
         opened all the same, in the condition that says why. Where SQLite cannot even do that, a copy of it is read, in
         the first directory of `spare` that has room: it is `limited` to that until `reopen_wanted`.
 
-        Raises DatabaseUnusable, with the file untouched, if it is damaged, newer than this program, cannot be read, or
-        cannot be written and none of `spare` can hold a copy. The caller holds the data directory's lock.
+        Raises DatabaseBusy if another program lets nobody even read it, and DatabaseUnusable, with the file untouched,
+        if it is damaged, newer than this program, cannot be read, or cannot be written and none of `spare` can hold a
+        copy. The caller holds the data directory's lock.
         """
         migrations = migrate.load()
         try:
@@ -108,6 +114,11 @@ class Database:
         except (sqlite3.Error, DatabaseUnusable) as error:
             cause = error if isinstance(error, sqlite3.Error) else error.__cause__
             found = None if cause is None else trouble(cause)
+            if found is not None and found[0] == "locked":
+                raise DatabaseBusy(
+                    f"Another program keeps the database {path} to itself. Nothing was changed. The server starts as "
+                    "soon as that program lets go; `pykoclaw-acp doctor` names it."
+                ) from cause
             if found is None or not history_copy.is_worth_it(path):
                 raise (preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error) from cause
         copied = await asyncio.to_thread(history_copy.make, path, spare)
@@ -154,15 +165,17 @@ class Database:
         With a `size` none after those whose last columns have that many characters together, but at least one.
 
         Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another program keeps readers
-        out, as one can that does not use a write-ahead log, and DatabaseClosed.
+        out, as one can that does not use a write-ahead log, or if the disk fails, and DatabaseClosed.
         """
         self._require_open()
         try:
             return await self._readers.read(sql, parameters, size)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             found = trouble(error)
-            if found is None or found[0] != "locked":
+            if found is None or result_code(error) == sqlite3.SQLITE_READONLY:
                 raise
+            if found[0] != "locked":
+                self.condition.failed(*found)
             raise StoreUnavailable(*found) from error
 
     async def probe(self) -> None:
@@ -193,6 +206,9 @@ class Database:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             error = await self._probe_write()
+            if isinstance(error, LogMissing) and await self._rescue_log():
+                self.reopen_wanted.set()
+                return
             if error is not None:
                 self.condition.failed(*(trouble(error) or ("blocked", str(error))))
             elif self._uncertain or self.limited:
@@ -208,8 +224,20 @@ class Database:
             if error is None or result_code(error) != sqlite3.SQLITE_READONLY:
                 return error
             # What was opened on a read-only disk stays read-only; another connection sees when the disk no longer is.
-            self._uncertain = True
+            fresh = await asyncio.to_thread(history_copy.probe, self.path)
+            self._uncertain = self._uncertain or fresh is None
+            return fresh
         return await asyncio.to_thread(history_copy.probe, self.path)
+
+    async def _rescue_log(self) -> bool:
+        """Bring what the removed log holds into the database, which can be opened anew then."""
+        try:
+            busy = await self._writer.run(lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        except sqlite3.Error as error:
+            log.warning("The removed log could not be brought in", action="log_not_rescued", error=str(error))
+            return False
+        self._rescued = not busy
+        return self._rescued
 
     async def _close(self) -> None:
         self._watching.cancel()
@@ -219,9 +247,15 @@ class Database:
             await self._checkpoints.stop()
         try:
             self._file.check()
-        except FileGone:
+        except FileGone as error:
+            if isinstance(error, LogMissing) and self._rescued:
+                await self._close_files()
+                return
             ABANDONED.append(self)  # SQLite would delete the write-ahead log that is at the path now: another file's
             return
+        await self._close_files()
+
+    async def _close_files(self) -> None:
         await self._readers.close()
         if self._checkpoints is not None:
             await self._checkpoints.close()
@@ -229,6 +263,9 @@ class Database:
             await self._writer.run(partial(_tidy, settled=self.journal_mode))
         finally:
             await self._writer.close()
+            self._file.close()
+            if self._checkpoints is not None:
+                self._checkpoints.file.close()
             if self.limited and self._copy is not None:
                 await asyncio.to_thread(history_copy.remove, self._copy)
 

@@ -39,6 +39,8 @@ def verify(path: Path, migrations: list[migrate.Migration]) -> None:
             if result_code(error) == sqlite3.SQLITE_READONLY:
                 return  # a writer was killed: opening the file for writing rolls its transaction back
             failure = unusable(path, error)
+            if result_code(error) == sqlite3.SQLITE_BUSY:
+                failure.__cause__ = error  # which is no fault of the file's
         except DatabaseUnusable as error:
             failure = error
         if attempt == ATTEMPTS or _fingerprint(path) == before:

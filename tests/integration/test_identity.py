@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing
+from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes, records
 from pykoclaw_acp.server.app import App
@@ -173,8 +173,8 @@ async def test_one_process_has_an_instances_name_and_the_next_gets_it_at_its_dea
     try:
         assert other.stdout.readline() == b"held\n"
         async with database(places) as opened:
-            found = await settled(opened, places)
-            assert found.standing.copied_from == known.site.path
+            with pytest.raises(DataDirectoryLocked, match="its lock file there was removed"):
+                await settled(opened, places)
             other.send_signal(signal.SIGKILL)
             assert (await settled(opened, places)).standing.id == known.instance
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,6 +62,7 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(OpenFile, "check", disk.check)
+    monkeypatch.setattr(history_copy, "probe", lambda _: disk.error)
     return disk
 
 
@@ -453,3 +455,49 @@ async def test_lines_that_the_journal_knows_wait_for_the_daemon_that_can_take_th
             assert {int(rest.split(" ")[0]) for rest in one.rests("answer")} == {6, 7}
             assert one.rests("ack") == []
         assert not r.launcher.launched
+
+
+# --- files beside the database ---
+
+
+async def test_a_log_that_was_cut_stops_all_writing_and_the_database_stays_whole(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        path = tmp_path / DATABASE
+        before = path.read_bytes()
+        os.truncate(tmp_path / f"{DATABASE}-wal", 100)
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.prompt(session, "say 2")
+        assert refused.value.state == "gone"
+        assert "was cut to 100 bytes" in refused.value.message
+        await r.database.close()
+        assert r.database in ABANDONED
+        assert path.read_bytes() == before
+    ABANDONED.clear()
+
+
+async def test_a_log_that_was_removed_is_brought_in_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        (tmp_path / f"{DATABASE}-wal").unlink()
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.prompt(session, "say 2")
+        assert refused.value.state == "gone"
+        await asyncio.wait_for(r.database.reopen_wanted.wait(), 30)
+        await r.database.close()
+        assert r.database not in ABANDONED
+    async with rig(tmp_path) as r:
+        assert await said(r, session.id) == ["0 "]
+        assert (await r.run(await r.sessions.get(session.id), "say 1")).state == "done"
+
+
+async def test_an_index_that_was_removed_stops_all_writing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        (tmp_path / f"{DATABASE}-shm").unlink()
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.session()
+        assert refused.value.state == "gone"
+        assert f"{DATABASE}-shm" in refused.value.message
+    ABANDONED.clear()

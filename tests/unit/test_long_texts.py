@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pykoclaw_acp.errors import InvalidParams
@@ -217,6 +217,7 @@ BLOCKS = st.lists(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # on a busy machine
 @given(BLOCKS, st.booleans(), st.booleans())
 def test_json_in_pieces_is_what_it_was(blocks: list[dict[str, Any]], sort_keys: bool, ascii_only: bool) -> None:
     whole = json.dumps(blocks, sort_keys=sort_keys, ensure_ascii=ascii_only)
