@@ -35,7 +35,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     clock = call.sessions.clock
     sent = clock.now() if call.line.uptime is None else clock.at(call.line.uptime)
     turn = Turn(str(uuid4()), session.id, blocks, keys, shown, client=call.connection.name, sent=sent)
-    if call.sessions.awaits_recovery and await call.sessions.in_journal(session, keys):
+    if call.key is not None and call.sessions.awaits_recovery and await call.sessions.in_journal(session, keys):
         return Later(_next_daemon())
     turn = await session.accept(turn, attachment)
     call.connection.prompted(call, session, turn)

@@ -265,6 +265,7 @@ class World:
         self._places = Places(self._settings.data, self._settings.state, self._settings.socket)
         self._life = Life(self.faults)
         self._connections: list[store_connection.Connection] = []
+        self._reopening: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.broken: BaseException | None = None  # what a front could not believe
         self.for_nobody: list[str] = []  # turns that were waiting at a start, and ran although nobody came
@@ -402,6 +403,9 @@ class World:
 
     async def quiet(self) -> None:
         """Return when nothing happens any more without time passing, or a front."""
+        reopening = self._reopening
+        if self.app is None and reopening is not None and reopening is not asyncio.current_task():
+            await asyncio.wait([reopening])  # SQLite's threads close and open its files in their own time
         ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
         calm = 0
         for _ in range(20_000):

@@ -639,7 +639,12 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
         assert words(await log(r.database, other.id)) == "beforeafter"
 
 
-async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(tmp_path: Path) -> None:
+async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> list[list[FromWorker]]:
+        raise OSError("it cannot be read")
+
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -647,15 +652,16 @@ async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(tmp
         await eventually(lambda: not r.launcher.live and not r.pool._workers)
         row = Statement(
             "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
-            " VALUES (?, 1, 1, 1, 'boot', '/x', 1, 1)",
+            " VALUES (?, 1, 1, 1, 'boot', '/x/sockets/y', 1, 1)",
             (session.id,),
         )
         await r.database.commit(Unit(statements=(row,)))
-        outcome = await r.run(session, "say 1")
+        with monkeypatch.context() as broken:
+            broken.setattr(r.launcher, "spooled", unreadable)
+            outcome = await r.run(session, "say 1")
         assert outcome.fault is not None
         assert outcome.fault.kind == "spool_pending"
         assert len(r.launcher.launched) == 1
-        await r.pool._ledger.worker_gone(session.id, 1)
         assert (await r.run(session, "say 1")).state == "done"
         assert [channel.spec.epoch for channel in r.launcher.launched] == [1, 2]
 
