@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -16,6 +17,7 @@ from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunn
 from pykoclaw_acp.front.places import Places, lock_holder
 from pykoclaw_acp.ops import doctor
 
+PAUSE: Final = 0.1  # s until a daemon that has no socket yet is asked again
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
 
 
@@ -43,7 +45,7 @@ def _context() -> doctor.Context:
     except ConfigurationError as error:
         bad_settings = str(error)
     try:
-        status = ask("status", start=False, timeout=doctor.DAEMON_WAIT)
+        status = _status(places)
     except DaemonNotRunning as error:
         holder = lock_holder(places.data)
         if holder is not None and holder[1] is not None:
@@ -59,3 +61,16 @@ def _context() -> doctor.Context:
         cli_path=cli_path,
         bad_settings=bad_settings,
     )
+
+
+def _status(places: Places) -> Any:
+    """The daemon's; one that starts or recovers has the data directory before it has a socket. Raises as `ask`."""
+    deadline = time.monotonic() + doctor.START_WAIT
+    while True:
+        try:
+            return ask("status", start=False, timeout=doctor.DAEMON_WAIT)
+        except DaemonNotRunning:
+            holder = lock_holder(places.data)
+            if holder is None or holder[1] is None or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)

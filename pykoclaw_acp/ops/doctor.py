@@ -12,6 +12,7 @@ from pykoclaw_acp.front.places import Places
 Level = Literal["ok", "warning", "problem"]
 
 TOOL_WAIT: Final = 60.0  # s; for a program that is asked for its version or its state, on a busy machine too
+START_WAIT: Final = 15.0  # s; for a daemon that starts to have a socket
 DAEMON_WAIT: Final = 60.0  # s; for the daemon: to have much to do is not to hang
 
 
