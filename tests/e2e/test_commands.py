@@ -297,7 +297,8 @@ async def test_the_log_of_a_daemon_that_a_client_started(stack: Stack) -> None:
 
 
 async def test_nothing_is_wrong_with_a_daemon_that_runs(stack: Stack) -> None:
-    await stack.front()
+    client = await stack.front()
+    await client.new(stack.work)  # which the front does not answer before there is a daemon
     result = await run(stack, "doctor", "--json")
     findings = {one["check"]: one for one in result.json}
     assert result.status == 0, [one for one in result.json if one["level"] == "problem"]
