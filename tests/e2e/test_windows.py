@@ -104,6 +104,7 @@ async def test_of_two_windows_one_dies_behind_the_other(stack: Stack, daemon_too
     assert two.text(session) == "Second.From now on."
 
 
+@pytest.mark.long
 async def test_a_client_that_was_restarted_again_and_again(stack: Stack) -> None:
     other = await stack.front()
     client = await window(stack)
@@ -120,6 +121,7 @@ async def test_a_client_that_was_restarted_again_and_again(stack: Stack) -> None
         assert client.text(session) == words
 
 
+@pytest.mark.long
 async def test_one_that_never_returns_is_made_up_for_once(stack: Stack) -> None:
     one = await window(stack)
     session = await one.new(stack.work)
@@ -155,6 +157,7 @@ async def test_a_front_alone_is_killed_and_its_client_goes_on(stack: Stack) -> N
     assert await missed(stack, session, one) == "Third."  # and not the other one's "Second." as well
 
 
+@pytest.mark.long
 async def test_sessions_have_places_of_their_own(stack: Stack) -> None:
     one = await window(stack)
     first, second = await one.new(stack.work), await one.new(stack.work)
@@ -182,6 +185,7 @@ def older(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
+@pytest.mark.long
 async def test_fronts_of_the_version_before_are_told_apart_too(stack: Stack, tmp_path: Path) -> None:
     await stack.daemon()
     path = older(tmp_path / "older")
@@ -220,6 +224,7 @@ async def test_a_client_at_the_socket_itself_is_its_own_process(stack: Stack) ->
     assert await missed(stack, session, again) == "Second."
 
 
+@pytest.mark.long
 async def test_without_a_daemon_the_parent_counts_as_well(stack: Stack) -> None:
     one = await window(stack, *PROGRAM, "serve", "--stdio")
     session = await one.new(stack.work)

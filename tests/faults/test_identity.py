@@ -92,6 +92,7 @@ async def test_a_directory_that_was_moved_to_another_file_system_keeps_its_worke
     assert stack.worker(session).pid == worker.pid
 
 
+@pytest.mark.long
 async def test_what_a_dead_worker_left_is_found_from_the_moved_directory(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     worker.signal(signal.SIGTERM)
@@ -106,7 +107,11 @@ async def test_what_a_dead_worker_left_is_found_from_the_moved_directory(stack: 
 # --- copied ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [(), ("--reflink=auto", "--sparse=never")], ids=["cp-a", "reflink"])
+@pytest.mark.parametrize(
+    "options",
+    [(), pytest.param(("--reflink=auto", "--sparse=never"), marks=pytest.mark.long)],
+    ids=["cp-a", "reflink"],
+)
 async def test_a_copy_never_touches_the_originals_worker(stack: Stack, options: tuple[str, ...]) -> None:
     session, _, worker = await alone(stack)
     original, duplicate = stack.data, stack.root / "copy"
@@ -128,6 +133,7 @@ async def test_a_copy_never_touches_the_originals_worker(stack: Stack, options: 
     assert instance(stack) == {"instance": known, "data": str(original), "copied_from": None}
 
 
+@pytest.mark.long
 async def test_a_copy_whose_original_was_moved_is_a_copy(stack: Stack) -> None:
     """At the very path where the original was: a path says nothing."""
     session, _, worker = await alone(stack)
@@ -142,6 +148,7 @@ async def test_a_copy_whose_original_was_moved_is_a_copy(stack: Stack) -> None:
     await goes_on(stack, session, worker)
 
 
+@pytest.mark.long
 async def test_of_two_copies_of_what_was_deleted_one_has_the_worker(stack: Stack) -> None:
     session, _, worker = await alone(stack, LONG)
     one, other = stack.root / "one", stack.root / "other"
@@ -228,7 +235,9 @@ async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process)
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-@pytest.mark.parametrize("restore", [put_back, put_back_whole], ids=["file", "directory"])
+@pytest.mark.parametrize(
+    "restore", [put_back, pytest.param(put_back_whole, marks=pytest.mark.long)], ids=["file", "directory"]
+)
 async def test_a_worker_that_a_database_put_back_does_not_know_is_ended_in_words(
     stack: Stack, restore: Callable[[Stack, Path], None]
 ) -> None:
@@ -296,6 +305,7 @@ async def test_a_start_without_its_database_makes_no_empty_one(stack: Stack, gon
     assert "Kept." in again.text(session)
 
 
+@pytest.mark.long
 async def test_a_worker_that_lives_tells_of_a_database_that_nothing_else_knows(stack: Stack) -> None:
     session, _, worker = await alone(stack, LONG)
     record_of(stack).unlink()
@@ -309,6 +319,7 @@ async def test_a_worker_that_lives_tells_of_a_database_that_nothing_else_knows(s
     assert turn(stack)["state"] == "running"
 
 
+@pytest.mark.long
 async def test_the_record_can_be_removed_to_begin_anew(stack: Stack) -> None:
     await stack.daemon()
     await stack.end_daemon()

@@ -38,6 +38,9 @@ def unmounted(tmp_path: Path) -> Iterator[None]:
             subprocess.run(["umount", "--lazy", place], check=True)
 
 
+OFTEN_ENOUGH = ("immutable", "file size")  # in the long run: what they do, a full and a read-only disk do as well
+
+
 @pytest.fixture
 def limit(request: pytest.FixtureRequest, unmounted: None, stack: Stack) -> Iterator[Limit]:
     kind: type[Limit] = request.param
@@ -47,7 +50,8 @@ def limit(request: pytest.FixtureRequest, unmounted: None, stack: Stack) -> Iter
 
 
 def limited_by(kinds: dict[str, type[Limit]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("limit", kinds.values(), ids=list(kinds), indirect=True)
+    limits = [pytest.param(one, marks=pytest.mark.long if name in OFTEN_ENOUGH else ()) for name, one in kinds.items()]
+    return pytest.mark.parametrize("limit", limits, ids=list(kinds), indirect=True)
 
 
 @pytest.fixture

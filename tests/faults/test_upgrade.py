@@ -68,7 +68,9 @@ def prompts(stack: Stack) -> list[str]:
     return [one["text"] for one in newest if one["role"] == "user" and not one["tool_results"]]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=["SIGTERM", "SIGKILL"]
+)
 async def test_fronts_and_a_worker_of_the_version_before_go_on_with_the_daemon_of_today(
     stack: Stack, installed: Installation, number: signal.Signals
 ) -> None:
