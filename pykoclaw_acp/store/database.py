@@ -89,6 +89,7 @@ class Database:
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
         self._rescued = False
+        self._was_inaccessible = False
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
@@ -223,10 +224,13 @@ class Database:
             error = await self._commits.probe_write()
             if error is None or result_code(error) != sqlite3.SQLITE_READONLY:
                 return error
-            # What was opened on a read-only disk stays read-only; another connection sees when the disk no longer is.
-            fresh = await asyncio.to_thread(history_copy.probe, self.path)
-            self._uncertain = self._uncertain or fresh is None
-            return fresh
+            # What SQLite opened on a read-only disk stays read-only for all of this process.
+            accessible = history_copy.is_accessible(self.path)
+            if accessible and self._was_inaccessible:
+                self._uncertain = True
+                return None
+            self._was_inaccessible = not accessible
+            return error
         return await asyncio.to_thread(history_copy.probe, self.path)
 
     async def _rescue_log(self) -> bool:

@@ -58,6 +58,11 @@ def remove(copied: Path) -> None:
     shutil.rmtree(copied.parent, ignore_errors=True)
 
 
+def is_accessible(path: Path) -> bool:
+    """Whether the system would let us write the database; no file is opened, as its closing drops SQLite's locks."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
 def probe(path: Path) -> Exception | None:
     """What keeps the database at `path` from being written, if anything does."""
     try:

@@ -62,7 +62,6 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(OpenFile, "check", disk.check)
-    monkeypatch.setattr(history_copy, "probe", lambda _: disk.error)
     return disk
 
 
