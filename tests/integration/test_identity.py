@@ -176,6 +176,7 @@ async def test_one_process_has_an_instances_name_and_the_next_gets_it_at_its_dea
             with pytest.raises(DataDirectoryLocked, match="its lock file there was removed"):
                 await settled(opened, places)
             other.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(other.wait)
             assert (await settled(opened, places)).standing.id == known.instance
     finally:
         other.kill()
