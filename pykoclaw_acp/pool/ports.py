@@ -17,9 +17,6 @@ class SpoolPending(Exception):
 class Ledger(Protocol):
     """Where it is written down which workers there are."""
 
-    async def writable(self) -> None:
-        """Returns as soon as the rows can be written."""
-
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed; raises SpoolPending while there is a row of a worker of an older one."""
 

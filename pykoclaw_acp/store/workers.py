@@ -41,10 +41,6 @@ class WorkerLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def writable(self) -> None:
-        """Returns as soon as the store can be written."""
-        await self._database.condition.writable()
-
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed; only the pool calls this, once at a time for a session.
 
