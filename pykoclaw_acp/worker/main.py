@@ -274,10 +274,11 @@ class Worker:
 
     def _detach(self) -> None:
         self._line = None
-        self._outbox.detach()
         if not self._spec.orphan_grace:
-            self._ended.set()
-        elif not self._ended.is_set():
+            self._ended.set()  # nobody would read a spool
+            return
+        self._outbox.detach()
+        if not self._ended.is_set():
             self._orphaned = self._start(self._wait_for_daemon())
 
     async def _wait_for_daemon(self) -> None:
