@@ -6,8 +6,8 @@ committed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from pykoclaw_acp.sessions import folding
 from pykoclaw_acp.sessions.events import Usage, decode
@@ -54,8 +54,7 @@ _PASSING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """The pieces of one message at the end of a log, which are rows of their own until the message ends."""
 
     message: object
@@ -79,6 +78,10 @@ class Log:
     passing: dict[str, int] = field(default_factory=dict)
     turn: tuple[str | None, int | None] = (None, None)  # the one that told last: its id, its position
 
+    def copy(self) -> Log:
+        """One that changes on its own."""
+        return Log(self.key, self.last, self.run, dict(self.passing), self.turn)
+
     def follow(self, event: NewEvent, seq: int) -> int | None:
         """Take the next event; returns the seq of a state that it replaces."""
         self.last = seq
@@ -87,7 +90,7 @@ class Log:
         elif self.run is None:
             self.run = Run(event.message, event.turn_id, seq, event.weight)
         else:
-            self.run = replace(self.run, weight=self.run.weight + event.weight)
+            self.run = self.run._replace(weight=self.run.weight + event.weight)
         if event.state is None or event.source_uuid is not None:
             return None
         replaced = self.passing.pop(event.state, None)
@@ -112,7 +115,7 @@ class Logs:
         log = self._logs.get(session_id)
         if log is None:
             known = self._committed._logs.get(session_id) if self._committed is not None else None
-            log = _find(connection, session_id) if known is None else replace(known, passing=dict(known.passing))
+            log = _find(connection, session_id) if known is None else known.copy()
             self._logs[session_id] = log
         return log
 
@@ -176,7 +179,7 @@ def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: i
         if run is None:
             run = Run(mine, turn_id, seq, weight)
         elif run.message == mine and run.turn_id == turn_id and run.weight + weight <= folding.PART:
-            run = replace(run, begin=seq, weight=run.weight + weight)
+            run = run._replace(begin=seq, weight=run.weight + weight)
         else:
             break
         below = first

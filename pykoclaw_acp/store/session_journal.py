@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.protocol import long_texts, wrappings
@@ -152,7 +153,7 @@ class SessionJournal:
         if statements or not rows:
             statements.append(workers.acknowledge(session_id, epoch, frames[-1].n))
         else:
-            rows[-1] = replace(rows[-1], frame=(epoch, frames[-1].n))
+            rows[-1] = msgspec.structs.replace(rows[-1], frame=(epoch, frames[-1].n))
         worker = None if dead else (session_id, epoch)
         unit = Unit(statements=tuple(statements), events=tuple(rows), ends=tuple(ends), worker=worker)
         seqs = await self._commit(unit, patient=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from pykoclaw_acp.errors import StoreClosed
 
 
@@ -30,8 +32,7 @@ class Statement:
     """How many rows it must change, no more and no less; otherwise its unit fails with Conflict. None: any number."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """An event for a session's log; `commit` gives it its `seq` and its time."""
 
     session_id: str

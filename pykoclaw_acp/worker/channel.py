@@ -57,16 +57,21 @@ class SocketLine:
         connection.setblocking(False)
         self._socket = connection
         self._reading = asyncio.Lock()
+        self._watched = False  # the event loop says when there is something; it goes on between two calls of `receive`
+        self._readable: asyncio.Future[None] | None = None  # of the call that waits
+        self._received: bytes | None = None
         self._waiting: deque[bytes] = deque()
         self._flushing: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
         """Some bytes; none at the end."""
         async with self._reading:
-            try:
-                return await asyncio.get_running_loop().sock_recv(self._socket, _READ)
-            except OSError:
-                return b""
+            if self._received is None and not self._watched:
+                self._read()
+            if self._received is None:
+                await self._wait_for_data()
+            received, self._received = self._received or b"", None
+            return received
 
     async def send(self, *data: bytes) -> None:
         """Returns when the peer's buffer has taken it all; raises ConnectionError when the peer is gone."""
@@ -92,7 +97,42 @@ class SocketLine:
             with contextlib.suppress(OSError):
                 await asyncio.shield(self._flushing)
         async with self._reading:
+            self._unwatch()
             self._socket.close()
+
+    async def _wait_for_data(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._watched:
+            loop.add_reader(self._socket, self._take)
+            self._watched = True
+        self._readable = loop.create_future()
+        try:
+            await self._readable
+        finally:
+            self._readable = None
+
+    def _take(self) -> None:
+        if self._readable is None or self._readable.done():
+            self._unwatch()  # nobody takes it now: the peer has to wait
+            return
+        self._read()
+        if self._received is not None:
+            self._readable.set_result(None)
+            if not self._received:
+                self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._watched = False
+
+    def _read(self) -> None:
+        try:
+            self._received = self._socket.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._received = b""
 
     def _send_now(self, data: bytes) -> bytes:
         try:
