@@ -1,4 +1,4 @@
-"""A database with a long history, in which a daemon was killed while turns ran."""
+"""A long history, in the form of before logs were folded, in which a daemon was killed while turns ran."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ class Logbook:
                     (session, _NO_PROCESS, boot_id(), f"{self.places.directory}/sockets/{session}"),
                 )
         connection.close()
+
+    def unconverted(self) -> int:
+        """Events that are still in the form of the version before logs were folded."""
+        connection = sqlite3.connect(self.full / "pykoclaw.db")
+        ((number,),) = connection.execute("SELECT COUNT(*) FROM acp_events")
+        connection.close()
+        return int(number)
 
     def states(self) -> set[str]:
         """Of the turns that ran."""

@@ -23,6 +23,8 @@ from pykoclaw_acp.front.places import lock_holder
 READY_FD: Final = "PYKOCLAW_READY_FD"
 DATA: Final = ".local/share/pykoclaw"  # in the home
 END_WAIT: Final = 30.0  # s
+LOAD_LIMIT: Final = 30  # ms
+CONVERSION_LIMIT: Final = 60  # s, for 1,000,000 events
 
 
 @contextmanager
@@ -121,6 +123,23 @@ def recovery(lab: Lab, figures: Figures, book: Logbook) -> None:
         raise RuntimeError(f"the turns that ran are {book.states()}")
     what = f"killed with {book.logged:,} events → next daemon ready, ms"
     figures.note(what, everything * MS, "new daemon", nothing * MS)
+    unconverted = book.unconverted()
+    first = _first_update(lab, book)
+    figures.note(f"load with {book.logged:,} events stored → first update, ms", first * MS, "limit", LOAD_LIMIT)
+    if unconverted:
+        with daemon(lab, PYKOCLAW_DATA=str(book.full)):
+            began = time.monotonic()
+            while book.unconverted():
+                time.sleep(0.1)
+            seconds = time.monotonic() - began
+        figures.note(f"{unconverted:,} events of the old form converted, s", seconds, "limit", CONVERSION_LIMIT)
+
+
+def _first_update(lab: Lab, book: Logbook) -> float:
+    agent = lab.start("ours", PYKOCLAW_DATA=str(book.full))
+    turn = agent.reopen("session/load", book.running[0][0])
+    agent.close()
+    return turn.pieces[0][0] - turn.sent
 
 
 def _start(lab: Lab) -> float:
