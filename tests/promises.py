@@ -296,7 +296,8 @@ def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[Turn
     if "turnState" in data:
         assert data["turnState"] in {row.state for row in mine}, f"told {error}, the journal says {mine}"
         return
-    assert data.get("retryable") or error["code"] in REFUSALS, f"an error that says nothing: {error}"
+    refused = data.get("retryable") or data.get("errorKind") == "daemon_not_started" or error["code"] in REFUSALS
+    assert refused, f"an error that says nothing: {error}"
     ran = [row for row in this if row.state not in ("queued", "cancelled")]
     assert not ran, f"told {error} of a prompt that was accepted and ran: {ran}"
 

@@ -192,6 +192,9 @@ class RealWorld:
 
     def look(self) -> None:
         """Learn what has reached the model; a prompt that was left waiting must have somebody behind it."""
+        for front in [one for one in self.fronts if one.client.process.returncode is not None]:
+            assert not front.followed, f"a front has given up: {front.client.log.read_text()}"
+            self.fronts.remove(front)  # it came while there was no database, and was told so
         found = [MARKER.findall(one["messages"][-1]["text"]) for one in self.stack.asked() if not _results(one)]
         self._model = [markers[-1] for markers in found if markers]
         for marker in self._model:
