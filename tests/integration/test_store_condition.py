@@ -507,14 +507,16 @@ async def test_a_disk_that_can_be_written_again_before_the_first_probe_is_opened
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, first_seen: str
 ) -> None:
     """It was read-only for some milliseconds; what SQLite has opened then stays so."""
-    looks = iter([False] if first_seen == "when it is opened" else [True, False])
-    monkeypatch.setattr(history_copy, "is_accessible", lambda _: next(looks, True))
+    accessible = first_seen != "when it is opened"
+    monkeypatch.setattr(history_copy, "is_accessible", lambda _: accessible)
     database = await Database.open(tmp_path / DATABASE)
+    accessible = not accessible
     try:
         disk.fails(sqlite3.SQLITE_READONLY, "attempt to write a readonly database")
         with pytest.raises(StoreUnavailable):
             await database.commit(Unit())
-        await asyncio.wait_for(database.reopen_wanted.wait(), 30)
+        accessible = True
+        await asyncio.wait_for(database.reopen_wanted.wait(), 10)
     finally:
         disk.error = None
         await database.close()
