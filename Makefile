@@ -6,6 +6,9 @@ READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
 PARALLEL := -n logical --dist worksteal
 
+# Without it each process that a test starts would compile the program, and pytest all of its plugins, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long test-busy lint format types bench clean

@@ -26,6 +26,16 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float =
         await asyncio.sleep(_PAUSE)
 
 
+async def within(condition: Callable[[], object], seconds: float) -> bool:
+    """Look every 10 ms until `condition` is true, or until so many seconds are over; whether it was."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(_PAUSE)
+    return True
+
+
 def eventually_sync(condition: Callable[[], T], timeout: float = 60) -> T:
     """`eventually` for tests and threads without an event loop."""
     deadline = time.monotonic() + timeout

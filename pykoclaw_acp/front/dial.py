@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pykoclaw_acp.front.spawn import Starting
 
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
+UNUSABLE: Final = 78  # EX_CONFIG of sysexits.h: among others, the database that was there is missing
+DATABASE: Final = "pykoclaw.db"
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
@@ -39,6 +41,8 @@ class Dialer:
     def __init__(self, places: Places, timeout: float | None = None) -> None:
         """`timeout`: seconds after which a daemon that is there, and cannot be talked to, counts as final.
 
+        So does a database that was moved away after a daemon had served: until then it may come back.
+
         By default one that recovers, as its lock file says, gets longer than another server of the data directory.
         """
         self.places = places
@@ -50,6 +54,8 @@ class Dialer:
         self._lock: int | None = None
         self._scope = True
         self._strikes = 0
+        self._served = False  # by any daemon, ever
+        self._missing = ""  # what a daemon said that had found no database
         self._since: float | None = None
         self._next_pause = FIRST_PAUSE
         self.pause = 0.0
@@ -61,7 +67,7 @@ class Dialer:
 
     def welcomed(self, seconds: float) -> None:
         """A daemon had answered, and its connection ended `seconds` later: what went wrong before does not count."""
-        self._strikes, self._since = 0, None
+        self._served, self._strikes, self._since = True, 0, None
         if seconds >= STOOD:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
         else:
@@ -114,7 +120,7 @@ class Dialer:
 
     def _start(self) -> _socket.socket | None:
         """Start a daemon, unless somebody else is about to."""
-        if self.pause:
+        if self.pause or self._lacks_database():
             return None
         secure_directory(self.places.directory)
         self._lock = at.try_lock(os.path.join(self.places.directory, "spawn.lock"))
@@ -150,7 +156,21 @@ class Dialer:
         if status == str(TEMPORARY):
             self._wait_until(message, TEMPORARY)
             return False
+        if status == str(UNUSABLE) and self._served and not self._has_database():
+            self._missing = message
+            return False
         raise NotStarted(message, int(status) if status.isdigit() else 1)
+
+    def _has_database(self) -> bool:
+        return os.path.exists(os.path.join(self.places.data, DATABASE))
+
+    def _lacks_database(self) -> bool:
+        """Whether to wait for the file that the last daemon has missed; no other is started until it is there."""
+        if not self._missing or self._has_database():
+            self._missing = ""
+            return False
+        self._wait_until(self._missing, UNUSABLE)
+        return True
 
     def _strike(self) -> None:
         self._scope = False  # it may have been systemd-run that failed

@@ -77,9 +77,18 @@ def instance(context: Context) -> Finding:
     return _private("state files", paths, 0o077, "there are none yet")
 
 
+def copy(context: Context) -> Finding:
+    """Whether the data directory is a copy, which has nothing to do with what runs at the original's place."""
+    original = None if context.status is None else context.status["daemon"].get("copiedFrom")
+    if original is None:
+        return Finding("copy", "ok", "the daemon does not take the data directory for a copy" if context.status else
+                       "a daemon that runs knows whether the data directory is a copy")  # fmt: skip
+    return Finding("copy", "ok", f"the data directory is a copy of {original}; what runs there goes on there")
+
+
 def spools(context: Context) -> Finding:
     """No worker's spool was damaged; what is left of those that were is kept."""
-    damaged = leftovers.kept(Path(context.places.directory))
+    damaged = leftovers.kept_for(context.places)
     if not damaged:
         return Finding("spools", "ok", "none was damaged")
     found = f"damaged and kept: {len(damaged)}, the newest is {damaged[-1]}"
@@ -148,7 +157,7 @@ def units(context: Context) -> Finding:
     return Finding("systemd units", "ok", states)
 
 
-CHECKS: Final = (settings, daemon, socket, directories, instance, spools, disk, processes, units)
+CHECKS: Final = (settings, daemon, socket, directories, instance, copy, spools, disk, processes, units)
 
 
 def _units(context: Context, scope: str) -> list[dict[str, str]]:

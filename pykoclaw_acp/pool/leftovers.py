@@ -16,6 +16,8 @@ from typing import BinaryIO, Final
 import msgspec
 import structlog
 
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.ops import records
 from pykoclaw_acp.store.database import Conflict, IntegrityError
 from pykoclaw_acp.worker import salvage
 from pykoclaw_acp.worker.frames import FromWorker, Gap, Numbered, encode
@@ -112,3 +114,9 @@ def kept(directory: Path) -> list[Path]:
     with suppress(FileNotFoundError):
         return sorted(one for one in (directory / DAMAGED).iterdir() if one.name.partition("-")[0].isdigit())
     return []
+
+
+def kept_for(places: Places) -> list[Path]:
+    """Those of a data directory, whatever its instance is called, the oldest first."""
+    directories = (Path(places.state, name) for name in sorted(records.names(places)))
+    return sorted((one for directory in directories for one in kept(directory)), key=lambda one: one.name)

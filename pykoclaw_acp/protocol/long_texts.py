@@ -40,7 +40,7 @@ def encode(blocks: Sequence[dict[str, Any]], *, sort_keys: bool = False, ascii_o
             yield f"{separator}{dumps(key)}: "
             if isinstance(value, str) and len(value) > PIECE:
                 yield '"'
-                for piece in pieces(value):
+                for piece in pieces(value, PIECE):
                     yield dumps(piece)[1:-1]
                 yield '"'
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp import __version__
@@ -107,7 +106,7 @@ class Control:
                 at_risk=ENGINE.affected,
             ),
             conversion=self._progress(),
-            damaged=[str(path) for path in leftovers.kept(Path(self._places.directory))],
+            damaged=[str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)],
         )
 
     # --- sessions -----------------------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ class Database:
                 if found is None:
                     raise
                 self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit)
+                self.note_access(history_copy.is_accessible(self.path))
                 self.condition.failed(*found)
                 if not patient:
                     raise self.condition.refusal() from error
@@ -195,6 +196,10 @@ class Database:
             self._closing = asyncio.create_task(self._close())
             self.condition.give_up()
         await asyncio.shield(self._closing)
+
+    def note_access(self, accessible: bool) -> None:
+        """Whether the system would have let us write just now; what SQLite opens while it does not stays read-only."""
+        self._was_inaccessible = self._was_inaccessible or not accessible
 
     async def _watch(self) -> None:
         """Looks again and again at a store that cannot be written; a relapse is looked at no more often than before."""
@@ -279,6 +284,7 @@ class Database:
 
 
 async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
+    accessible = history_copy.is_accessible(path)
     async with AsyncExitStack() as stack:
         writer = await _connect(stack, path)
         settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
@@ -288,6 +294,7 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
         checkpoints = await Checkpoints.open(writer, path, settled)
         stack.pop_all()
     database = Database(path, writer, readers, settled, clock, checkpoints=checkpoints)
+    database.note_access(accessible)
     if refused is not None:
         database.condition.failed(*refused)
     return database

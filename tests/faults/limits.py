@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ _HOLD_LOCK: Final = (
 )
 
 
-class Limit:
+class Limit(ABC):
     """`on` and `off`; `state` is what the daemon then says of its store."""
 
     state = "blocked"
@@ -32,8 +33,9 @@ class Limit:
         self.stack = stack
         self.held = ExitStack()
 
+    @abstractmethod
     def on(self) -> None:
-        raise NotImplementedError
+        """Begin."""
 
     def off(self) -> None:
         self.held.close()
@@ -54,6 +56,9 @@ class FileSize(Limit):
     def off(self) -> None:
         self.held.pop_all()
         self._set(resource.RLIM_INFINITY)
+        for process in self.stack.processes():  # what the daemon started meanwhile has it, too
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 class FullDisk(Limit):
@@ -123,6 +128,18 @@ class Locked(Limit):
         self.held.enter_context(_lock(self.stack.data / "pykoclaw.db"))
 
 
+class Moved(Limit):
+    """The database is not at its place: another program has moved it away, and moves it back."""
+
+    state = "gone"
+
+    def on(self) -> None:
+        place = self.stack.data / "pykoclaw.db"
+        aside = place.with_suffix(".aside")
+        os.rename(place, aside)
+        self.held.callback(os.rename, aside, place)
+
+
 def _chattr(flag: str, path: Path) -> int:
     return subprocess.run(["chattr", flag, str(path)], capture_output=True, check=False).returncode
 
@@ -146,6 +163,7 @@ IN_USE: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,
     "immutable": Immutable,
     "locked": Locked,
+    "moved": Moved,
 }
 AT_START: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,

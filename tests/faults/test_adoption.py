@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.front import call
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import Process
@@ -260,4 +261,6 @@ async def test_a_damaged_line_takes_nothing_else_with_it(stack: Stack) -> None:
     (kept,) = spool.parents[1].glob("damaged/*")
     assert str(kept) in rest
     assert kept.read_bytes() == b"".join(lines)
+    status = await asyncio.to_thread(call.call, stack.places, "_pykoclaw.dev/status", {})
+    assert status["damaged"] == [str(kept)]
     assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"

@@ -26,7 +26,10 @@ def front() -> None:
 
 
 def daemon(mode: str) -> None:
-    """`serve`; `die`; anything else is said on the pipe, the first time, and then it serves if that was about 75."""
+    """`serve`; `die`; `find`: serve if there is a database, and say so if not.
+
+    Anything else is said on the pipe, the first time, and then it serves if that was about 75.
+    """
     pipe = int(os.environ["PYKOCLAW_READY_FD"])
     inherited = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
     places = Places.find()
@@ -37,6 +40,9 @@ def daemon(mode: str) -> None:
         count = len(starts.readlines())
     if mode == "die" or (mode == "die-once" and count == 1):
         sys.exit(9)
+    if mode == "find" and not os.path.exists(os.path.join(places.data, "pykoclaw.db")):
+        os.write(pipe, b"failed 78 The database is missing.\n")
+        sys.exit(78)
     if mode.startswith("failed") and (count == 1 or " 75 " not in mode):
         os.write(pipe, mode.encode() + b"\n")
         sys.exit(1)

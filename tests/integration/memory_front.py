@@ -5,40 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykoclaw_acp.front.ledger import Ledger
+from tests.promises import Asked, View
 
 INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
-WORKERS: Final = "m-"  # how the ids of their messages begin
-
-
-@dataclass(slots=True)
-class View:
-    """What a client holds of a session since it last asked for its history: places and updates, in order."""
-
-    start: int
-    shown: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The workers' words, without ours about turns that have no answer."""
-        return "".join(
-            one["content"]["text"]
-            for _, one in self.shown
-            if one["sessionUpdate"] == "agent_message_chunk" and one["messageId"].startswith(WORKERS)
-        )
-
-
-@dataclass(slots=True)
-class Asked:
-    """A request of the client's: what came of it, and for a prompt its words, under which it is counted."""
-
-    method: str
-    params: dict[str, Any]
-    answer: dict[str, Any] | None = None
-    marker: str | None = None
+WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
 
 
 class FrontLine:
@@ -125,6 +98,14 @@ class MemoryFront:
     def wants(self, session: str) -> bool:
         """Whether it has asked this daemon for anything in the session."""
         return session in self._wanted
+
+    def key(self, number: int) -> str:
+        return f"{self.ledger.front}:{number}"
+
+    @property
+    def followed(self) -> set[str]:
+        """Sessions of which it is shown what comes."""
+        return set(self.ledger.sessions)
 
     @property
     def open(self) -> list[int]:

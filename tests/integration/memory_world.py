@@ -48,9 +48,10 @@ from pykoclaw_acp.worker.frames import (
 from pykoclaw_acp.worker.frames import Prompt as PromptFrame
 from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from tests.integration.clock import Clock
-from tests.integration.memory_front import WORKERS, Asked, MemoryFront
+from tests.integration.memory_front import WORKERS, MemoryFront
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.integration.store_faults import Faults, FaultyModule, Life
+from tests.promises import Asked
 
 REAL_PAUSE: Final = 0.002  # s
 _SLEEP: Final = time.sleep
@@ -70,6 +71,10 @@ class MemoryWorker(MemoryChannel):
         self.done: set[str] = set()
         self.lost_something = False
         self.killed = False
+
+    @property
+    def session(self) -> str:
+        return self.spec.session_id
 
     @property
     def alive(self) -> bool:
@@ -457,6 +462,11 @@ class World:
         if self._reader is None:
             self._reader = sqlite3.connect(f"file:{self._settings.data / records.DATABASE}?mode=ro", uri=True)
         return self._reader.execute(query, parameters).fetchall()
+
+    @property
+    def workers(self) -> list[MemoryWorker]:
+        """All that there ever were."""
+        return self.launcher.workers
 
     def worker(self, session: str) -> MemoryWorker | None:
         """The session's newest worker that lives."""

@@ -163,6 +163,42 @@ def test_a_locked_data_directory_is_tried_again(places: Places) -> None:
     assert len(starts(places)) == 2
 
 
+def database_is_moved_behind(client: Client, places: Places) -> Path:
+    """Its daemon ends, and the next one finds no database; where that is now."""
+    client.request("session/new")
+    client.message()
+    aside = Path(places.data, "aside")
+    Path(places.data, "pykoclaw.db").rename(aside)
+    Path(places.lock).unlink()
+    eventually_sync(lambda: len(starts(places)) == 2)
+    return aside
+
+
+@pytest.fixture
+def database(places: Places) -> Path:
+    os.makedirs(places.data)
+    found = Path(places.data, "pykoclaw.db")
+    found.touch()
+    return found
+
+
+def test_a_front_waits_for_a_database_that_was_moved_behind_its_daemon(places: Places, database: Path) -> None:
+    with starter(places, "find") as client:
+        aside = database_is_moved_behind(client, places)
+        request_id = client.request("session/new")
+        aside.rename(database)
+        assert client.message()["id"] == request_id
+    assert len(starts(places)) == 3, "no daemon is started while the file is missing"
+
+
+def test_a_database_that_does_not_come_back_is_named_in_the_end(places: Places, database: Path) -> None:
+    with starter(places, "find", PYKOCLAW_DAEMON_TIMEOUT="0.2") as client:
+        database_is_moved_behind(client, places)
+        client.request("session/new")
+        assert "The database is missing." in client.message()["error"]["message"]
+        assert client.process.wait(WAIT) == 78
+
+
 def test_a_call_starts_a_daemon_only_if_it_may(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DaemonAbsent, match="No daemon runs"):
         call(places, "m", {})

@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
-from tests.integration.promises import check, check_at_rest, come_to_rest, compare_with_a_new_client, turns
+from tests.integration.rest import come_to_rest, compare_with_a_new_client
 from tests.integration.store_faults import BUSY, CORRUPT, FULL, IOERR, READONLY, StoreError
+from tests.promises import check, check_at_rest, turns
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 WALKS, STEPS = (150, 60) if LONG else (10, 40)

@@ -500,3 +500,23 @@ async def test_an_index_that_was_removed_stops_all_writing(tmp_path: Path) -> No
         assert refused.value.state == "gone"
         assert f"{DATABASE}-shm" in refused.value.message
     ABANDONED.clear()
+
+
+@pytest.mark.parametrize("first_seen", ["when it is opened", "when something is written"])
+async def test_a_disk_that_can_be_written_again_before_the_first_probe_is_opened_anew(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, first_seen: str
+) -> None:
+    """It was read-only for some milliseconds; what SQLite has opened then stays so."""
+    accessible = first_seen != "when it is opened"
+    monkeypatch.setattr(history_copy, "is_accessible", lambda _: accessible)
+    database = await Database.open(tmp_path / DATABASE)
+    accessible = not accessible
+    try:
+        disk.fails(sqlite3.SQLITE_READONLY, "attempt to write a readonly database")
+        with pytest.raises(StoreUnavailable):
+            await database.commit(Unit())
+        accessible = True
+        await asyncio.wait_for(database.reopen_wanted.wait(), 10)
+    finally:
+        disk.error = None
+        await database.close()

@@ -12,8 +12,9 @@ import pytest
 
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
-from tests.integration.promises import check, check_at_rest, come_to_rest, compare_with_a_new_client, turns
+from tests.integration.rest import come_to_rest, compare_with_a_new_client
 from tests.integration.store_faults import BUSY, CORRUPT, ERRORS, FULL, IOERR, READONLY, UNSURE, StoreError
+from tests.promises import check, check_at_rest, turns
 
 LONGEST: Final = 60  # statements of one scenario, above which something is wrong
 PATIENCE: Final = 30.0  # s of the program's time in which it must have told what it cannot do

@@ -105,7 +105,7 @@ def answers(stream: bytes, cuts: list[int]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in wire.lines]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.binary(max_size=400), st.lists(st.integers(min_value=0), max_size=8))
 def test_arbitrary_bytes_cut_anywhere_never_stop_the_server(stream: bytes, cuts: list[int]) -> None:
     probe = b'\n{"jsonrpc":"2.0","id":"probe","method":"initialize","params":{"protocolVersion":1}}\n'
@@ -114,7 +114,7 @@ def test_arbitrary_bytes_cut_anywhere_never_stop_the_server(stream: bytes, cuts:
     assert answers(stream + probe, []) == answered
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(IDS, METHOD, JSON), max_size=12, unique_by=lambda call: json.dumps(call[0])),
     st.lists(JUNK, max_size=6),

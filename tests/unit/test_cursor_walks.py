@@ -288,4 +288,4 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalks = Walk.TestCase
-TestWalks.settings = settings(max_examples=2000 if LONG else 60, stateful_step_count=60, deadline=None)
+TestWalks.settings = settings(max_examples=2000 if LONG else 20, stateful_step_count=60, deadline=None)

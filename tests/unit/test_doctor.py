@@ -15,7 +15,7 @@ import pytest
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal
+from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal, records
 from pykoclaw_acp.ops.doctor import Context, Finding
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
@@ -368,9 +368,20 @@ def test_mittos_configuration_is_looked_at(command: str, level: str, context: Co
     assert doctor_claude.mitto(context).level == level
 
 
+def test_a_copy_is_named(context: Context) -> None:
+    assert "copy of" not in doctor_machine.copy(context).found
+    assert "copy of" not in doctor_machine.copy(replace(context, status=status(copiedFrom=None))).found
+    copied = doctor_machine.copy(replace(context, status=status(copiedFrom="/home/me/before")))
+    assert (copied.level, "is a copy of /home/me/before" in copied.found) == ("ok", True)
+
+
 def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> None:
     assert doctor_machine.spools(context).level == "ok"
-    spool = Path(context.places.directory) / "spool" / "worker-1.ndjson"
+    os.makedirs(context.places.data)
+    directory = Path(context.places.state, "0123456789ab")
+    spool = directory / "spool" / "worker-1.ndjson"
+    directory.mkdir(parents=True)
+    records.write(context.places.state, records.Record(directory.name, records.Site.of(context.places.data)))
     spool.parent.mkdir(parents=True)
     spool.write_bytes(b"?")
     kept = leftovers.keep(spool)

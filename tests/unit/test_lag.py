@@ -56,7 +56,8 @@ def test_a_call_that_keeps_the_lock_of_python_is_named_too() -> None:
     assert lines[-1]["task"].endswith("main")
 
 
-def test_a_loop_that_waits_is_not_late_and_its_watcher_sleeps() -> None:
+def test_a_loop_that_waits_is_not_late_and_its_watcher_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykoclaw_acp.ops.lag.LOOK", 0.01)
     measured = LoopLag(limit=0.02)
 
     async def main() -> float:

@@ -136,6 +136,8 @@ class Stack:
         """The daemon, then the workers that outlive it, each as an operator would."""
         if self.daemon_pid() is not None:
             await self.end_daemon()
+        for process in self.find("pykoclaw_acp serve"):  # one that a front has just started
+            process.signal(signal.SIGTERM)
         for daemon in self.daemons:  # one that could not write down its pid
             if daemon.returncode is None:
                 daemon.terminate()

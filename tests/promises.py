@@ -1,18 +1,125 @@
-"""What the program promises, checked on a memory world: at every moment, and when everything has come to rest."""
+"""What the program promises, as a plain model of what clients were told: at every moment, and at rest."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
-from tests.integration.memory_front import WORKERS, Asked, MemoryFront
-from tests.integration.memory_world import MemoryWorker, World
-
+SAID: Final = ("m-", "msg_")  # how the ids of Claude's own messages begin; the program's are UUIDs
 ENDED: Final = ("done", "cancelled", "failed", "unknown")
 REFUSALS: Final = {-32600, -32602, -32002, -32800}  # of calls that are wrong, or withdrawn
+
+
+@dataclass(slots=True)
+class View:
+    """What a client holds of a session since it last asked for its history: places and updates, in order.
+
+    `start`: the place behind which it began; 0 is the beginning.
+    """
+
+    start: int
+    shown: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Claude's words, without the program's own about turns that have no answer."""
+        return "".join(
+            one["content"]["text"]
+            for _, one in self.shown
+            if one["sessionUpdate"] == "agent_message_chunk" and one["messageId"].startswith(SAID)
+        )
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request of a client's: what came of it, and for a prompt its words, under which it is counted."""
+
+    method: str
+    params: dict[str, Any]
+    answer: dict[str, Any] | None = None
+    marker: str | None = None
+
+
+class Front(Protocol):
+    """A client and its front."""
+
+    @property
+    def asked(self) -> Mapping[int, Asked]:
+        """Its requests, by the numbers of their lines."""
+
+    @property
+    def open(self) -> Sequence[int]:
+        """Requests that wait for their answer."""
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """What it was shown, by session."""
+
+    @property
+    def followed(self) -> AbstractSet[str]:
+        """Sessions of which it is shown what comes."""
+
+    def key(self, number: int) -> str:
+        """Under which key the journal has this request."""
+
+
+class Ran(Protocol):
+    """Something that ran turns of a session, one after the other: a worker, or what is known of one."""
+
+    @property
+    def session(self) -> str:
+        """The session."""
+
+    @property
+    def turns(self) -> Sequence[str]:
+        """Ids of the turns, in order."""
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """The words that it was given, in order."""
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """What it told in each turn."""
+
+    @property
+    def done(self) -> AbstractSet[str]:
+        """Turns that it brought to their end."""
+
+    @property
+    def lost_something(self) -> bool:
+        """Whether it may have told less, as it was killed or interrupted."""
+
+    @property
+    def killed(self) -> bool:
+        """Whether a daemon killed it although it did its work."""
+
+
+class Told(Protocol):
+    """Everything that clients were told and that ran, beside the file."""
+
+    @property
+    def broken(self) -> BaseException | None:
+        """What a front could not believe."""
+
+    @property
+    def fronts(self) -> Sequence[Front]:
+        """The clients that are there."""
+
+    @property
+    def workers(self) -> Sequence[Ran]:
+        """Whatever ran."""
+
+    @property
+    def for_nobody(self) -> Sequence[str]:
+        """Turns that were waiting when a daemon started, and ran although nobody came."""
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """What the file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +133,7 @@ class TurnRow:
     origin: str
 
 
-def turns(w: World) -> list[TurnRow]:
+def turns(w: Told) -> list[TurnRow]:
     """The journal, in the order of its rows."""
     found = w.rows(
         "SELECT turn_id, acp_session_id, request_key, prompt, state, stop_reason, origin FROM acp_turns ORDER BY rowid"
@@ -60,23 +167,23 @@ class Entry:
     payload: dict[str, Any]
 
 
-def log(w: World, session: str) -> list[Entry]:
+def log(w: Told, session: str) -> list[Entry]:
     """A session's log."""
     return [
         Entry(first, seq, turn, kind, json.loads(payload)) for first, seq, turn, kind, payload in w.rows(LOG, session)
     ]
 
 
-def answer_text(w: World, session: str, turn: str | None = None) -> str:
+def answer_text(w: Told, session: str, turn: str | None = None) -> str:
     """What the log has of the workers' words, in one turn or in all."""
     return "".join(
         str(one.payload["text"])
         for one in log(w, session)
-        if one.kind == "text" and one.payload["message_id"].startswith(WORKERS) and turn in (None, one.turn)
+        if one.kind == "text" and one.payload["message_id"].startswith(SAID) and turn in (None, one.turn)
     )
 
 
-def check(w: World) -> None:
+def check(w: Told) -> None:
     """What holds at every moment."""
     if w.broken is not None:
         raise w.broken
@@ -84,8 +191,8 @@ def check(w: World) -> None:
     _nothing_ran_twice(w)
     _prompts_ran_in_order(w)
     assert not w.for_nobody, "a prompt of an earlier daemon's time ran although nobody stood behind it"
-    assert not [worker for worker in w.launcher.workers if worker.killed], "a worker was killed that did its work"
-    for session in {worker.spec.session_id for worker in w.launcher.workers} | _known(w):
+    assert not [worker for worker in w.workers if worker.killed], "a worker was killed that did its work"
+    for session in {worker.session for worker in w.workers} | _known(w):
         _log_is_whole(w, session)
     for front in w.fronts:
         _shown_is_logged(w, front)
@@ -94,110 +201,63 @@ def check(w: World) -> None:
                 _told_is_true(w, front, number, one, rows)
 
 
-def check_at_rest(w: World) -> None:
+def check_at_rest(w: Told) -> None:
     """What holds when it could be written again, and everybody had the time to go on."""
     check(w)
     rows = turns(w)
     assert not [one for one in rows if one.state not in ENDED]
     for front in w.fronts:
         assert not front.open, f"never answered: {[front.asked[number] for number in front.open]}"
-    for worker in w.launcher.workers:
+    for worker in w.workers:
         _said_is_logged(w, worker, rows)
-    closed = _closed(w)
+    ended = closed(w)
     for front in w.fronts:
         for session, view in front.views.items():
-            if session in front.ledger.sessions.keys() - closed:
+            if session in front.followed - ended:
                 assert answer_text(w, session).endswith(view.text), "the client has not got the end"
 
 
-async def come_to_rest(w: World) -> None:
-    """Everybody does what he would: daemons are started, questions answered, refused things asked again, turns end."""
-
-    def over() -> bool:
-        waits = any(front.open or front.refused or front.questions for front in w.fronts)
-        if not waits and all(row.state in ENDED for row in turns(w)):
-            return True
-        for front in list(w.fronts):
-            front.try_again()
-            for question in list(front.questions):
-                front.reply(question, "allow_once")
-        for worker in w.launcher.workers:
-            if not worker.alive or worker.current is None:
-                continue
-            if not worker.asks:
-                worker.tell("and so on. ")
-                worker.end()
-            elif not any(front.wants(worker.spec.session_id) for front in w.fronts):
-                w.front().load(worker.spec.session_id)  # somebody must answer
-        return False
-
-    for _ in range(10):
-        if w.app is not None or await w.start():
-            break
-        w.clock.pass_by(5)
-    assert w.app is not None, "no daemon comes up on a store that can be written"
-    await w.pass_by(5)
-    while not over():
-        await w.until(over)
-        await w.pass_by(5)  # what was held back may be written now, and set something off
-
-
-async def compare_with_a_new_client(w: World, session: str) -> None:
-    """Whoever has seen the session from its beginning has seen what a load shows."""
-    if session in _closed(w):
-        return
-    reader = w.front()
-    number = reader.load(session)
-    await w.until(lambda: reader.answer(number))
-    await w.quiet()
-    check(w)
-    for front in w.fronts:
-        other = front.views.get(session)
-        if other is not None and other.start == 0 and session in front.ledger.sessions:
-            assert other.text == reader.views[session].text
-
-
-def _closed(w: World) -> set[str]:
+def closed(w: Told) -> set[str]:
     return {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL")}
 
 
-def _known(w: World) -> set[str]:
+def _known(w: Told) -> set[str]:
     return {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions")}
 
 
-def _nothing_ran_twice(w: World) -> None:
-    by_turn = Counter(turn for worker in w.launcher.workers for turn in worker.turns)
-    by_words = Counter(words for worker in w.launcher.workers for words in worker.prompts)
+def _nothing_ran_twice(w: Told) -> None:
+    by_turn = Counter(turn for worker in w.workers for turn in worker.turns)
+    by_words = Counter(words for worker in w.workers for words in worker.prompts)
     assert not [turn for turn, times in by_turn.items() if times > 1], by_turn
     assert not [words for words, times in by_words.items() if times > 1], by_words
 
 
-def _prompts_ran_in_order(w: World) -> None:
+def _prompts_ran_in_order(w: Told) -> None:
     """Those of one client in one session, as it sent them."""
     for front in w.fronts:
         numbers = {one.marker: number for number, one in front.asked.items() if one.marker is not None}
-        for session in {worker.spec.session_id for worker in w.launcher.workers}:
+        for session in {worker.session for worker in w.workers}:
             ran = [numbers[words] for words in _ran(w, session) if words in numbers]
             assert ran == sorted(ran), f"the client sent {sorted(ran)}, they ran as {ran}"
 
 
-def _ran(w: World, session: str) -> Iterator[str]:
-    for worker in w.launcher.workers:
-        if worker.spec.session_id == session:
+def _ran(w: Told, session: str) -> Iterator[str]:
+    for worker in w.workers:
+        if worker.session == session:
             yield from worker.prompts
 
 
-def _log_is_whole(w: World, session: str) -> None:
+def _log_is_whole(w: Told, session: str) -> None:
     """No gap, and turns stand there one after the other, as they ran."""
     entries = log(w, session)
     assert [one.first for one in entries] == [1, *(one.seq + 1 for one in entries)][: len(entries)]
-    ran = [turn for worker in w.launcher.workers if worker.spec.session_id == session for turn in worker.turns]
+    ran = [turn for worker in w.workers if worker.session == session for turn in worker.turns]
     told = [one.turn for one in entries if one.turn in ran]
     changes = [turn for at, turn in enumerate(told) if at == 0 or told[at - 1] != turn]
     assert changes == [turn for turn in ran if turn in changes], f"ran as {ran}, the log has {changes}"
 
 
-def _shown_is_logged(w: World, front: MemoryFront) -> None:
+def _shown_is_logged(w: Told, front: Front) -> None:
     for session, view in front.views.items():
         said = answer_text(w, session)
         seqs = [seq for seq, _ in view.shown]
@@ -210,7 +270,7 @@ def _shown_is_logged(w: World, front: MemoryFront) -> None:
             assert view.text in said, f"shown {view.text!r}, the log has {said!r}"
 
 
-def _told_is_true(w: World, front: MemoryFront, number: int, one: Asked, rows: list[TurnRow]) -> None:
+def _told_is_true(w: Told, front: Front, number: int, one: Asked, rows: list[TurnRow]) -> None:
     """An answer is what the file says."""
     answer = one.answer
     assert answer is not None
@@ -218,7 +278,7 @@ def _told_is_true(w: World, front: MemoryFront, number: int, one: Asked, rows: l
         assert answer["result"]["sessionId"] in _known(w), "an acknowledged session is gone"
     if one.method != "session/prompt":
         return
-    key = f"{front.ledger.front}:{number}"
+    key = front.key(number)
     mine = [row for row in rows if row.key == key] or [row for row in rows if row.words == one.marker]
     assert len([row for row in rows if row.key == key]) <= 1
     if "result" in answer:
@@ -236,14 +296,15 @@ def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[Turn
     if "turnState" in data:
         assert data["turnState"] in {row.state for row in mine}, f"told {error}, the journal says {mine}"
         return
-    assert data.get("retryable") or error["code"] in REFUSALS, f"an error that says nothing: {error}"
+    refused = data.get("retryable") or data.get("errorKind") == "daemon_not_started" or error["code"] in REFUSALS
+    assert refused, f"an error that says nothing: {error}"
     ran = [row for row in this if row.state not in ("queued", "cancelled")]
     assert not ran, f"told {error} of a prompt that was accepted and ran: {ran}"
 
 
-def _said_is_logged(w: World, worker: MemoryWorker, rows: list[TurnRow]) -> None:
+def _said_is_logged(w: Told, worker: Ran, rows: list[TurnRow]) -> None:
     """What a worker told is in the log: all of it, unless it was killed with something in its memory."""
-    session = worker.spec.session_id
+    session = worker.session
     states = {row.turn_id: row.state for row in rows}
     for turn, said in worker.said.items():
         logged = answer_text(w, session, turn)
