@@ -8,7 +8,7 @@ from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.dial import Dialer
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.front.relay import Relay
-from pykoclaw_acp.machine import check_platform
+from pykoclaw_acp.machine import check_platform, withhold_memory
 
 
 def run() -> int:
@@ -29,6 +29,7 @@ def _relay() -> int:
     wake = _watch_signals()
     try:
         check_platform()
+        withhold_memory()
         relay = Relay(0, 1, wake, Dialer(Places.find()))
     except StartupError as error:
         relay = Relay(0, 1, wake, None)

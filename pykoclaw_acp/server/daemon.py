@@ -17,6 +17,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, RestartWanted, StartupError
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
+from pykoclaw_acp.machine import withhold_memory
 from pykoclaw_acp.ops import health
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
@@ -250,6 +251,7 @@ class _Starter:
 def main(load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
     starter = _Starter()
+    withhold_memory()
     for mark in MARKS:
         os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where

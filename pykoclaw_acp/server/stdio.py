@@ -18,6 +18,7 @@ import structlog
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.machine import withhold_memory
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import run
 from pykoclaw_acp.server import instances
@@ -158,6 +159,7 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
 def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
     _open_missing_streams()
+    withhold_memory()
     logging.configure(settings.log_level, settings.log_format)
     with _same_modes_after():
         source, sink = _take_streams()

@@ -41,6 +41,7 @@ DOCUMENTS = (
     "docs/operating.md",
     "docs/performance.md",
     "docs/protocol.md",
+    "docs/security.md",
     "deploy/README.md",
 )
 INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
