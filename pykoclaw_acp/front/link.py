@@ -48,7 +48,7 @@ class Link:
             return False
         for line in self._framer.feed(data):
             if not isinstance(line, Oversized):
-                self._take(line)
+                self._take(bytes(line))
         return bool(data)
 
     @property

@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodN
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
-from pykoclaw_acp.protocol.framing import MAX_LINE_OUT, Oversized
+from pykoclaw_acp.protocol.framing import MAX_LINE_OUT
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     CancelRequestParams,
@@ -42,6 +42,7 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
+INITIALIZE: Final = "initialize"
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
 
 log: Final = structlog.get_logger()
@@ -77,6 +78,7 @@ class Connection:
                 for line in lines:
                     await self._line(line)
         finally:
+            self.peer.leave()
             self.asking.give_up()
 
     async def begun(self) -> None:
@@ -108,6 +110,7 @@ class Connection:
 
     def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
+        self.peer.widen()
         client = self._client = lenient.decode(bytes(params.client_info), Implementation)
         self._reader = Reader(client.name, self.peer.instance, self.peer.front)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
@@ -242,15 +245,7 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _take(self, line: Line) -> None:
-        if isinstance(line.content, Oversized):
-            error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
-            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
-            return
-        try:
-            read = await reading.read(line.content)
-        except InvalidRequest as error:
-            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
-            return
+        read = await reading.read(line.content)
         match read.message:
             case None:
                 await self.peer.acknowledge(line.number)
@@ -265,7 +260,15 @@ class Connection:
             case Notification(method=method, params=params):
                 self._begin(line, None, method, params, read)
             case Request(id=message_id, method=method, params=params):
+                if method == INITIALIZE and self._client is None:
+                    self._widen(params)
                 self._begin(line, message_id, method, params, read)
+
+    def _widen(self, raw: bytes) -> None:
+        """`initialize` was asked for: what comes after it may be long, also before it was answered."""
+        with contextlib.suppress(AcpError):
+            jsonrpc.decode_params(raw, InitializeParams)
+            self.peer.widen()
 
     def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
         call = Call(self, message_id, line, self._methods.get(method))
