@@ -263,7 +263,7 @@ class Relay:
             self._dialer.welcomed(link.stood)
         else:
             try:
-                self._dialer.unanswered()
+                self._dialer.unanswered(link.refusal)
             except NotStarted as error:
                 self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause

@@ -50,14 +50,16 @@ class Control:
     def methods(self) -> dict[str, Method[Call, Any]]:
         """The dispatch table of these methods; a client may call them before `initialize`."""
         return {
-            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True),
-            "_pykoclaw.dev/sessions/list": Method(control.ListParams, self.list_sessions, before_initialize=True),
-            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True, heavy=True),
+            "_pykoclaw.dev/sessions/list": Method(
+                control.ListParams, self.list_sessions, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True, heavy=True),
             "_pykoclaw.dev/sessions/rename": Method(control.RenameParams, self.rename, before_initialize=True),
             "_pykoclaw.dev/sessions/delete": Method(control.SessionParams, self.delete, before_initialize=True),
-            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True),
+            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True, heavy=True),
             "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
-            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True),
+            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True, heavy=True),
             "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
             "_pykoclaw.dev/follow": Method(control.FollowParams, self.follow, before_initialize=True),
         }

@@ -24,11 +24,11 @@ from pykoclaw_acp.ops import health
 from pykoclaw_acp.protocol import control, framing, jsonrpc, line_room, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.greeting import greeting
-from pykoclaw_acp.server import lifecycle, link, reading
+from pykoclaw_acp.server import admission, lifecycle, link, reading, sockets
 from pykoclaw_acp.server.asking import CANCEL
-from pykoclaw_acp.server.connection import MAX_CALLS
+from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.sessions import events, folding, joining, model, offers
+from pykoclaw_acp.sessions import events, folding, joining, model, offers, turn_queue
 from pykoclaw_acp.worker import failures, frames, tools
 
 ROOT = Path(__file__).parents[2]
@@ -313,6 +313,10 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {framing.MAX_LINE_IN >> 20} MiB; a longer" in limits
     assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
     assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
+    assert f"above {MOST_OPEN:,} the client is not read" in limits
+    assert f"| {turn_queue.MOST_WAITING}, with {turn_queue.MOST_TEXT:,} characters; -32012 |" in limits
+    assert f"| within {admission.HELLO:g} s |" in limits
+    assert f"| what all clients have not read | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
     assert f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB" in limits
