@@ -167,6 +167,9 @@ class Settings(BaseSettings):
     prune_after: Seconds = Field(
         default=3600.0, description="Seconds after which a session that nobody used is emptied and hidden; above 0."
     )
+    max_clients: int = Field(
+        default=512, ge=4, description="Clients that may be connected at a time; fewer if there are too few open files."
+    )
     crash_points: str | None = Field(
         default=None,
         validation_alias="PYKOCLAW_CRASH_AT",

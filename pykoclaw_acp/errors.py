@@ -93,6 +93,18 @@ class StoreUnavailable(AcpError):
         self.reason = reason
 
 
+class Overloaded(AcpError):
+    """A client asks for more at a time than it may have; nothing of the request was kept, and it may be sent again.
+
+    `what` there is too much of: `calls`, `answers`, `prompts`, `lines`, `clients`.
+    """
+
+    code = -32012
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message, {"errorKind": f"too_many_{what}", "retryable": True})
+
+
 class TurnFailed(AcpError):
     """A turn ended without an answer; `data.errorKind` says why (see docs/protocol.md)."""
 

@@ -73,9 +73,15 @@ class Dialer:
         else:
             self._wait()
 
-    def unanswered(self) -> None:
-        """The connection ended before the daemon had answered the hello. Raises NotStarted if that goes on."""
-        self._wait_until("The daemon ends before it answers.", 1)
+    def unanswered(self, refusal: str | None = None) -> None:
+        """The connection ended before the daemon had answered the hello, which may have said why.
+
+        Raises NotStarted if that goes on.
+        """
+        if refusal is None:
+            self._wait_until("The daemon ends before it answers.", 1)
+        else:
+            self._wait_until(refusal, TEMPORARY)
 
     def attempt(self) -> _socket.socket | None:
         """A connection, or None: try again. Never waits.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LINK: Final = 1  # version of the vocabulary that daemon and front share
 
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
+_KEPT: Final = ("additionalDirectories", "mcpServers")  # of their parameters: what the next daemon must be told
 
 
 class Line:
@@ -24,7 +25,7 @@ class Line:
 
     __slots__ = ("acknowledged", "at", "content", "message", "number")
 
-    def __init__(self, number: int, content: bytes, at: float) -> None:
+    def __init__(self, number: int, content: bytes | bytearray, at: float) -> None:
         self.number = number
         self.content = content
         self.at = at  # s, monotonic
@@ -38,11 +39,11 @@ class Line:
 
     def first(self) -> bytes:
         """As it is sent for the first time."""
-        return b"> %d %b\n" % (self.number, self.content)
+        return b"".join((b"> %d " % self.number, self.content, b"\n"))
 
     def again(self, wall: float) -> bytes:
         """As it is sent to another daemon, which may have it already; `wall`: the wall clock less the monotonic one."""
-        return b">> %d %d %b\n" % (self.number, int((self.at + wall) * 1000), self.content)
+        return b"".join((b">> %d %d " % (self.number, int((self.at + wall) * 1000)), self.content, b"\n"))
 
 
 class Followed:
@@ -75,7 +76,7 @@ class Ledger:
 
     # --- what the client sends ----------------------------------------------------------------------------------------
 
-    def take(self, content: bytes, at: float) -> Line:
+    def take(self, content: bytes | bytearray, at: float) -> Line:
         """Number a new line and keep it; `understand` it once it is on its way."""
         self._count += 1
         line = self.lines[self._count] = Line(self._count, content, at)
@@ -195,7 +196,7 @@ class Ledger:
                 self._initialize = None
         elif isinstance(result, dict) and isinstance(params, dict):
             session_id = str(result.get("sessionId") or params.get("sessionId"))
-            self._opened[session_id] = params
+            self._opened[session_id] = {name: params[name] for name in _KEPT if name in params}
             followed = self.sessions.get(session_id)
             if followed is not None and followed.line == line.number:
                 followed.line = 0  # the replay is complete

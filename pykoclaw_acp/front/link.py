@@ -34,6 +34,7 @@ class Link:
         self.descriptor = connection.fileno()
         self.out = Outflow(self.descriptor)
         self.welcome = False  # it has answered the hello
+        self.refusal: str | None = None  # why it will not
         self._welcomed_at = 0.0
         self._dry = False
 
@@ -48,7 +49,7 @@ class Link:
             return False
         for line in self._framer.feed(data):
             if not isinstance(line, Oversized):
-                self._take(line)
+                self._take(bytes(line))
         return bool(data)
 
     @property
@@ -118,6 +119,15 @@ class Link:
             self._write(rest)
         elif kind == b"welcome":
             self.welcome, self._welcomed_at = True, time.monotonic()
+        elif not self.welcome and kind.startswith(b"{"):
+            self._refused(kind + b" " + rest)
+
+    def _refused(self, line: bytes) -> None:
+        """As any client is refused, since the daemon has not heard that this is a front."""
+        message = json.loads(line)
+        error = message.get("error") if isinstance(message, dict) else None
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            self.refusal = error["message"]
 
     def _move(self, token: int, seq: int, update: bytes) -> None:
         session_id = self._sessions.get(token)

@@ -32,6 +32,7 @@ FAILURE_LINGER: Final = 1.0  # s, after a final failure, for a client that has n
 
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")
+MAX_NUMBER: Final = 2**53  # as in `protocol.limits`
 
 
 class _ClientGone(Exception):
@@ -179,13 +180,13 @@ class Relay:
         if not data:
             self._end()
 
-    def _take(self, contents: list[bytes | Oversized]) -> None:
+    def _take(self, contents: list[bytes | bytearray | Oversized]) -> None:
         at = time.monotonic()
         lines = []
         for content in contents:
             if isinstance(content, Oversized):
-                self._client.put(_error(None, -32600, "The line is longer than 64 MiB; it was not read."))
-            elif content.strip():
+                self._client.put(_too_long(content))
+            elif content and not content.isspace():
                 lines.append(self._ledger.take(content, at))
         self._send(lines)
         for line in lines:
@@ -212,7 +213,8 @@ class Relay:
             return
         params = line.message["params"]
         well_formed = line.message.get("jsonrpc") == "2.0" and type(line.message.get("id")) in (int, str)
-        if well_formed and isinstance(params, dict) and type(params.get("protocolVersion")) is int:
+        version = params.get("protocolVersion") if isinstance(params, dict) else None
+        if well_formed and type(version) is int and 0 <= version <= MAX_NUMBER:
             answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
             self._ledger.answered(line.number, answer)
             self._client.put(answer)
@@ -261,7 +263,7 @@ class Relay:
             self._dialer.welcomed(link.stood)
         else:
             try:
-                self._dialer.unanswered()
+                self._dialer.unanswered(link.refusal)
             except NotStarted as error:
                 self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause
@@ -296,6 +298,13 @@ def _try_flush(out: Outflow) -> None:
 def _error(request_id: Any, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def _too_long(line: Oversized) -> bytes:
+    from pykoclaw_acp.protocol import line_id
+
+    said = f"The line is longer than {line.limit >> 20} MiB; it was not read. Put long material in files."
+    return _error(json.loads(line_id.find(line.head)), -32600, said)
 
 
 def _encode(message: dict[str, Any]) -> bytes:

@@ -24,11 +24,13 @@ from uuid import UUID
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from pykoclaw_acp.ops.log_share import ration
 from pykoclaw_acp.ops.secrets import MASK, looks_secret
 
 _PROMPT_KEYS = frozenset({"prompt", "text", "content", "raw"})
 _STRUCTLOG_KEYS = frozenset({"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"})
 _MOST = 10 * 1024 * 1024  # bytes of a log file
+_LOOK = 256 * 1024  # characters that are written until the file's size is looked at
 _DEEPEST = 6  # levels of nesting that a line shows
 
 # What the ACP client Mitto, in exactly this spelling on an agent's stderr, takes for the agent's death.
@@ -43,12 +45,21 @@ _ALARMS = {
 }
 
 
-def trim(path: str, descriptor: int = 2) -> None:
+def trim(path: str, descriptor: int = 2) -> bool:
     """Begin the log file anew if it is above 10 MiB; nothing happens unless `descriptor` (stderr) is that file."""
     with contextlib.suppress(OSError):
         found = os.fstat(descriptor)
         if found.st_size > _MOST and os.path.samestat(found, os.stat(path)):
             os.ftruncate(descriptor, 0)
+            return True
+    return False
+
+
+def keep_small(path: str) -> None:
+    """From now on `trim` this file whenever a lot was written; it is that of `configure`'s stream, or none."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Handler):
+            handler.path = path
 
 
 def configure(
@@ -148,6 +159,8 @@ class _Handler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._dropped = 0
+        self.path: str | None = None  # of the file that is kept small
+        self._written = 0
         self._poll: select.poll | None = None
         try:
             descriptor = stream.fileno()
@@ -164,6 +177,10 @@ class _Handler(logging.StreamHandler[TextIO]):
             lost, self._dropped = self._dropped, 0
             get_logger(__name__).warning("Log lines were lost, nobody read them", action="log_lines_lost", lines=lost)
         super().emit(record)
+        if self.path is not None and self._written > _LOOK:
+            self._written = 0
+            if trim(self.path, self.stream.fileno()):
+                get_logger(__name__).warning("The log was begun anew: it was too long", action="log_begun_anew")
 
     def format(self, record: logging.LogRecord) -> str:
         try:
@@ -179,6 +196,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             )
         for alarm, harmless in _ALARMS.items():
             line = line.replace(alarm, harmless)
+        self._written += len(line)
         return line
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
@@ -197,6 +215,7 @@ _COMMON: list[Processor] = [
 structlog.configure(
     processors=[
         structlog.stdlib.filter_by_level,
+        ration,
         *_COMMON,
         structlog.stdlib.PositionalArgumentsFormatter(),
         redact,

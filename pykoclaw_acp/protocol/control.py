@@ -5,8 +5,11 @@ Whoever may connect to the socket may call them, before `initialize` too; they a
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+import msgspec
+
+from pykoclaw_acp.protocol.limits import Count, Name
 from pykoclaw_acp.protocol.messages import Params, Update, Wire
 
 EVENT: Final = "_pykoclaw.dev/event"
@@ -28,31 +31,31 @@ class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
 class SessionParams(Params, frozen=True, kw_only=True):
     """`session`: an id, the beginning of one that no other id has, or a conversation's name."""
 
-    session: str
+    session: Name
 
 
 class ListParams(Params, frozen=True, kw_only=True):
     """`all`: also sessions that nobody used, and clients' own helpers. At most `limit`, the newest."""
 
     all: bool = False
-    limit: int = 1000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_SESSIONS)] = 1000
 
 
 class RenameParams(SessionParams, frozen=True, kw_only=True):
-    title: str
+    title: str  # of which the first words count
 
 
 class AnswerParams(Params, frozen=True, kw_only=True):
     """`question`: an id, or the beginning of one that no other open question has."""
 
-    question: str
+    question: Name
     decision: Decision
 
 
 class StopParams(Params, frozen=True, kw_only=True):
     """Without a session all workers; `now`: without time for their turns to end in order."""
 
-    session: str | None = None
+    session: Name | None = None
     now: bool = False
 
 
@@ -62,8 +65,8 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
     `present`: somebody is there who may answer questions.
     """
 
-    after: int = 0
-    turns: int | None = None
+    after: Count = 0
+    turns: Count | None = None
     live: bool = False
     present: bool = False
 

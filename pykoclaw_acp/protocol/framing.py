@@ -4,55 +4,108 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, Protocol
+
+    class Room(Protocol):
+        """What the unfinished lines of several framers may hold together."""
+
+        def takes(self, framer: LineFramer, size: int) -> bool:
+            """Whether the framer may hold this many bytes from now on; if not, it holds none."""
+
 
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
+MAX_LINE_EARLY: Final = 1024 * 1024  # bytes, from a client that has not sent `initialize`
 MAX_LINE_OUT: Final = 8 * 1024 * 1024  # bytes; Mitto closes the connection at 10 MiB
+SMALL: Final = 64 * 1024  # bytes of an unfinished line that nobody counts
+HEAD: Final = 4096  # bytes of a line that is thrown away which are kept
 
 
 class Oversized:
-    """Stands in the place of a line that was longer than the limit and was thrown away."""
+    """Stands in the place of a line that was thrown away, whose beginning is `head`.
 
+    It was longer than `limit` bytes; or, if `crowded`, all clients together had sent too much that was not read yet.
+    """
 
-OVERSIZED: Final = Oversized()
+    __slots__ = ("crowded", "head", "limit")
+
+    def __init__(self, head: bytes, limit: int, *, crowded: bool = False) -> None:
+        self.head = head
+        self.limit = limit
+        self.crowded = crowded
 
 
 class LineFramer:
-    """Collects chunks into lines, whatever the chunk boundaries; holds at most `limit` bytes."""
+    """Collects chunks into lines, whatever the chunk boundaries; holds at most `limit` bytes, which may be changed.
 
-    def __init__(self, limit: int = MAX_LINE_IN) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
+    A line that came in several chunks is a bytearray, which is its taker's: to copy it would take long.
+    """
+
+    def __init__(self, limit: int = MAX_LINE_IN, room: Room | None = None) -> None:
+        self.limit = limit
+        self._room = room
+        self._buffer = bytearray()
+        self._counted = False  # the room knows of bytes of ours
         self._skipping = False
+        self._lost: Oversized | None = None
 
-    def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """Take a chunk; return the lines it completed, without their newline."""
-        lines: list[bytes | Oversized] = []
+    def feed(self, data: bytes) -> list[bytes | bytearray | Oversized]:
+        """Take a chunk; return the lines it completed, without their newline. The last ones were dealt with."""
+        lines: list[bytes | bytearray | Oversized] = []
+        if self._counted:
+            self._count(len(self._buffer))
+        if self._lost is not None:
+            lines.append(self._lost)
+            self._lost = None
         *complete, rest = data.split(b"\n")
         for piece in complete:
-            self._add(piece, lines)
             if self._skipping:
                 self._skipping = False
+            elif self._buffer:
+                if self._add(piece, lines):
+                    lines.append(self._buffer)
+                    self._buffer = bytearray()
+                self._skipping = False
+            elif len(piece) > self.limit:
+                lines.append(Oversized(piece[:HEAD], self.limit))
             else:
-                lines.append(b"".join(self._parts))
-            self._parts, self._size = [], 0
-        self._add(rest, lines)
+                lines.append(piece)
+        if rest and not self._skipping:
+            self._add(rest, lines)
         return lines
 
-    def end(self) -> list[bytes | Oversized]:
+    def end(self) -> list[bytes | bytearray | Oversized]:
         """The stream ended: what stands after the last newline is a line too."""
-        line = b"".join(self._parts)
-        self._parts, self._size, self._skipping = [], 0, False
+        line, self._buffer, self._skipping = self._buffer, bytearray(), False
         return [line] if line else []
 
-    def _add(self, piece: bytes, lines: list[bytes | Oversized]) -> None:
-        if self._skipping or not piece:
-            return
-        self._size += len(piece)
-        if self._size > self._limit:
+    def drop(self) -> bool:
+        """Throw the unfinished line away, to make room; False if there is none. Its sender is told with what comes."""
+        if not self._buffer:
+            return False  # what was counted is a line that is being read
+        self._lost = Oversized(bytes(self._buffer[:HEAD]), self.limit, crowded=True)
+        self._buffer, self._skipping = bytearray(), True
+        self._counted = False
+        return True
+
+    def leave(self) -> None:
+        """Nothing comes any more."""
+        self._buffer = bytearray()
+        if self._counted:
+            self._count(0)
+
+    def _add(self, piece: bytes, lines: list[bytes | bytearray | Oversized]) -> bool:
+        size = len(self._buffer) + len(piece)
+        crowded = size <= self.limit and size > SMALL and not self._count(size)
+        if size > self.limit or crowded:
             # Said at once, not at the newline: the sender may wait for the answer.
-            lines.append(OVERSIZED)
-            self._parts, self._skipping = [], True
-        else:
-            self._parts.append(piece)
+            lines.append(Oversized(bytes((self._buffer[:HEAD] + piece)[:HEAD]), self.limit, crowded=crowded))
+            self._buffer, self._skipping = bytearray(), True
+            return False
+        self._buffer += piece
+        return True
+
+    def _count(self, size: int) -> bool:
+        if self._room is None:
+            return True
+        self._counted = size > SMALL
+        return self._room.takes(self, size)

@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, ParseEr
 
 NULL_ID: Final = b"null"
 MAX_ID: Final = 1024  # bytes; an id is echoed
+BAD_ID: Final = f"`id` must be a string of at most {MAX_ID} bytes, an integer or null."
 
 
 class _Envelope(msgspec.Struct):
@@ -67,7 +68,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 _id_decoder = msgspec.json.Decoder(str | int | None)
 
 
-def parse(line: bytes) -> Message | None:
+def parse(line: bytes | bytearray) -> Message | None:
     """One line as a message; None for a blank line, and for an answer-like object that nobody can place."""
     if not line.strip():
         return None
@@ -82,7 +83,7 @@ def parse(line: bytes) -> Message | None:
     return _classify(envelope)
 
 
-def _decode(line: bytes) -> _Envelope:
+def _decode(line: bytes | bytearray) -> _Envelope:
     line.decode()  # msgspec does not look inside of what it keeps raw
     try:
         return _decoder.decode(line)
@@ -102,7 +103,7 @@ def _classify(envelope: _Envelope) -> Message | None:
             raise msgspec.DecodeError
         _id_decoder.decode(message_id)
     except (msgspec.DecodeError, UnicodeError):
-        return Invalid(NULL_ID, InvalidRequest("`id` must be a string of at most 1024 bytes, an integer or null."))
+        return Invalid(NULL_ID, InvalidRequest(BAD_ID))
     if isinstance(envelope.jsonrpc, msgspec.UnsetType) or bytes(envelope.jsonrpc) != b'"2.0"':
         return Invalid(message_id, InvalidRequest('`jsonrpc` must be "2.0".'))
     try:

@@ -1,7 +1,8 @@
 """A long line of JSON, read in steps: its long strings are taken out first, and what is left is short.
 
 msgspec decodes a line in one call, which takes milliseconds for each MiB and lets nobody else run meanwhile. Here
-strings are decoded in pieces, and in their place in the line stands a mark that no client can know.
+strings are decoded in pieces, and in their place in the line stands a mark that no client can know. What the line
+holds besides is counted before anything is made of it.
 """
 
 from __future__ import annotations
@@ -12,87 +13,135 @@ import secrets
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 
 LONG: Final = 256 * 1024  # bytes of a line; up to here it is decoded in one call, within half a millisecond
 PIECE: Final = 64 * 1024  # bytes that a step works on
-KEPT: Final = 64  # bytes of a string that stays in the line
-MOST_STRINGS: Final = 50_000  # in a line
+KEPT: Final = 1100  # bytes of a string that stays in the line: an id, a key
+MOST_VALUES: Final = 20_000  # in a line; some milliseconds' work
+MOST_DEPTH: Final = 100  # of values inside of each other
+MOST_BYTES: Final = 3 * 512 * 1024  # of a line without its long strings
+MOST_TEXT: Final = 8 * 1024 * 1024  # characters of a string that are kept
 _STEP: Final = 128  # short strings that a step passes
-MOST_OUTSIDE: Final = 1024 * 1024  # bytes of a line outside of its strings: some 100,000 values
 
 _ESCAPE: Final = 6  # bytes of one, `\\u1234`, at most; a character is up to two of them
 _LOW: Final = re.compile(rb"\\u[dD][c-fC-F]")  # how the second of two begins
 _REST_OF_CHARACTER: Final = range(0x80, 0xC0)  # bytes of UTF-8
+_NO_STRUCTURE: Final = bytes(set(range(256)) - set(b",[]{}"))
 
-T = TypeVar("T")
+Line = bytes | bytearray
+
+
+@dataclass(slots=True)
+class LongText:
+    """A long string: `size` characters; no pieces if these are more than `MOST_TEXT`."""
+
+    size: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+    def joined(self) -> Generator[None, None, str]:
+        """The text; it grows where it is."""
+        text = ""
+        for piece in self.pieces:
+            text += piece
+            yield
+        return text
 
 
 @dataclass(slots=True)
 class Short:
     """The line without its long strings, which `texts` has by their marks."""
 
-    line: bytes
-    texts: dict[str, str] = field(default_factory=dict)
-
-    def restore(self, blocks: list[T]) -> bool:
-        """Put the texts into these structs, whose fields hold marks; False unless each text has found its place."""
-        left = dict(self.texts)
-        for at, block in enumerate(blocks):
-            assert isinstance(block, msgspec.Struct)
-            found: dict[str, Any] = {}
-            for name in block.__struct_fields__:
-                value = getattr(block, name)
-                if isinstance(value, str) and value in left:
-                    found[name] = left.pop(value)
-            if found:
-                blocks[at] = msgspec.structs.replace(block, **found)
-        return not left
+    line: Line
+    texts: dict[str, LongText] = field(default_factory=dict)
 
 
 class TooComplex(Exception):
-    """The line has too many values: to read it would take seconds."""
+    """The line has too many values, or they are too deep inside of each other: to read it would take seconds."""
 
 
-class _NoString(Exception):
+class NoJson(Exception):
     """A string does not end, or a piece of it is no text."""
 
 
-def shorten(line: bytes) -> Generator[None, None, Short | None]:
-    """The line without its long strings; None if it has none, or is no JSON. Raises TooComplex."""
+def is_simple(line: Line) -> bool:
+    """Whether it can be decoded at once for certain; otherwise `shorten` it."""
+    return len(line) <= LONG and is_frugal(line)
+
+
+def is_frugal(line: Line) -> bool:
+    """Whether it certainly has no more values than it may have, nor deeper ones; texts may look like them."""
+    openings = line.count(b"[") + line.count(b"{")
+    return openings <= MOST_DEPTH and openings + line.count(b",") <= MOST_VALUES
+
+
+def shorten(line: Line) -> Generator[None, None, Short]:
+    """The line without its long strings. Raises TooComplex, and NoJson."""
     secret = secrets.token_hex(16)
-    texts: dict[str, str] = {}
-    parts: list[bytes] = []
-    copied = at = outside = 0
-    try:
-        for count in range(MOST_STRINGS):
-            if count % _STEP == 0:
-                yield
-            begin = yield from _find_quote(line, at)
-            outside += begin - at
-            if outside > MOST_OUTSIDE:
-                break
-            if begin == len(line):
-                parts.append(line[copied:])
-                return Short(b"".join(parts), texts) if texts else None
-            cuts = yield from _cuts(line, begin + 1)
-            end = cuts[-1]
-            if end - begin > KEPT:
-                mark = f"{secret}-{len(texts)}"
-                texts[mark] = yield from _decode(line, cuts)
-                parts.append(line[copied : begin + 1] + mark.encode())
-                copied = end
-            at = end + 1
-    except (_NoString, ValueError):
-        return None
-    raise TooComplex
+    texts: dict[str, LongText] = {}
+    parts: list[Line] = []
+    budget = _Budget()
+    copied = at = count = 0
+    while True:
+        if count % _STEP == 0:
+            yield
+        count += 1
+        begin = yield from _find_quote(line, at, budget)
+        if begin == len(line):
+            if not texts:
+                return Short(line)
+            parts.append(line[copied:])
+            return Short(b"".join(parts), texts)
+        cuts = yield from _cuts(line, begin + 1)
+        end = cuts[-1]
+        if end - begin > KEPT:
+            mark = f"{secret}-{len(texts)}"
+            texts[mark] = yield from _decode(line, cuts)
+            parts += (line[copied : begin + 1], mark.encode())
+            copied = end
+            budget.spend(len(mark))
+        else:
+            budget.spend(end - begin)
+        at = end + 1
 
 
-def _find_quote(line: bytes, at: int) -> Generator[None, None, int]:
+class _Budget:
+    """What a line may hold outside of its long strings."""
+
+    def __init__(self) -> None:
+        self._bytes = MOST_BYTES
+        self._values = MOST_VALUES
+        self._depth = 0
+
+    def spend(self, size: int) -> None:
+        """Bytes of a string."""
+        self._bytes -= size
+        if self._bytes < 0:
+            raise TooComplex
+
+    def look(self, outside: Line) -> None:
+        """A piece of the line outside of its strings."""
+        self.spend(len(outside))
+        marks = outside.translate(None, _NO_STRUCTURE)
+        self._values -= len(marks) - marks.count(b"]") - marks.count(b"}")
+        if self._values < 0:
+            raise TooComplex
+        for mark in marks:
+            if mark in b"[{":
+                self._depth += 1
+                if self._depth > MOST_DEPTH:
+                    raise TooComplex
+            elif mark in b"]}":
+                self._depth -= 1
+
+
+def _find_quote(line: Line, at: int, budget: _Budget) -> Generator[None, None, int]:
+    """The next quote, or the end."""
     while at < len(line):
         found = line.find(b'"', at, at + PIECE)
+        budget.look(line[at : found if found >= 0 else at + PIECE])
         if found >= 0:
             return found
         at += PIECE
@@ -100,7 +149,7 @@ def _find_quote(line: bytes, at: int) -> Generator[None, None, int]:
     return len(line)
 
 
-def _cuts(line: bytes, at: int) -> Generator[None, None, list[int]]:
+def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
     """Where the pieces of a string that begins at `at` meet, and at last where it ends."""
     cuts = [at]
     quote = line.find(b'"', at, at + PIECE)
@@ -115,13 +164,13 @@ def _cuts(line: bytes, at: int) -> Generator[None, None, list[int]]:
             return cuts
         size = _whole_characters(seen)
         if not size or at + PIECE >= len(line):
-            raise _NoString
+            raise NoJson
         at += size
         cuts.append(at)
         yield
 
 
-def _whole_characters(seen: bytes) -> int:
+def _whole_characters(seen: Line) -> int:
     """How much of a piece of a string can be decoded without what follows."""
     end = len(seen)
     escape = seen.find(b"\\", max(0, end - 2 * _ESCAPE))
@@ -132,14 +181,24 @@ def _whole_characters(seen: bytes) -> int:
     return max(0, end - 1) if end and seen[end - 1] >= _REST_OF_CHARACTER.stop else end
 
 
-def _decode(line: bytes, cuts: list[int]) -> Generator[None, None, str]:
-    done: list[str] = []
+def _decode(line: Line, cuts: list[int]) -> Generator[None, None, LongText]:
+    text = LongText()
     for at, end in pairwise(cuts):
-        quoted = b'"%b"' % line[at:end]
+        quoted = b'"%b"' % bytes(line[at:end])
         try:
-            done.append(msgspec.json.decode(quoted, type=str))
+            piece = msgspec.json.decode(quoted, type=str)
         except msgspec.DecodeError:
             # Half an emoji, as in `jsonrpc`: JSON, but not Unicode.
-            done.append(json.loads(quoted).encode(errors="replace").decode())
+            try:
+                piece = json.loads(quoted).encode(errors="replace").decode()
+            except ValueError:
+                raise NoJson from None
+        except UnicodeError:
+            raise NoJson from None
+        text.size += len(piece)
+        if text.size <= MOST_TEXT:
+            text.pieces.append(piece)
+        else:
+            text.pieces.clear()
         yield
-    return "".join(done)
+    return text

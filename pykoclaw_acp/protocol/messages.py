@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from pykoclaw_acp.protocol.limits import Count, Name
+
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """Base of everything on the wire."""
@@ -36,7 +38,7 @@ class ResourceLink(Wire, frozen=True, kw_only=True, tag_field="type", tag="resou
     title: str | None = None
     description: str | None = None
     mime_type: str | None = None
-    size: int | None = None
+    size: Count | None = None
     annotations: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
@@ -69,15 +71,17 @@ ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | Embedd
 
 
 class Implementation(Wire, frozen=True, kw_only=True):
-    name: str = "unknown"
-    version: str = "unknown"
-    title: str | None = None
+    """Decoded leniently: what is longer than it may be is not taken."""
+
+    name: Name = "unknown"
+    version: Name = "unknown"
+    title: Name | None = None
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
     """`clientInfo` and `clientCapabilities` are decoded leniently."""
 
-    protocol_version: int
+    protocol_version: Count
     client_info: msgspec.Raw = msgspec.Raw(b"{}")
     client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -116,11 +120,11 @@ class NewSessionParams(Params, frozen=True, kw_only=True):
 
 
 class LoadSessionParams(NewSessionParams, frozen=True, kw_only=True):
-    session_id: str
+    session_id: Name
 
 
 class ResumeSessionParams(Params, frozen=True, kw_only=True):
-    session_id: str
+    session_id: Name
     cwd: str
     mcp_servers: list[msgspec.Raw] | None = None
     additional_directories: list[str] | None = None
@@ -129,27 +133,27 @@ class ResumeSessionParams(Params, frozen=True, kw_only=True):
 class SessionParams(Params, frozen=True, kw_only=True):
     """`session/close` and `session/cancel`."""
 
-    session_id: str
+    session_id: Name
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
-    session_id: str
+    session_id: Name
     prompt: list[ContentBlock]
 
 
 class SetModeParams(SessionParams, frozen=True, kw_only=True):
-    mode_id: str
+    mode_id: Name
 
 
 class SetModelParams(SessionParams, frozen=True, kw_only=True):
     """`session/set_model` was never stable in ACP, and is gone from it; Mitto calls it."""
 
-    model_id: str
+    model_id: Name
 
 
 class SetConfigOptionParams(SessionParams, frozen=True, kw_only=True):
-    config_id: str
-    value: str | bool
+    config_id: Name
+    value: Name | bool
 
 
 class CancelRequestParams(Params, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodNotFound, RequestCancelled
+from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodNotFound, Overloaded, RequestCancelled
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
-from pykoclaw_acp.protocol.framing import MAX_LINE_OUT, Oversized
+from pykoclaw_acp.protocol.framing import MAX_LINE_OUT
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     CancelRequestParams,
@@ -32,6 +32,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.server.reading import Read
+from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.cursors import Reader
 from pykoclaw_acp.sessions.model import Turn
@@ -42,7 +43,9 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
+INITIALIZE: Final = "initialize"
 MAX_CALLS: Final = 1000  # that are open at a time on one connection
+MOST_OPEN: Final = 2 * MAX_CALLS  # those that are being refused included; above it the client is not read
 
 log: Final = structlog.get_logger()
 
@@ -52,7 +55,15 @@ class Connection:
 
     present = True
 
-    def __init__(self, sessions: Sessions, methods: Mapping[str, Method[Call, Any]], peer: Peer) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        methods: Mapping[str, Method[Call, Any]],
+        peer: Peer,
+        turnstile: Turnstile | None = None,
+        refusal: AcpError | None = None,
+    ) -> None:
+        """`turnstile`: of all clients of the process. `refusal`: of all methods that `methods` does not have."""
         self.sessions = sessions
         self.attachments: dict[str, Attachment] = {}  # by the id that the client uses
         self.loaded: dict[str, int] = {}  # by session: the line that asked for everything, and is being answered
@@ -69,15 +80,32 @@ class Connection:
         self._open: set[Call] = set()
         self._later = Tasks()
         self._order = SessionOrder()
+        self._refusal = refusal
+        self._turnstile = turnstile or Turnstile()
+        self.share = Share(self._turnstile)
+        self._heavy = asyncio.Lock()
+        self._fewer = asyncio.Event()  # a call has ended
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`."""
         try:
             async for lines in self.peer.incoming():
+                self.share.begin()
                 for line in lines:
+                    calls = len(self._open)
                     await self._line(line)
+                    await self.share.step(begun=len(self._open) > calls)
+                    while len(self._open) >= MOST_OPEN:
+                        self._fewer.clear()
+                        await self._fewer.wait()
         finally:
+            self.peer.leave()
             self.asking.give_up()
+
+    @property
+    def introduced(self) -> bool:
+        """The client has said who it is, or waits for an answer."""
+        return self._client is not None or bool(self._open)
 
     async def begun(self) -> None:
         """Wait until every call that came was answered, or handed over to a turn that answers it."""
@@ -108,6 +136,7 @@ class Connection:
 
     def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
+        self.peer.widen()
         client = self._client = lenient.decode(bytes(params.client_info), Implementation)
         self._reader = Reader(client.name, self.peer.instance, self.peer.front)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
@@ -242,15 +271,7 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _take(self, line: Line) -> None:
-        if isinstance(line.content, Oversized):
-            error = InvalidRequest("The line is longer than 64 MiB; it was not read.")
-            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
-            return
-        try:
-            read = await reading.read(line.content)
-        except InvalidRequest as error:
-            await self.peer.answer(line.number, jsonrpc.encode_error(jsonrpc.NULL_ID, error))
-            return
+        read = await reading.read(line.content)
         match read.message:
             case None:
                 await self.peer.acknowledge(line.number)
@@ -265,7 +286,15 @@ class Connection:
             case Notification(method=method, params=params):
                 self._begin(line, None, method, params, read)
             case Request(id=message_id, method=method, params=params):
+                if method == INITIALIZE and self._client is None:
+                    self._widen(params)
                 self._begin(line, message_id, method, params, read)
+
+    def _widen(self, raw: bytes) -> None:
+        """`initialize` was asked for: what comes after it may be long, also before it was answered."""
+        with contextlib.suppress(AcpError):
+            jsonrpc.decode_params(raw, InitializeParams)
+            self.peer.widen()
 
     def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
         call = Call(self, message_id, line, self._methods.get(method))
@@ -274,9 +303,20 @@ class Connection:
             self._requests.add(line.number)
         call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw, read), name=method[:100])
         self._open.add(call)
-        call.task.add_done_callback(lambda _: self._open.discard(call))
+        call.task.add_done_callback(lambda _: self._ended(call))
+
+    def _ended(self, call: Call) -> None:
+        self._open.discard(call)
+        self._fewer.set()
 
     async def _serve_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
+        if call.method is None or not call.method.heavy:
+            await self._answer_call(call, method, raw, read)
+            return
+        async with self._heavy:
+            await self._answer_call(call, method, raw, read)
+
+    async def _answer_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
         """Exactly one answer for a request, none for a notification, whatever happens."""
         answer: bytes | None = None
         call.started = True
@@ -315,14 +355,19 @@ class Connection:
     async def _run(self, call: Call, name: str, raw: bytes, read: Read) -> Any:
         method = call.method
         if method is None:
+            if self._refusal is not None:
+                raise self._refusal
             raise MethodNotFound(f"There is no method {name[:100]!r}.", {"method": name[:100]})
         if self._client is None and not method.before_initialize:
             raise InvalidRequest("The first request must be `initialize`.")
         if len(self._calls) > MAX_CALLS and call.request_id is not None:
-            raise InvalidRequest(f"More than {MAX_CALLS} calls are open; wait for answers first.")
+            raise Overloaded(f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls")
         params = read.params(raw, method.params)
         if call.withdrawn and not method.answers_cancel:
             raise RequestCancelled("The request was cancelled.")
+        if method.heavy:
+            async with self._turnstile.heavy:
+                return await method.handler(call, params)
         session_id = getattr(params, "session_id", None)
         if session_id is None:
             return await method.handler(call, params)

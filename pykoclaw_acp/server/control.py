@@ -49,14 +49,16 @@ class Control:
     def methods(self) -> dict[str, Method[Call, Any]]:
         """The dispatch table of these methods; a client may call them before `initialize`."""
         return {
-            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True),
-            "_pykoclaw.dev/sessions/list": Method(control.ListParams, self.list_sessions, before_initialize=True),
-            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True, heavy=True),
+            "_pykoclaw.dev/sessions/list": Method(
+                control.ListParams, self.list_sessions, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True, heavy=True),
             "_pykoclaw.dev/sessions/rename": Method(control.RenameParams, self.rename, before_initialize=True),
             "_pykoclaw.dev/sessions/delete": Method(control.SessionParams, self.delete, before_initialize=True),
-            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True),
+            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True, heavy=True),
             "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
-            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True),
+            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True, heavy=True),
             "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
             "_pykoclaw.dev/follow": Method(control.FollowParams, self.follow, before_initialize=True),
         }
@@ -113,8 +115,6 @@ class Control:
 
     async def list_sessions(self, call: Call, params: control.ListParams) -> control.SessionList:  # noqa: ARG002
         """Sessions, newest first."""
-        if not 0 < params.limit <= control.MAX_SESSIONS:
-            raise InvalidParams(f"`limit`: must be from 1 to {control.MAX_SESSIONS}.")
         found = await overview.listing(self._database, every=params.all, limit=params.limit + 1)
         return control.SessionList(sessions=found[: params.limit], more=len(found) > params.limit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import faulthandler
 import os
 import signal
@@ -15,28 +16,31 @@ import structlog
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import AcpError, RestartWanted, StartupError
+from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded, RestartWanted, StartupError
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
 from pykoclaw_acp.machine import withhold_memory
-from pykoclaw_acp.ops import health
+from pykoclaw_acp.ops import health, log_share
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
 from pykoclaw_acp.pool.local import MARKS
+from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.protocol.line_room import LineRoom
 from pykoclaw_acp.server import instances, returning, sockets
+from pykoclaw_acp.server.admission import Admission, SpareDescriptor, Visitor, places_left, turn_away
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.link import GREETING, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer, Peer
-from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.server.share import Turnstile
+from pykoclaw_acp.server.sockets import SocketTransport, Unread
 from pykoclaw_acp.store.database import ABANDONED
 from pykoclaw_acp.tasks import Tasks
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
 CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
-SILENCE: Final = 60.0  # s until somebody who connects has said who it is
 LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
 READY_FD: Final = "PYKOCLAW_READY_FD"  # the pipe of the front that has started this daemon
 
@@ -51,6 +55,12 @@ class Daemon:
         self._methods = METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
+        self._commands = {name: method for name, method in self._methods.items() if name not in METHODS}
+        self._admission = Admission(places_left(app.settings.max_clients, app.settings.max_workers), os.geteuid())
+        self._spare = SpareDescriptor()
+        self._turnstile = Turnstile()
+        self._room = LineRoom()
+        self._unread = Unread()
 
     async def accept(self, listener: socket.socket) -> None:
         """Serve whoever connects, until this is cancelled."""
@@ -61,7 +71,9 @@ class Daemon:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
                 log.warning("A client could not be accepted", action="accept_failed", error=str(error))
-                await asyncio.sleep(0.1)  # too many open files: others may close theirs
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._spare.refuse(listener, self._admission.refusal)
+                await asyncio.sleep(0.1)  # others may close theirs
                 continue
             self._tasks.start(self._serve(connection))
 
@@ -72,6 +84,7 @@ class Daemon:
             async with asyncio.timeout(CALLS_GRACE):
                 await asyncio.gather(*begun)
         await self._tasks.end()
+        self._spare.close()
 
     async def _serve(self, accepted: socket.socket) -> None:
         if peer_uid(accepted) != os.geteuid():
@@ -79,41 +92,84 @@ class Daemon:
             accepted.close()
             return
         pid = peer_pid(accepted)
-        transport = await SocketTransport.of(accepted, self._app.settings.client_stall)
+        log_share.current.set(share := log_share.LogShare())
+        visitor = self._admission.enter(peer_uid(accepted), pid)
+        if visitor is None:
+            turn_away(accepted, self._admission.refusal)
+            return
+        transport = await SocketTransport.of(accepted, self._app.settings.client_stall, self._unread)
+        visitor.close = transport.abort
         connection: Connection | None = None
+        hurrying: asyncio.Task[None] | None = None
         try:
-            peer = await _meet(transport, pid)
+            peer = await _meet(transport, pid, visitor, self._admission, self._room)
             if peer is None:
                 return
-            connection = Connection(self._app.sessions, self._methods, peer)
+            connection = self._connect(peer, visitor)
+            hurrying = self._tasks.start(_hurry(transport, visitor))
             self._connections.add(connection)
             if isinstance(peer, FrontPeer):
                 await returning.welcome(connection, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
+        except Overloaded as error:
+            with contextlib.suppress(ConnectionError):
+                await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
         except (ConnectionError, TimeoutError, AcpError) as error:
             log.info("A connection broke", action="connection_broken", reason=str(error))
         except Exception:
             log.exception("A connection failed", action="connection_failed")
         finally:
+            self._admission.left(visitor)
+            share.tell()
+            if hurrying is not None:
+                hurrying.cancel()
             if connection is not None:
                 self._connections.discard(connection)
                 connection.leave()
             await transport.close()
 
+    def _connect(self, peer: Peer, visitor: Visitor) -> Connection:
+        sessions, turnstile = self._app.sessions, self._turnstile
+        if visitor.kept:
+            connection = Connection(sessions, self._commands, peer, turnstile, self._admission.refusal)
+        else:
+            connection = Connection(sessions, self._methods, peer, turnstile)
+        visitor.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
+        return connection
 
-async def _meet(transport: SocketTransport, pid: int) -> Peer | None:
-    """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent."""
+
+async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
+    """End the connection of one that does not introduce itself, and of a command that asks nothing any more."""
+    while True:
+        await asyncio.sleep(visitor.patience)
+        if visitor.silent():
+            break
+    said = f"Nothing was asked for {visitor.patience:g} s, and there was no `initialize`: the connection is closed."
+    with contextlib.suppress(ConnectionError):
+        await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, InvalidRequest(said)))
+    await transport.close()
+
+
+async def _meet(
+    transport: SocketTransport, pid: int, visitor: Visitor, admission: Admission, room: LineRoom
+) -> Peer | None:
+    """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent.
+
+    Raises Overloaded for a front in a place that is kept for commands.
+    """
     begun = b""
-    async with asyncio.timeout(SILENCE):
+    async with asyncio.timeout(visitor.patience):
         while len(begun) < len(GREETING) and b"\n" not in begun:
             data = await transport.read()
             if not data:
                 break
             begun += data
         if begun.startswith(GREETING):
-            return await FrontPeer.meet(transport, begun, pid)
-    return DirectPeer(transport, begun, instances.of(pid)) if begun else None
+            if visitor.kept:
+                raise admission.refusal
+            return await FrontPeer.meet(transport, begun, pid, room)
+    return DirectPeer(transport, begun, instances.of(pid), room) if begun else None
 
 
 async def _serve(settings: Settings, tell: _Starter, lag: LoopLag) -> None:
@@ -182,6 +238,7 @@ async def _serve_database(
     pruning = loop.create_task(app.pruner.run())
     ageing = loop.create_task(app.ages.run())
     trimming = loop.create_task(_keep_log_small(places.log))
+    logging.keep_small(places.log)
     telling = loop.create_task(_tell_condition(notifier, app, f"pykoclaw-acp {__version__} serves {settings.data}"))
     stopped = loop.create_task(stop.wait())
     reopening = loop.create_task(app.database.reopen_wanted.wait())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
 from pykoclaw_acp.config import AwayPolicy
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.jsonrpc import decode_params
+from pykoclaw_acp.protocol.limits import MAX_NUMBER
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,
@@ -29,6 +30,8 @@ from pykoclaw_acp.worker.spec import McpStdio
 
 AFTER: Final = "pykoclaw.dev/after"
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
+MAX_SERVERS: Final = 200
+MAX_DIRECTORIES: Final = 1000
 PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
 CATCH_UP_PAUSE: Final = 0.3  # s; Mitto takes a session's updates only some time after the answer of its resume
 
@@ -138,9 +141,9 @@ async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, r
 
 def _cursor(params: ResumeSessionParams) -> int | None:
     after = (params.meta or {}).get(AFTER)
-    if after is not None and (not isinstance(after, int) or isinstance(after, bool) or after < 0):
-        raise InvalidParams(f"`_meta.{AFTER}`: must be a whole number, the `seq` of the last update that was seen.")
-    return after
+    if after is None or (isinstance(after, int) and not isinstance(after, bool) and 0 <= after <= MAX_NUMBER):
+        return after
+    raise InvalidParams(f"`_meta.{AFTER}`: must be a whole number, the `seq` of the last update that was seen.")
 
 
 def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy | None:
@@ -166,30 +169,34 @@ def _absolute(name: str, path: str) -> str:
 
 def directories(paths: list[str] | None) -> tuple[str, ...]:
     """The paths; raises InvalidParams unless all are absolute."""
+    if paths is not None and len(paths) > MAX_DIRECTORIES:
+        raise InvalidParams(f"`additionalDirectories`: are more than {MAX_DIRECTORIES}; name one that holds them.")
     return tuple(_absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or []))
 
 
 def servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
     """The MCP servers; raises InvalidParams."""
-    taken: list[McpStdio] = []
+    if len(raw) > MAX_SERVERS:
+        raise InvalidParams(f"`mcpServers`: are more than {MAX_SERVERS}; give a session those that it needs.")
+    taken: dict[str, McpStdio] = {}
     for at, one in enumerate(raw):
         place = f"mcpServers[{at}]"
         if _transport(bytes(one)) not in (None, "stdio"):
             raise InvalidParams(f"`{place}.type`: this agent connects to stdio servers only.")
         server = decode_params(bytes(one), McpServer, place)
-        if any(server.name == other.name for other in taken):
+        if server.name in taken:
             raise InvalidParams(f"`{place}.name`: two servers have the same name.")
-        taken.append(
-            McpStdio(
-                server.name, server.command, server.args, {variable.name: variable.value for variable in server.env}
-            )
-        )
-    return tuple(taken)
+        environment = {variable.name: variable.value for variable in server.env}
+        taken[server.name] = McpStdio(server.name, server.command, server.args, environment)
+    return tuple(taken.values())
+
+
+class _Transport(msgspec.Struct):
+    type: Any = None
 
 
 def _transport(raw: bytes) -> object:
     try:
-        value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+        return msgspec.json.decode(raw, type=_Transport).type
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return value.get("type") if isinstance(value, dict) else None

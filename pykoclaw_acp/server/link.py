@@ -6,25 +6,29 @@ docs/link.md has the whole vocabulary.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import structlog
 
 from pykoclaw_acp import __version__, clock
 from pykoclaw_acp.errors import ParseError
-from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
-from pykoclaw_acp.protocol.long_lines import LONG
+from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.protocol.limits import Count, Id, Name, number
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.peer import Line, Listener, Transport
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.protocol.framing import Room
 
 LINK: Final = 1  # version of this vocabulary
 GREETING: Final = b"front "
 NOTHING: Final = msgspec.Raw(b"null")
 UNSAID: Final = msgspec.Raw()
+MAX_HELLO: Final = 8 * 1024 * 1024  # bytes; it names the sessions of a client, with their MCP servers
+MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
 _HEAD: Final = 64  # bytes that stand before a client's line, at most
 
 log: Final = structlog.get_logger()
@@ -36,9 +40,9 @@ class Followed(msgspec.Struct, frozen=True):
     `seq` is what the front was told, `seen` what its client has; None: a front of before does not say it.
     """
 
-    seq: int
-    seen: int | None = None
-    line: int = 0
+    seq: Count
+    seen: Count | None = None
+    line: Count = 0
     opened: msgspec.Raw = NOTHING
 
 
@@ -49,15 +53,15 @@ class FrontHello(msgspec.Struct, frozen=True):
     `parent` is the process that has started it: empty from a front that does not say it, null if it could not be seen.
     """
 
-    front: str
-    link: int = LINK
-    version: str = "unknown"
-    pid: int = 0
+    front: Id
+    link: Count = LINK
+    version: Name = "unknown"
+    pid: Count = 0
     parent: msgspec.Raw = UNSAID
     initialize: msgspec.Raw = NOTHING
-    sessions: dict[str, Followed] = {}
-    asked: list[str] = []
-    clocks: tuple[int, int] | None = None
+    sessions: Annotated[dict[Name, Followed], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
+    asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
+    clocks: tuple[Count, Count] | None = None
 
 
 _hello: Final = msgspec.json.Decoder(FrontHello)
@@ -68,7 +72,7 @@ class FrontPeer:
 
     listener: Listener
 
-    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes, pid: int) -> None:
+    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes, pid: int, room: Room | None) -> None:
         """Use `meet`; `rest` was read after the hello."""
         self.hello = hello
         self.key: str | None = hello.front
@@ -77,30 +81,36 @@ class FrontPeer:
         self.instance = parent or f"front:{hello.front}"  # its own, where nobody can say whose it is
         self._transport = transport
         self._rest = rest
-        self._framer = LineFramer(MAX_LINE_IN + _HEAD)
+        self._framer = LineFramer(MAX_LINE_EARLY + _HEAD, room)
         self._tokens: dict[str, int] = {}
         self._sessions: dict[int, str] = {}
+        self._told: dict[str, int] = {}  # by session: up to where the front has its updates
 
     @classmethod
-    async def meet(cls, transport: Transport, begun: bytes, pid: int = 0) -> FrontPeer:
+    async def meet(
+        cls, transport: Transport, begun: bytes | bytearray, pid: int = 0, room: Room | None = None
+    ) -> FrontPeer:
         """Take the hello, whose beginning was read already; raises ParseError if it is none.
 
-        `pid`: the front's, as the kernel says; 0 if it cannot be seen.
+        `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that are not complete.
         """
-        framer = LineFramer()
-        data = begun
-        lines = framer.feed(data)
-        while not lines:
+        said = bytearray(begun)
+        looked = 0
+        while (end := said.find(b"\n", looked)) < 0:
+            looked = len(said)
+            if looked > MAX_HELLO:
+                raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
             data = await transport.read()
             if not data:
                 raise ParseError("The front left before it had introduced itself.")
-            begun += data
-            lines = framer.feed(data)
+            said += data
+        if end > MAX_HELLO:
+            raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
         try:
-            hello = _hello.decode(bytes(lines[0])[len(GREETING) :] if isinstance(lines[0], bytes) else b"")
-        except (msgspec.MsgspecError, UnicodeError) as error:
+            hello = _hello.decode(said[len(GREETING) : end])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ParseError("The front's introduction cannot be read.") from error
-        peer = cls(transport, hello, begun.partition(b"\n")[2], pid)
+        peer = cls(transport, hello, bytes(said[end + 1 :]), pid, room)
         await transport.write(b"welcome %b\n" % msgspec.json.encode({"version": __version__, "link": LINK}))
         return peer
 
@@ -108,27 +118,33 @@ class FrontPeer:
         """The client's lines; confirmations go to the listener."""
         data = self._rest or await self._transport.read()
         while data:
-            lines: list[Line] = []
-            for raw in self._framer.feed(data):
-                if isinstance(raw, bytes) and len(raw) > LONG:
-                    await asyncio.sleep(0)  # it was joined just now, and is copied next
-                if (line := self._take(raw)) is not None:
-                    lines.append(line)
-            yield lines
+            taken = [self._take(raw) for raw in self._framer.feed(data)]
+            yield [line for line in taken if line is not None]
             data = await self._transport.read()
+
+    def widen(self) -> None:
+        """The client has introduced itself: from now on its lines may be long."""
+        self._framer.limit = MAX_LINE_IN + _HEAD
+
+    def leave(self) -> None:
+        """Nothing comes any more."""
+        self._framer.leave()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
+        self._told[session_id] = seq
         await self._transport.write(b"update %d %d %b" % (self._tokens[session_id], seq, line))
 
     async def passed(self, session_id: str, seq: int) -> None:
         """The client's place moves on."""
+        self._told[session_id] = seq
         await self._transport.write(b"cursor %d %d\n" % (self._tokens[session_id], seq))
 
     async def attached(self, session_id: str, seq: int, number: int) -> None:
         """Give the session a token."""
         token = self._tokens.setdefault(session_id, len(self._tokens) + 1)
         self._sessions[token] = session_id
+        self._told[session_id] = seq
         name = msgspec.json.encode(session_id)
         await self._transport.write(b"attached %d %d %d %b\n" % (token, seq, number, name))
 
@@ -160,29 +176,41 @@ class FrontPeer:
             return at - wall + uptime
         return at - time.time_ns() // 1_000_000 + clock.uptime()
 
-    def _take(self, raw: bytes | Oversized) -> Line | None:
-        if isinstance(raw, Oversized):
-            return None  # a front does not send one
-        kind = raw[:_HEAD].partition(b" ")[0]
+    def _take(self, raw: bytes | bytearray | Oversized) -> Line | None:
+        head = raw.head if isinstance(raw, Oversized) else raw
+        kind = bytes(head[:_HEAD].partition(b" ")[0])
         try:
             if kind == b">":
-                _, number, content = _split(raw, 2)
-                return Line(int(number), content)
+                _, count, content = _split(raw, 2)
+                return Line(number(count), content)
             if kind == b">>":
-                _, number, at, content = _split(raw, 3)
-                return Line(int(number), content, sent_at=int(at), uptime=self._uptime(int(at)))
-            if kind == b"seen":
-                _, token, seq = raw.split()
-                if (session_id := self._sessions.get(int(token))) is not None:
-                    self.listener.seen(session_id, int(seq))
+                _, count, at, content = _split(raw, 3)
+                sent = number(at)
+                return Line(number(count), content, sent_at=sent, uptime=self._uptime(sent))
+            if isinstance(raw, Oversized):
+                pass  # it has nothing to answer
+            elif kind == b"seen":
+                _, token, place = raw[:_HEAD].split()
+                session_id, seq = self._sessions.get(number(token)), number(place)
+                if session_id is not None and seq <= self._told.get(session_id, 0):
+                    self.listener.seen(session_id, seq)
             elif kind == b"done":
-                self.listener.done(int(raw[len(kind) :]))
+                self.listener.done(number(raw[len(kind) : _HEAD].strip()))
         except ValueError:
             log.warning("A front's line was not understood", action="front_line_ignored")
         return None
 
 
-def _split(raw: bytes, words: int) -> list[bytes]:
-    """The first words of a line and what follows them, of which there may be much: it is copied once."""
+def _split(raw: bytes | bytearray | Oversized, words: int) -> tuple[Any, ...]:
+    """The first words of a line and what follows them; a long line is not copied for it, but loses them."""
+    if isinstance(raw, Oversized):
+        *first, rest = _split(raw.head, words)
+        return (*first, Oversized(bytes(rest), raw.limit - _HEAD, crowded=raw.crowded))
     head = raw[:_HEAD].split(b" ", words)[:words]
-    return [*head, raw[sum(map(len, head)) + len(head) :]]
+    if len(head) < words:
+        raise ValueError("too few words")
+    begin = sum(map(len, head)) + words
+    if isinstance(raw, bytearray):
+        del raw[:begin]
+        return (*head, raw)
+    return (*head, raw[begin:])

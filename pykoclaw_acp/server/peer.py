@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.protocol.framing import Room
 
 
 class Transport(Protocol):
@@ -29,7 +32,7 @@ class Line:
     """
 
     number: int
-    content: bytes | Oversized
+    content: bytes | bytearray | Oversized
     sent_at: int | None = None
     uptime: int | None = None
 
@@ -57,6 +60,12 @@ class Peer(Protocol):
 
     def incoming(self) -> AsyncIterator[list[Line]]:
         """The client's lines, in order, until the end."""
+
+    def widen(self) -> None:
+        """The client has introduced itself: from now on its lines may be long."""
+
+    def leave(self) -> None:
+        """Nothing comes from the client any more."""
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
@@ -89,13 +98,18 @@ class DirectPeer:
     key: str | None = None
     listener: Listener
 
-    def __init__(self, transport: Transport, begun: bytes = b"", instance: str | None = None) -> None:
-        """`begun`: what was read already. `instance`: None if it cannot be seen which process the client is."""
+    def __init__(
+        self, transport: Transport, begun: bytes = b"", instance: str | None = None, room: Room | None = None
+    ) -> None:
+        """`begun`: what was read already. `instance`: None if it cannot be seen which process the client is.
+
+        `room` is for its lines that are not complete.
+        """
         self.front = str(uuid4())
         self.instance = instance or f"connection:{self.front}"
         self._transport = transport
         self._begun = begun
-        self._framer = LineFramer()
+        self._framer = LineFramer(MAX_LINE_EARLY, room)
         self._count = 0
 
     async def incoming(self) -> AsyncIterator[list[Line]]:
@@ -105,6 +119,14 @@ class DirectPeer:
             yield self._number(self._framer.feed(data))
             data = await self._transport.read()
         yield self._number(self._framer.end())
+
+    def widen(self) -> None:
+        """The client has introduced itself: from now on its lines may be long."""
+        self._framer.limit = MAX_LINE_IN
+
+    def leave(self) -> None:
+        """Nothing comes any more."""
+        self._framer.leave()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
@@ -137,7 +159,7 @@ class DirectPeer:
         """Anything else."""
         await self._transport.write(line)
 
-    def _number(self, contents: list[bytes | Oversized]) -> list[Line]:
+    def _number(self, contents: list[bytes | bytearray | Oversized]) -> list[Line]:
         lines: list[Line] = []
         for content in contents:
             self._count += 1

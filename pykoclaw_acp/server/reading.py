@@ -6,48 +6,96 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pykoclaw_acp.errors import InvalidRequest
-from pykoclaw_acp.protocol import jsonrpc, long_lines
-from pykoclaw_acp.protocol.jsonrpc import Message, Request
+from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, Overloaded, ParseError
+from pykoclaw_acp.protocol import jsonrpc, line_id, long_lines, prompt
+from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, Oversized
+from pykoclaw_acp.protocol.jsonrpc import Invalid, Message, Request, Response
+from pykoclaw_acp.protocol.long_lines import Line, Short
 from pykoclaw_acp.protocol.messages import PromptParams
-from pykoclaw_acp.protocol.prompt import MAX_BLOCKS
 from pykoclaw_acp.tasks import in_pieces
 
 PROMPT: Final = "session/prompt"
+MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is decoded in one call
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A message; a prompt of long texts is `short`, without them, and `line` is all of it."""
+    """A message; of a prompt with long texts also the parameters, or what is wrong with them."""
 
     message: Message | None
-    line: bytes = b""
-    short: long_lines.Short | None = None
+    long: PromptParams | AcpError | None = None
 
     def params(self, raw: bytes, kind: type[Any]) -> Any:
         """The message's parameters; raises InvalidParams."""
-        if self.short is None:
-            return jsonrpc.decode_params(raw, kind)
-        params = jsonrpc.decode_params(raw, PromptParams)
-        if len(params.prompt) > MAX_BLOCKS or self.short.restore(params.prompt):
-            return params  # with too many blocks it is refused, whatever they are
-        whole = jsonrpc.parse(self.line)  # a long text in another place: it is refused for what it is
-        assert isinstance(whole, Request)
-        return jsonrpc.decode_params(whole.params, PromptParams)
+        if isinstance(self.long, AcpError):
+            raise self.long
+        return jsonrpc.decode_params(raw, kind) if self.long is None else self.long
 
 
-async def read(line: bytes) -> Read:
-    """One line as a message; raises InvalidRequest for one that would take seconds to read."""
-    if len(line) <= long_lines.LONG:
+async def read(line: Line | Oversized) -> Read:
+    """One line as a message. What would take long to read is refused, under its id where that is to be seen."""
+    if isinstance(line, Oversized):
+        return Read(Invalid(line_id.find(line.head), _thrown_away(line)))
+    if long_lines.is_simple(line):
         return Read(jsonrpc.parse(line))
     await asyncio.sleep(0)
     try:
         short = await in_pieces(long_lines.shorten(line))
     except long_lines.TooComplex:
-        raise InvalidRequest("The message has too many values; it was not read.") from None
+        found = line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
+        return Read(Invalid(found, InvalidRequest(_TOO_COMPLEX)))
+    except long_lines.NoJson:
+        return Read(Invalid(jsonrpc.NULL_ID, ParseError("The line is not valid JSON.")))
     await asyncio.sleep(0)
-    if short is not None:
-        message = jsonrpc.parse(short.line)
-        if isinstance(message, Request) and message.method == PROMPT:
-            return Read(message, line, short)
-    return Read(jsonrpc.parse(line))
+    message = jsonrpc.parse(short.line)
+    if _is_long(message, short):
+        return Read(Invalid(jsonrpc.NULL_ID, InvalidRequest(jsonrpc.BAD_ID)))
+    if getattr(message, "method", "") == PROMPT:
+        await asyncio.sleep(0)
+        return Read(message, await _prompt(message, short))
+    if len(line) <= MAX_OTHER:
+        return Read(jsonrpc.parse(line) if short.texts else message)
+    return Read(_too_long(message))
+
+
+async def _prompt(message: Any, short: Short) -> PromptParams | AcpError:
+    try:
+        return await in_pieces(prompt.restored(jsonrpc.decode_params(message.params, PromptParams), short.texts))
+    except InvalidParams as error:
+        return error
+
+
+def _is_long(message: Message | None, short: Short) -> bool:
+    """Whether the message's id is one of the long texts."""
+    return isinstance(message, Request | Response | Invalid) and message.id.strip(b'"').decode() in short.texts
+
+
+def _too_long(message: Message | None) -> Message | None:
+    """In the place of a message that only a prompt may be as long as."""
+    if isinstance(message, Request):
+        return Invalid(
+            message.id,
+            InvalidRequest(
+                f"Only a prompt may have more than {MAX_OTHER >> 20} MiB; this message was not read. "
+                "Put long material in files."
+            ),
+        )
+    if isinstance(message, Response):
+        return Response(message.id, None, b"{}")
+    return message if isinstance(message, Invalid) else None
+
+
+def _thrown_away(line: Oversized) -> AcpError:
+    if line.crowded:
+        return Overloaded(
+            "Too many long messages are on their way; this one was not read. Send it again in a moment.", "lines"
+        )
+    before = " before `initialize`" if line.limit <= MAX_LINE_EARLY else ""
+    limit = f"{line.limit >> 20} MiB{before}"
+    return InvalidRequest(f"The line is longer than {limit}; it was not read. Put long material in files.")
+
+
+_TOO_COMPLEX: Final = (
+    f"The message has more than {long_lines.MOST_VALUES:,} values, more than {long_lines.MOST_DEPTH} of them inside of "
+    "each other, or too much outside of its long texts; it was not read. Put long material in files."
+)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
 
 from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
 from pykoclaw_acp.server import lifecycle
 from pykoclaw_acp.server.connection import Connection
@@ -16,13 +17,15 @@ from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
 
 log: Final = structlog.get_logger()
 
+T = TypeVar("T")
+
 
 async def welcome(connection: Connection, hello: FrontHello) -> None:
     """Initialized if it was, attached to its sessions from where it stood; what was settled meanwhile is withdrawn."""
     if hello.initialize != NOTHING:
         try:
-            params = msgspec.json.decode(hello.initialize, type=InitializeParams)
-        except msgspec.MsgspecError:
+            params = _decode(hello.initialize, InitializeParams)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             params = InitializeParams(protocol_version=0)
         connection.initialized(params)
     owners = Counter(connection.sessions.owner(session_id) for session_id in hello.sessions)
@@ -42,13 +45,13 @@ async def _follow(connection: Connection, front: str | None, session_id: str, fo
     if followed.opened != NOTHING:
         try:
             # The parameters of new, load and resume have these fields in common.
-            opened = msgspec.json.decode(followed.opened, type=_Opened)
+            opened = _decode(followed.opened, _Opened)
             connection.sessions.remember(
                 session,
                 lifecycle.directories(opened.additional_directories),
                 lifecycle.servers(opened.mcp_servers or []),
             )
-        except (AcpError, msgspec.MsgspecError, UnicodeError):
+        except (AcpError, msgspec.MsgspecError, UnicodeError, RecursionError):
             log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
     connection.loaded[session_id] = followed.line
     own = set() if front is None else await connection.sessions.asked_by(session.id, front)
@@ -64,6 +67,12 @@ async def _follow(connection: Connection, front: str | None, session_id: str, fo
     seen = min(places, default=None)
     attachment = connection.attach(session, session_id, seq, followed.line, hold, seen=seen)
     attachment.own |= session.queued(own) if followed.line else own
+
+
+def _decode(raw: msgspec.Raw, kind: type[T]) -> T:
+    if not long_lines.is_frugal(bytes(raw)):
+        raise msgspec.ValidationError("too many values")
+    return msgspec.json.decode(raw, type=kind)
 
 
 class _Opened(ResumeSessionParams, frozen=True, kw_only=True):

@@ -9,12 +9,18 @@ import socket
 import stat
 from typing import Final
 
+import structlog
+
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front import places
 
 READ: Final = 256 * 1024  # bytes
 BACKLOG: Final = 512  # clients that may wait while the daemon starts
+COUNTED: Final = 256 * 1024  # bytes that a client may leave before anybody counts
+MOST_UNREAD: Final = 128 * 1024 * 1024  # bytes
 FLUSH_WAIT: Final = 0.5  # s; for what was written to a client that is left
+
+log: Final = structlog.get_logger()
 
 
 def listen(path: str) -> socket.socket:
@@ -69,18 +75,57 @@ def _remove_stale(path: str, directory: int, name: str) -> None:
     )
 
 
+class Unread:
+    """What all clients together have not read: if it is too much, the one that has left most is cut off."""
+
+    def __init__(self, most: int = MOST_UNREAD) -> None:
+        self._most = most
+        self._transports: set[SocketTransport] = set()
+
+    def add(self, transport: SocketTransport) -> None:
+        """Its client counts, too."""
+        self._transports.add(transport)
+
+    def discard(self, transport: SocketTransport) -> None:
+        """Its client is gone."""
+        self._transports.discard(transport)
+
+    def check(self) -> None:
+        """Something was written that its client did not take at once."""
+        while sum(one.unread for one in self._transports) > self._most:
+            worst = max(self._transports, key=lambda one: one.unread)
+            log.warning("A client does not read", action="client_cut_off", unread=worst.unread)
+            self.discard(worst)
+            worst.abort()
+
+
 class SocketTransport:
     """A connection; a client that does not read for `stall` s is cut off, to come back and go on by its cursor."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stall: float) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stall: float, unread: Unread | None = None
+    ) -> None:
+        self._all = unread or Unread()
+        self._all.add(self)
+        self._cut = False
         self._reader = reader
         self._writer = writer
         self._stall = stall
 
     @classmethod
-    async def of(cls, connection: socket.socket, stall: float) -> SocketTransport:
-        """The transport owns the connection from now on."""
-        return cls(*(await asyncio.open_unix_connection(sock=connection)), stall)
+    async def of(cls, connection: socket.socket, stall: float, unread: Unread | None = None) -> SocketTransport:
+        """The transport owns the connection from now on; `unread` counts what clients leave."""
+        return cls(*(await asyncio.open_unix_connection(sock=connection)), stall, unread)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that were written and have not left."""
+        return self._writer.transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """Cut the client off."""
+        self._cut = True
+        self._writer.transport.abort()
 
     async def read(self) -> bytes:
         """Some bytes; none at the end."""
@@ -94,8 +139,10 @@ class SocketTransport:
         if self._writer.is_closing():
             raise ConnectionError("the client closed its end")
         self._writer.write(line)
-        if not self._writer.transport.get_write_buffer_size():
+        if not self.unread:
             return  # it has left: there is nothing to wait for
+        if self.unread > COUNTED:
+            self._all.check()
         try:
             # wait_for() of Python 3.11 swallows a cancel that comes as the inner call ends.
             async with asyncio.timeout(self._stall):
@@ -103,9 +150,12 @@ class SocketTransport:
         except TimeoutError:
             self._writer.transport.abort()
             raise ConnectionError("the client does not read") from None
+        if self._cut:
+            raise ConnectionError("the client does not read")
 
     async def close(self) -> None:
         """Close, giving what was written a moment to leave."""
+        self._all.discard(self)
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT):

@@ -108,6 +108,11 @@ class Turn:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    @property
+    def length(self) -> int:
+        """Characters of its texts."""
+        return sum(len(block.get("text", "")) for block in self.content)
+
     async def over(self) -> None:
         """Wait until it has ended."""
         await asyncio.wait([self.ended])

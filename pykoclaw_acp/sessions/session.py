@@ -147,7 +147,8 @@ class Session:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt comes again.
 
         Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
-        closed in the meantime. A call that is given up on the way leaves the turn to run without it.
+        closed in the meantime, Overloaded if too much waits already. A call that is given up on the way leaves the turn
+        to run without it.
         """
         accepting = self._tasks.start(self._accept(turn, author))
         try:
@@ -161,6 +162,8 @@ class Session:
             known = await self.joining.find(turn.keys, turn.client or "") or turn
             if known is turn and (self.record.closed or self.record.cwd is None):
                 raise InvalidRequest(NOT_OPEN)
+            if known is turn:
+                self._queue.require_room(turn)
             author.own.add(known.turn_id)
             if known is turn:
                 self.unclaimed.passed_over(turn)

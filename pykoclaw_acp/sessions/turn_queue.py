@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import Overloaded
+from pykoclaw_acp.ops import log_share
 from pykoclaw_acp.sessions.model import Turn
+
+MOST_WAITING: Final = 100  # prompts of a session
+MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
 
 
 class TurnQueue:
@@ -45,6 +51,21 @@ class TurnQueue:
     def waiting(self) -> list[Turn]:
         """Those that wait."""
         return list(self._waiting)
+
+    def require_room(self, turn: Turn) -> None:
+        """Raises Overloaded if too much waits for this prompt to wait as well."""
+        if len(self._waiting) >= MOST_WAITING:
+            raise Overloaded(
+                f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them "
+                "with session/cancel; then send it again.",
+                "prompts",
+            )
+        if sum(one.length for one in self._waiting) + turn.length > MOST_TEXT:
+            raise Overloaded(
+                f"The prompts of this session that wait have {MOST_TEXT:,} characters. Wait until one of them has "
+                "ended, or stop them with session/cancel; then send it again.",
+                "prompts",
+            )
 
     def running(self, turn_id: str) -> Turn | None:
         """The turn that runs, if it is this one."""
@@ -91,6 +112,7 @@ class TurnQueue:
         self._runner = asyncio.get_running_loop().create_task(self._run_all(running))
 
     async def _run_all(self, running: Turn | None) -> None:
+        log_share.current.set(None)  # what a turn says is not its client's share of the log
         try:
             if running is not None:
                 await running.over()

@@ -12,6 +12,7 @@ from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.turns import NEWEST_FIRST
+from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
 PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
@@ -92,7 +93,11 @@ async def listing(database: Database, *, every: bool, limit: int) -> list[Sessio
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
         (limit,),
     )
-    return [_summary(row) for row in rows]
+    found, pace = [], Pace()
+    for row in rows:
+        found.append(_summary(row))
+        await pace.step()
+    return found
 
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol import jsonrpc, lenient
 from pykoclaw_acp.protocol.dispatch import Method
-from pykoclaw_acp.protocol.framing import OVERSIZED, LineFramer, Oversized
+from pykoclaw_acp.protocol.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     Implementation,
@@ -61,7 +61,7 @@ async def _initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
 
 
 async def _echo(call: Call, params: NewSessionParams) -> dict[str, Any]:
-    return {"cwd": params.cwd}
+    return {"cwd": params.cwd * 10}
 
 
 async def _boom(call: Call, params: InitializeParams) -> None:
@@ -148,7 +148,7 @@ def test_lines_are_the_same_wherever_the_chunks_are_cut(pieces: list[bytes], cut
     stream = b"\n".join(pieces)
     framer = LineFramer()
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    lines: list[bytes | Oversized] = []
+    lines: list[bytes | bytearray | Oversized] = []
     for a, b in itertools.pairwise(places):
         lines += framer.feed(stream[a:b])
     lines += framer.end()
@@ -160,16 +160,19 @@ def test_lines_are_the_same_wherever_the_chunks_are_cut(pieces: list[bytes], cut
 def test_a_line_over_the_limit_is_said_once_and_the_next_line_is_read(step: int) -> None:
     framer = LineFramer(limit=10)
     stream = b"short\n" + b"x" * 35 + b"\nnext\n"
-    lines: list[bytes | Oversized] = []
+    lines: list[bytes | bytearray | Oversized] = []
     for at in range(0, len(stream), step):
         lines += framer.feed(stream[at : at + step])
-    assert lines == [b"short", OVERSIZED, b"next"]
+    first, long, last = lines
+    assert (first, last) == (b"short", b"next")
+    assert isinstance(long, Oversized)
+    assert long.head == b"x" * len(long.head)
 
 
 def test_an_answer_longer_than_a_line_is_an_error_under_its_id() -> None:
     lines = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
-        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {"cwd": "x" * 2**23, "mcpServers": []}}),
+        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {"cwd": "x" * 900_000, "mcpServers": []}}),
     )
     stream = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
     assert [answer["error"]["code"] for answer in answers(stream, []) if answer["id"] == 2] == [-32603]

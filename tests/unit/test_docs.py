@@ -21,13 +21,14 @@ from pykoclaw_acp.cli import cli
 from pykoclaw_acp.front import dial, ledger, relay
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import health
-from pykoclaw_acp.protocol import control, framing, jsonrpc, long_lines, projection, prompt
+from pykoclaw_acp.protocol import control, framing, jsonrpc, line_room, long_lines, projection, prompt
+from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.greeting import greeting
-from pykoclaw_acp.server import lifecycle, link
+from pykoclaw_acp.server import admission, lifecycle, link, reading, sockets
 from pykoclaw_acp.server.asking import CANCEL
-from pykoclaw_acp.server.connection import MAX_CALLS
+from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.sessions import events, folding, joining, model, offers
+from pykoclaw_acp.sessions import events, folding, joining, model, offers, turn_queue
 from pykoclaw_acp.worker import failures, frames, tools
 
 ROOT = Path(__file__).parents[2]
@@ -313,10 +314,21 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {framing.MAX_LINE_IN >> 20} MiB; a longer" in limits
     assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
     assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
+    assert f"above {MOST_OPEN:,} the client is not read" in limits
+    assert f"| {turn_queue.MOST_WAITING}, with {turn_queue.MOST_TEXT:,} characters; -32012 |" in limits
+    assert f"| within {admission.HELLO:g} s |" in limits
+    assert f"| what all clients have not read | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
-    assert f"| strings in a line above {long_lines.LONG >> 10} KiB | {long_lines.MOST_STRINGS:,}; and" in limits
-    assert f"{long_lines.MOST_OUTSIDE >> 20} MiB outside of strings" in limits
+    assert f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB" in limits
+    assert reading.MAX_OTHER == framing.MAX_LINE_EARLY
+    assert f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} of them" in limits
+    assert f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes" in limits
+    assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
+    assert f"| {ranges.MAX_NAME} characters |" in limits
+    assert ranges.MAX_NUMBER == relay.MAX_NUMBER == 2**53
+    assert f"| unfinished lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
+    assert f"for {line_room.PATIENCE:g} s gives way" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
     assert events.MAX_TEXT * 6 < folding.PART

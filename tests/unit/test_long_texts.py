@@ -250,12 +250,12 @@ def test_a_long_line_is_read_in_pieces(unit: str, ascii_only: bool, shift: int) 
     params = {"sessionId": "s", "prompt": content, "_meta": {"a": ['"', "\\"]}}
     line = json.dumps({"id": 1, "params": params}, ensure_ascii=ascii_only).encode()
     short = finished(long_lines.shorten(line))
-    assert short is not None
     assert len(short.line) < 300
-    read = msgspec.json.decode(short.line)
-    blocks = msgspec.convert(read["params"]["prompt"], list[TextContent])
-    assert short.restore(blocks)
-    assert [block.text for block in blocks] == [text, "short"]
+    read = jsonrpc.decode_params(msgspec.json.encode(msgspec.json.decode(short.line)["params"]), PromptParams)
+    blocks = finished(prompt.restored(read, short.texts)).prompt
+    assert [block.text for block in blocks if isinstance(block, TextContent)] == [text, "short"]
+    (event,) = {len(piece) for piece in long_texts.encode(content) if len(piece) > 6 * long_texts.PIECE * 2} or {0}
+    assert event == 0, "a piece is bounded"
 
 
 @given(st.text(st.sampled_from('a"\\/bu0dD8ceEnü中😀 ')), st.integers(1, 9))
@@ -269,7 +269,11 @@ def test_any_string_of_a_long_line_is_read_as_msgspec_reads_it(text: str, times:
             expected = None
         short = _shorten_small(line)
         if short is not None and short.texts and expected is not None:
-            assert list(short.texts.values()) == [expected]
+            assert texts(short) == [expected]
+
+
+def texts(short: long_lines.Short) -> list[str]:
+    return [finished(text.joined()) for text in short.texts.values()]
 
 
 def _shorten_small(line: bytes) -> long_lines.Short | None:
@@ -278,7 +282,7 @@ def _shorten_small(line: bytes) -> long_lines.Short | None:
     long_lines.PIECE = 64  # type: ignore[misc]
     try:
         return finished(long_lines.shorten(line))
-    except long_lines.TooComplex:
+    except (long_lines.TooComplex, long_lines.NoJson):
         return None
     finally:
         long_lines.PIECE = before  # type: ignore[misc]
@@ -287,30 +291,24 @@ def _shorten_small(line: bytes) -> long_lines.Short | None:
 def test_half_an_emoji_in_a_long_line_becomes_a_question_mark() -> None:
     line = b'{"a":"%b\\ud83d%b"}' % (b"x" * 300_000, b"y" * 300_000)
     short = finished(long_lines.shorten(line))
-    assert short is not None
-    assert list(short.texts.values()) == ["x" * 300_000 + "?" + "y" * 300_000]
+    assert texts(short) == ["x" * 300_000 + "?" + "y" * 300_000]
 
 
 @pytest.mark.parametrize(
     "line",
-    [b'{"a":"' + b"x" * 300_000, b'{"a":"' + b"x" * 300_000 + b"\xff" + b'"}', b"x" * 300_000,
-     b'{"a":1}' + b" " * 300_000, b'{"a":"' + b"\\" * 300_001 + b'"}', b'{"a":"' + b"\x80" * 300_000 + b'"}'],
+    [b'{"a":"' + b"x" * 300_000, b'{"a":"' + b"x" * 300_000 + b"\xff" + b'"}',
+     b'{"a":"' + b"\\" * 300_001 + b'"}', b'{"a":"' + b"\x80" * 300_000 + b'"}', b'{"a":"' + b"\n" * 300_000 + b'"}'],
 )  # fmt: skip
-def test_what_is_no_json_or_has_no_long_string_is_left_to_others(line: bytes) -> None:
-    assert finished(long_lines.shorten(line)) is None
-
-
-@pytest.mark.parametrize("line", [b'{"a":[' + b'"",' * 60_000 + b'""]}', b'{"a":[' + b"0," * 600_000 + b'0]}"x"'])
-def test_a_line_of_very_many_values_is_refused(line: bytes) -> None:
-    with pytest.raises(long_lines.TooComplex):
+def test_a_long_string_that_is_none_makes_the_line_no_json(line: bytes) -> None:
+    with pytest.raises(long_lines.NoJson):
         finished(long_lines.shorten(line))
 
 
-def test_a_text_elsewhere_than_in_a_block_does_not_find_its_place() -> None:
-    line = json.dumps({"prompt": [{"text": "x" * 300_000}], "other": "y" * 300_000}).encode()
+@pytest.mark.parametrize("line", [b"x" * 300_000, b'{"a":1}' + b" " * 300_000, b'{"a":["x",2]}'])
+def test_a_line_without_long_strings_stays_as_it_is(line: bytes) -> None:
     short = finished(long_lines.shorten(line))
-    assert short is not None
-    assert not short.restore(msgspec.convert(msgspec.json.decode(short.line)["prompt"], list[TextContent]))
+    assert short.line is line
+    assert not short.texts
 
 
 def test_every_step_works_on_a_piece() -> None:
@@ -325,7 +323,7 @@ def test_every_step_works_on_a_piece() -> None:
     line = json.dumps({"a": "word ü\n" * 500_000}).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(msgspec.json, "decode", counting)
-        assert finished(long_lines.shorten(line)) is not None
+        finished(long_lines.shorten(line))
     assert max(decoded) <= long_lines.PIECE + 2
     assert sum(decoded) < len(line) + 3 * len(decoded)
 

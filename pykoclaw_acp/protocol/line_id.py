@@ -1,0 +1,29 @@
+"""The id of a request whose line is not read, so that its sender learns what became of it. Standard library only.
+
+Clients write the id before the parameters or after them: it is looked for where only short members stand before it, or
+after it. Where it cannot be found the answer has the id null, as JSON-RPC says.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # a front imports this when it is needed, and `typing` is not
+if TYPE_CHECKING:
+    from typing import Final
+
+NULL: Final = b"null"
+TAIL: Final = 4096  # bytes of a line's end in which the id is looked for
+
+_STRING = rb'"(?:[^"\\\x00-\x1f]|\\.){0,1022}+"'
+_MEMBER = rb'"(?:jsonrpc|method)"\s*+:\s*+' + _STRING
+_ID = rb'"id"\s*+:\s*+(-?\d{1,1022}+|' + _STRING + rb")"
+
+
+def find(head: bytes | bytearray, tail: bytes | bytearray = b"") -> bytes:
+    """The id as it stands in the line that begins and ends so, or `null`; `tail` only of a line that is complete."""
+    import re  # here: a client waits for a front that starts
+
+    before, after = rb"(?:" + _MEMBER + rb"\s*+,\s*+){0,2}+", rb"\s*+(?:,\s*+" + _MEMBER + rb"\s*+){0,2}+"
+    found = re.match(rb"\s*+\{\s*+" + before + _ID + rb"\s*+[,}]", head)
+    if found is None and tail:
+        found = re.search(rb",\s*+" + before + _ID + after + rb"\}\s*+\Z", tail)
+    return NULL if found is None else bytes(found[1])

@@ -1,0 +1,143 @@
+"""Who may connect: how many at a time, and who gives way. Descriptors are counted, so that no turn lacks one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pykoclaw_acp.errors import AcpError, Overloaded
+from pykoclaw_acp.protocol import jsonrpc
+
+HELLO: Final = 30.0  # s until a client has introduced itself
+COMMAND: Final = 5.0  # s until a command has said what it wants, in a place that is kept for commands
+RESERVE: Final = 8  # places that are kept for commands
+COMMANDS: Final = 2  # of them for one process
+FEWEST: Final = 4  # places for clients, however few descriptors there are
+PER_WORKER: Final = 2  # descriptors: its socket and its pidfd
+SPARE: Final = 8  # descriptors for files that are open for a moment
+
+
+@dataclass(eq=False, slots=True)
+class Visitor:
+    """A connection. `kept`: its place is one for commands. `close` ends it, as it has to give way.
+
+    `silent`: it has not introduced itself, and waits for no answer. `process`: 0 if it cannot be seen from here.
+    """
+
+    user: int
+    process: int
+    kept: bool = False
+    close: Callable[[], object] = field(default=lambda: None)
+    silent: Callable[[], bool] = field(default=lambda: True)
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which it has to say what it wants."""
+        return COMMAND if self.kept else HELLO
+
+
+class Admission:
+    """The places. One process has a quarter of them at most, so has each other user; silent ones give way."""
+
+    def __init__(self, most: int, user: int) -> None:
+        """`user`: the daemon's own."""
+        self.most = most
+        self._user = user
+        self._there: dict[Visitor, None] = {}  # in the order in which they came
+
+    def enter(self, user: int, process: int) -> Visitor | None:
+        """A place; None if there is none."""
+        visitor = Visitor(user, process)
+        if not self._has_room(visitor):
+            visitor.kept = True
+            if not self._has_kept_room(visitor):
+                return None
+        self._there[visitor] = None
+        return visitor
+
+    def left(self, visitor: Visitor) -> None:
+        """Its place is free."""
+        self._there.pop(visitor, None)
+
+    @property
+    def refusal(self) -> AcpError:
+        """What those are told for whom there is no place."""
+        return Overloaded(
+            f"The daemon has no place for another client: there are {len(self._there)}. Close some and try again; "
+            "PYKOCLAW_MAX_CLIENTS and the limit of open files (ulimit -n) say how many there may be.",
+            "clients",
+        )
+
+    def _has_room(self, visitor: Visitor) -> bool:
+        there = [one for one in self._there if not one.kept]
+        share = max(FEWEST, self.most // 4)
+        own = sum(one.process == visitor.process != 0 for one in there)
+        alike = sum(one.user == visitor.user for one in there)
+        crowd = own >= share or (visitor.user != self._user and alike >= share)
+        if not crowd and len(there) < self.most:
+            return True
+        return self._give_way([one for one in there if not crowd or one.process == visitor.process])
+
+    def _has_kept_room(self, visitor: Visitor) -> bool:
+        there = [one for one in self._there if one.kept]
+        own = [one for one in there if one.process == visitor.process]
+        if len(own) >= COMMANDS:
+            return self._give_way(own)
+        return len(there) < reserve(self.most) or self._give_way(there)
+
+    def _give_way(self, visitors: list[Visitor]) -> bool:
+        """The first of those that are silent goes; False if none is."""
+        for one in visitors:
+            if one.silent():
+                self.left(one)
+                one.close()
+                return True
+        return False
+
+
+class SpareDescriptor:
+    """One that is kept for the case that there are no others, in order to say so to whoever connects."""
+
+    def __init__(self) -> None:
+        self._kept: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def refuse(self, listener: socket.socket, error: AcpError) -> None:
+        """Accept who waits, and refuse him."""
+        if self._kept is not None:
+            os.close(self._kept)
+            self._kept = None
+        with contextlib.suppress(OSError):
+            turn_away(listener.accept()[0], error)
+        with contextlib.suppress(OSError):
+            self._kept = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """It is needed no more."""
+        if self._kept is not None:
+            os.close(self._kept)
+            self._kept = None
+
+
+def turn_away(connection: socket.socket, error: AcpError) -> None:
+    """Say why, without waiting, and close."""
+    with connection, contextlib.suppress(OSError):
+        connection.setblocking(False)
+        connection.send(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+
+
+def reserve(most: int) -> int:
+    """How many places are kept for commands."""
+    return min(RESERVE, max(COMMANDS, most // 8))
+
+
+def places_left(wanted: int, workers: int) -> int:
+    """How many clients may connect, so that descriptors are left for all workers."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    left = soft - used - workers * PER_WORKER - SPARE
+    return max(FEWEST, min(wanted, left - reserve(min(wanted, left))))

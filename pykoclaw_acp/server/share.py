@@ -1,0 +1,46 @@
+"""A client that says much gets its share of the event loop: one piece of work in each round, after others that do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+SLICE: Final = 0.001  # s of the thread's CPU time that one piece of work may take
+CALLS: Final = 16  # that may be begun in it
+
+
+class Turnstile:
+    """Lets one of those through, in each round of the loop, that have used up a slice; in their order."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self.heavy = asyncio.Lock()  # of calls that cost much one runs at a time
+
+    async def next(self) -> None:
+        """Wait for the next slice."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+class Share:
+    """What one client may do at a time. A client that says little never waits."""
+
+    def __init__(self, turnstile: Turnstile) -> None:
+        self._turnstile = turnstile
+        self._began = 0.0
+        self._calls = 0
+        self.waited = 0  # times, for tests and for people who look
+
+    def begin(self) -> None:
+        """Something came from the client."""
+        self._began = time.thread_time()
+        self._calls = 0
+
+    async def step(self, *, begun: bool) -> None:
+        """A line was dealt with; `begun`: it began a call."""
+        self._calls += begun
+        if self._calls >= CALLS or time.thread_time() - self._began >= SLICE:
+            self.waited += 1
+            await self._turnstile.next()
+            self.begin()

@@ -1,0 +1,134 @@
+"""A client that asks for much: its share, a bound for what waits, answers that it has to take; others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.server import connection
+from pykoclaw_acp.server.share import CALLS
+from pykoclaw_acp.sessions import turn_queue
+from pykoclaw_acp.sessions.turn_queue import MOST_WAITING
+from pykoclaw_acp.store import overview
+from tests.integration.test_connection import client, hanging, prompt
+from tests.integration.test_control import caller, prompted
+from tests.integration.test_pool import rig
+from tests.waiting import eventually
+
+
+async def test_a_session_takes_so_many_prompts_and_says_what_to_do_with_more(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, _, channel, turn = await hanging(r, wire)
+        asked = [wire.begin("session/prompt", **prompt(session, f"say {n}")) for n in range(MOST_WAITING + 20)]
+        refused = [await wire.answer(message_id) for message_id in asked[MOST_WAITING:]]
+        for answer in refused:
+            assert answer["error"]["code"] == -32012
+            assert answer["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
+            assert "session/cancel" in answer["error"]["message"]
+        assert len(await r.states()) == MOST_WAITING + 1, "of a refused prompt nothing is kept"
+        channel.say(channel.ended(turn))
+        await wire.answer(asked[0])
+        assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
+
+
+async def test_a_prompt_that_comes_again_joins_its_turn_however_many_wait(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, _, channel, turn = await hanging(r, wire)
+        key = {"_meta": {"pykoclaw.dev/idempotencyKey": "k"}}
+        first = wire.begin("session/prompt", **prompt(session, "say 1"), **key)
+        for n in range(MOST_WAITING):
+            wire.begin("session/prompt", **prompt(session, f"say {n}"))
+        again = wire.begin("session/prompt", **prompt(session, "say 1"), **key)
+        channel.say(channel.ended(turn))
+        assert "result" in await wire.answer(first)
+        assert "result" in await wire.answer(again)
+
+
+async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_queue, "MOST_TEXT", 1000)
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, _, _, _ = await hanging(r, wire)
+        wire.begin("session/prompt", **prompt(session, "x" * 600))
+        refused = await wire.call("session/prompt", **prompt(session, "y" * 600))
+        assert refused["error"]["data"]["errorKind"] == "too_many_prompts"
+        wire.begin("session/prompt", **prompt(session, "z" * 300))
+        await eventually(lambda: len(r.sessions._live[session].turns) == 3)
+
+
+async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred listings, and nobody who reads: one was made, and the others cost what a call costs."""
+    made = 0
+    listing = overview.listing
+
+    async def counting(*arguments: Any, **options: Any) -> Any:
+        nonlocal made
+        made += 1
+        return await listing(*arguments, **options)
+
+    monkeypatch.setattr(overview, "listing", counting)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as deaf, caller(r, tmp_path) as other:
+        await prompted(r)
+        reads = asyncio.Event()
+        take = deaf.write
+
+        async def write(line: bytes) -> None:
+            await reads.wait()
+            await take(line)
+
+        monkeypatch.setattr(deaf, "write", write)
+        for _ in range(300):
+            deaf.begin("sessions/list", limit=10_000)
+        await eventually(lambda: len(deaf.connection._open) == 300)
+        for _ in range(3):
+            assert len((await other.call("sessions/list"))["sessions"]) == 1
+        assert made == 1 + 3
+        reads.set()
+        await eventually(lambda: len(deaf.answers) == 300)
+        assert made == 303
+
+
+async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CALLS", 10)
+    monkeypatch.setattr(connection, "MOST_OPEN", 20)
+    async with rig(tmp_path) as r, client(r) as wire:
+        wire.blocked.clear()
+        asked = [wire.begin("session/new", cwd="/", mcpServers=[]) for _ in range(100)]
+        await eventually(lambda: len(wire.connection._open) == 20)
+        assert wire._in.qsize() >= 70, "what it says more is not read"
+        wire.blocked.set()
+        answers = [await wire.answer(message_id) for message_id in asked]
+        refused = [answer["error"] for answer in answers if "error" in answer]
+        assert refused
+        assert {error["code"] for error in refused} == {-32012}
+        assert {error["data"]["errorKind"] for error in refused} == {"too_many_calls"}
+
+
+async def test_many_requests_in_one_breath_are_begun_in_portions(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as flood, client(r) as other:
+        lines = [
+            json.dumps({"jsonrpc": "2.0", "id": n, "method": "session/set_mode", "params": {}}) for n in range(2000)
+        ]
+        most = 0
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                most = max(most, len(flood.connection._open))
+                await asyncio.sleep(0)
+
+        watching = asyncio.ensure_future(watch())
+        flood._in.put_nowait("".join(line + "\n" for line in lines).encode())
+        quiet = await other.call("session/new", cwd="/", mcpServers=[])
+        assert "result" in quiet
+        await eventually(lambda: sum("error" in line for line in flood.lines) == 2000)
+        assert flood.connection.share.waited >= 2000 / CALLS - 1
+        watching.cancel()
+        assert most <= 4 * CALLS

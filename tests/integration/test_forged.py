@@ -1,0 +1,159 @@
+"""Absurd and forged values from a client: refused at the door, or its own affair; nobody else is the worse for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import ParseError
+from pykoclaw_acp.server.link import MAX_FOLLOWED, FrontPeer
+from tests.integration.test_connection import client
+from tests.integration.test_connection import new as new_session
+from tests.integration.test_control import caller, prompted
+from tests.integration.test_link import INITIALIZE, Front, front, new, words
+from tests.integration.test_pool import Rig, rig
+from tests.waiting import eventually
+
+ABSURD = [-1, -(2**63) - 1, 2**53 + 1, 2**63, 2**64, 10**400]
+
+
+class Said:
+    """A connection that brings these bytes."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = [said]
+
+    async def read(self) -> bytes:
+        return self.said.pop() if self.said else b""
+
+    async def write(self, line: bytes) -> None:
+        raise AssertionError("it is not welcome")
+
+
+def hello(**fields: Any) -> bytes:
+    return b"front " + json.dumps({"front": "f", **fields}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
+@pytest.mark.parametrize("field", ["seq", "seen", "line", "clocks", "pid", "link"])
+async def test_a_front_is_refused_that_names_a_number_out_of_range(field: str, value: int) -> None:
+    followed = {"seq": 1, **({field: value} if field in ("seq", "seen", "line") else {})}
+    given = {"clocks": [value, 1]} if field == "clocks" else {field: value} if field in ("pid", "link") else {}
+    said = hello(sessions={"s": followed}, **given)
+    with pytest.raises(ParseError):
+        await FrontPeer.meet(Said(said), b"")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"front": ""},
+        {"front": "f" * 300},
+        {"asked": ["q"] * (MAX_FOLLOWED + 1)},
+        {"asked": ["q" * 300]},
+        {"sessions": {"s" * 300: {"seq": 1}}},
+        {"initialize": [[0] * 10] * 1_000_000},
+    ],
+    ids=["no name", "long name", "many questions", "long question", "long session", "longer than 8 MiB"],
+)
+async def test_a_front_is_refused_whose_introduction_is_absurd(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParseError):
+        await FrontPeer.meet(Said(hello(**fields)), b"")
+
+
+async def test_costly_parameters_in_an_introduction_are_left_out(tmp_path: Path) -> None:
+    costly = {"protocolVersion": 1, "_meta": {"a": [0] * 100_000}}
+    async with rig(tmp_path) as r, front(r, initialize=costly) as one:
+        assert one.connection is not None
+        await one.result(1, "session/new", cwd="/", mcpServers=[])
+        assert one.connection.name == "unknown"
+
+
+async def follow_up(r: Rig, session: str, name: str) -> str:
+    """What a client of the same name is shown that resumes the session next."""
+    async with front(r, name, parent=None) as other:
+        await other.result(1, "session/resume", sessionId=session, cwd="/")
+        await eventually(lambda: other.text().endswith("2 "))
+        return other.text()
+
+
+async def answered(one: Front, session: str) -> None:
+    one.call(2, "session/prompt", **words(session, "say 3"))
+    await one.answer(2)
+
+
+@pytest.mark.parametrize(
+    "seq", ["{last}", "{beyond}", "9007199254740992", "9223372036854775808", "1" + "0" * 300, "-1"]
+)
+async def test_a_forged_confirmation_hides_nothing_from_namesakes(tmp_path: Path, seq: str) -> None:
+    """The forger says that it was shown what was never sent to it."""
+    async with rig(tmp_path) as r:
+        async with front(r, "honest", parent=None) as honest:
+            session = await new(honest)
+        async with front(r, "forger", parent=None) as forger:
+            await forger.result(1, "session/resume", sessionId=session, cwd="/")
+            last = r.sessions._live[session].last_seq
+            for token in range(1, 5):
+                forger.say(f"seen {token} {seq.format(last=last + 4, beyond=last + 1000)}")
+            await forger.result(3, "session/resume", sessionId=session, cwd="/")
+        async with front(r, "author", initialize=INITIALIZE | {"clientInfo": {"name": "another"}}) as author:
+            await author.result(1, "session/resume", sessionId=session, cwd="/")
+            await answered(author, session)
+        assert await follow_up(r, session, "namesake") == "0 1 2 "
+
+
+@pytest.mark.parametrize("line", ["> {n} {request}", ">> {n} 5 {request}", ">> 1 {n} {request}", "done {n}"])
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63, 10**400, -1], ids=["2^53", "2^63", "10^400", "-1"])
+async def test_numbers_of_lines_out_of_range_are_passed_over(tmp_path: Path, line: str, number: int) -> None:
+    request = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}})
+    async with rig(tmp_path) as r, front(r) as one:
+        one.say(line.format(n=number, request=request))
+        session = await new(one)
+        await answered(one, session)
+        assert len(one.rests("answer")) == 2
+        await r.sessions.confirmations.flush()
+
+
+@pytest.mark.parametrize("value", [*ABSURD, True, "1", 1.5])
+async def test_a_place_out_of_range_is_refused(tmp_path: Path, value: Any) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new_session(wire)
+        refused = await wire.call("session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": value})
+        assert refused["error"]["code"] == -32602
+        assert "pykoclaw.dev/after" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
+@pytest.mark.parametrize("field", ["after", "turns"])
+async def test_a_follower_is_refused_that_names_a_number_out_of_range(tmp_path: Path, field: str, value: int) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        refused = await cli.refused("follow", session=session.id, **{field: value})
+        assert refused["code"] == -32602
+        assert f"`{field}`" in refused["message"]
+        assert await cli.call("follow", session=session.id, turns=2**53) == {"seq": session.last_seq}
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"mcpServers": [{"name": f"s{n}", "command": "c", "args": [], "env": []} for n in range(201)]}, "mcpServers"),
+        ({"mcpServers": [], "additionalDirectories": ["/a"] * 1001}, "additionalDirectories"),
+    ],
+)
+async def test_a_session_has_no_more_servers_and_directories_than_it_can_need(
+    tmp_path: Path, params: dict[str, Any], says: str
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        refused = await wire.call("session/new", cwd="/", **params)
+        assert refused["error"]["code"] == -32602
+        assert refused["error"]["message"].startswith(f"`{says}`: are more than")
+
+
+async def test_a_name_that_is_too_long_is_none(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await wire.call("initialize", protocolVersion=1, clientInfo={"name": "x" * 300, "version": "1"})
+        assert wire.connection.name == "unknown"

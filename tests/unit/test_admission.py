@@ -1,0 +1,242 @@
+"""Who may connect, and who gives way; a client's share of the event loop and of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import structlog
+
+from pykoclaw_acp.ops import log, log_share
+from pykoclaw_acp.ops.log_share import BURST, LogShare
+from pykoclaw_acp.server import admission
+from pykoclaw_acp.server.admission import COMMANDS, FEWEST, Admission, SpareDescriptor, Visitor, places_left, reserve
+from pykoclaw_acp.server.share import CALLS, Share, Turnstile
+from pykoclaw_acp.server.sockets import SocketTransport, Unread
+
+ME = 1000
+
+
+class Places:
+    """Visitors of an admission; `gone` are those that had to give way."""
+
+    def __init__(self, most: int) -> None:
+        self.admission = Admission(most, ME)
+        self.gone: list[Visitor] = []
+
+    def come(self, process: int, user: int = ME, *, speaks: bool = True) -> Visitor | None:
+        visitor = self.admission.enter(user, process)
+        if visitor is not None:
+            visitor.silent = lambda: not speaks
+            visitor.close = lambda: self.gone.append(visitor)
+        return visitor
+
+
+def is_ordinary(visitor: Visitor | None) -> bool:
+    return visitor is not None and not visitor.kept
+
+
+def test_when_all_places_are_taken_commands_still_find_one() -> None:
+    places = Places(16)
+    assert all(is_ordinary(places.come(process)) for process in range(1, 17))
+    kept = [places.come(100 + n) for n in range(reserve(16))]
+    assert all(one is not None and one.kept for one in kept)
+    assert places.come(200) is None
+    assert "PYKOCLAW_MAX_CLIENTS" in places.admission.refusal.message
+    assert kept[0] is not None
+    places.admission.left(kept[0])
+    assert places.come(201) is not None
+
+
+def test_one_process_has_no_more_than_its_share() -> None:
+    places = Places(40)
+    mine = [places.come(7) for _ in range(40)]
+    assert sum(map(is_ordinary, mine)) == 10
+    assert sum(one is not None and one.kept for one in mine) == COMMANDS
+    assert is_ordinary(places.come(8))
+
+
+def test_another_user_has_no_more_than_its_share() -> None:
+    places = Places(40)
+    assert sum(is_ordinary(places.come(n, user=0)) for n in range(1, 40)) == 10
+    assert sum(is_ordinary(places.come(n)) for n in range(100, 150)) == 30
+
+
+def test_clients_whose_process_cannot_be_seen_are_many() -> None:
+    places = Places(40)
+    assert all(is_ordinary(places.come(0)) for _ in range(40))
+
+
+def test_who_keeps_silent_gives_way_the_first_first() -> None:
+    places = Places(16)
+    first, *_ = [places.come(n, speaks=False) for n in range(1, 17)]
+    assert is_ordinary(places.come(50))
+    assert places.gone == [first]
+    for n in range(60, 75):
+        assert is_ordinary(places.come(n))
+    assert len(places.gone) == 16
+    assert not is_ordinary(places.come(80)), "the others have spoken"
+
+
+def test_a_crowd_of_one_process_makes_only_its_own_give_way() -> None:
+    places = Places(40)
+    other = places.come(1, speaks=False)
+    crowd = [places.come(7, speaks=False) for _ in range(30)]
+    assert other not in places.gone
+    assert len(places.gone) == 20
+    assert all(map(is_ordinary, crowd))
+
+
+@pytest.mark.parametrize(("soft", "workers"), [(64, 16), (1024, 16), (1024, 100), (100_000, 16)])
+def test_descriptors_are_left_for_all_workers(soft: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
+    used = len(os.listdir("/proc/self/fd"))
+    places = places_left(512, workers)
+    assert FEWEST <= places <= 512
+    if places > FEWEST:
+        assert used + places + reserve(places) + workers * 2 <= soft
+
+
+def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.socket(socket.AF_UNIX)
+    with socket.socket(socket.AF_UNIX) as listener, client:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        spare = SpareDescriptor()
+        client.connect(str(tmp_path / "s"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
+        taken = []
+        try:
+            while True:
+                try:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+                except OSError:
+                    break
+            with pytest.raises(OSError, match="open files"):
+                listener.accept()
+            spare.refuse(listener, Admission(4, ME).refusal)
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            spare.close()
+        answer = json.loads(client.recv(65536))
+    assert answer["error"]["code"] == -32012
+    assert answer["error"]["data"] == {"errorKind": "too_many_clients", "retryable": True}
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+async def test_who_says_much_waits_for_others_that_do_and_for_nobody_else() -> None:
+    turnstile, order = Turnstile(), []
+
+    async def flood(name: str, lines: int) -> None:
+        share = Share(turnstile)
+        share.begin()
+        for _ in range(lines):
+            order.append(name)
+            await share.step(begun=True)
+
+    await asyncio.gather(flood("a", 5 * CALLS), flood("b", 5 * CALLS), flood("quiet", CALLS - 1))
+    turns = [order[at] for at in range(0, 3 * CALLS, CALLS)]
+    assert turns[:2] == ["a", "b"]
+    assert order.index("quiet") <= 2 * CALLS
+    slices = "".join(order[at] for at in range(len(order)) if order[at] != "quiet")
+    assert "a" * (2 * CALLS + 1) not in slices
+
+
+async def test_a_slice_of_work_ends_without_calls_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "thread_time", lambda: now)
+    share = Share(Turnstile())
+    share.begin()
+    for _ in range(10):
+        now += 0.0004
+        await share.step(begun=False)
+    assert share.waited == 3
+
+
+async def test_the_client_that_has_left_most_unread_is_cut_off() -> None:
+    unread = Unread(most=4 * 1024 * 1024)
+    ends: list[socket.socket] = []
+    transports = []
+    for _ in range(3):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        ends.append(theirs)
+        transports.append(await SocketTransport.of(ours, 30, unread))
+    one, much, third = transports
+    writing = [
+        asyncio.ensure_future(transport.write(b"x" * size))
+        for transport, size in ((one, 1_500_000), (much, 2_500_000), (third, 1_500_000))
+    ]
+    await asyncio.wait(writing, timeout=0.2)
+    assert isinstance(writing[1].exception(), ConnectionError)
+    assert not writing[0].done()
+    assert not writing[2].done()
+    for task, end in zip(writing, ends, strict=True):
+        task.cancel()
+        end.close()
+    await asyncio.wait(writing)
+    for transport in transports:
+        await transport.close()
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_fills_no_log_and_what_was_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    logger = structlog.get_logger()
+    share = LogShare(lambda: now, log_share.Bucket(10**6, 1, lambda: now))
+    log.configure("info", "json")
+    token = log_share.current.set(share)
+    try:
+        for _ in range(BURST + 500):
+            logger.info("A call was refused", action="call_refused")
+        logger.error("This is another matter", action="failed")
+        now = 10.0
+        logger.info("Later", action="later")
+    finally:
+        log_share.current.reset(token)
+    share.tell()
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    actions = [line["action"] for line in lines]
+    assert actions.count("call_refused") == BURST
+    assert actions[BURST:] in (["log_lines_left_out", "failed", "later"], ["failed", "log_lines_left_out", "later"])
+    assert [line["lines"] for line in lines if line["action"] == "log_lines_left_out"] == [500]
+
+
+def test_all_clients_together_fill_no_log_either() -> None:
+    everybody = log_share.Bucket(150, 0, lambda: 0.0)
+    taken = [LogShare(lambda: 0.0, everybody).take("info") for _ in range(1000)]
+    assert sum(taken) == 150
+
+
+def test_a_log_file_is_begun_anew_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "daemon.log"
+    monkeypatch.setattr(log, "_MOST", 100_000)
+    monkeypatch.setattr(log, "_LOOK", 10_000)
+    sizes = []
+    with path.open("a") as stream:
+        log.configure("info", "json", stream)
+        log.keep_small(str(path))
+        logger = structlog.get_logger()
+        for _ in range(2000):
+            logger.info("x" * 500)
+            sizes.append(path.stat().st_size)
+    log.configure("info", "json")
+    assert max(sizes) < 120_000
+    assert '"log_begun_anew"' in path.read_text()
+
+
+def test_the_reserve_is_small() -> None:
+    assert [reserve(most) for most in (4, 16, 64, 512)] == [2, 2, 8, admission.RESERVE]

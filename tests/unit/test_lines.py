@@ -1,0 +1,306 @@
+"""What a line may cost before anybody knows what it means: bytes, values, depth, and the memory of unfinished ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.protocol import line_id, line_room, long_lines, prompt
+from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, SMALL, LineFramer, Oversized
+from pykoclaw_acp.protocol.jsonrpc import Invalid, Request, Response
+from pykoclaw_acp.protocol.line_room import LineRoom
+from pykoclaw_acp.protocol.long_texts import finished
+from pykoclaw_acp.protocol.messages import PromptParams, TextContent
+from pykoclaw_acp.server import reading
+
+MIB = 1024 * 1024
+
+
+def read(line: bytes | bytearray | Oversized) -> reading.Read:
+    return asyncio.run(reading.read(line))
+
+
+def request(method: str, message_id: Any = 7, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}).encode()
+
+
+def refusal(line: bytes | bytearray | Oversized) -> tuple[Any, AcpError]:
+    message = read(line).message
+    assert isinstance(message, Invalid)
+    return json.loads(message.id), message.error
+
+
+# --- lines that are not complete --------------------------------------------------------------------------------------
+
+
+def test_a_line_in_tiny_pieces_holds_its_size() -> None:
+    framer = LineFramer()
+    tracemalloc.start()
+    try:
+        for at in range(100_000):
+            framer.feed(b"%02d" % (at % 100))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.3 * 200_000
+    (line,) = framer.feed(b"\n")
+    assert len(line) == 200_000  # type: ignore[arg-type]
+
+
+def test_a_long_line_is_handed_over_and_not_copied() -> None:
+    framer = LineFramer()
+    piece = b"x" * MIB
+    tracemalloc.start()
+    try:
+        for _ in range(16):
+            framer.feed(piece)
+        tracemalloc.reset_peak()
+        lines = framer.feed(b"\n")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(lines) == 1
+    assert peak < 20 * MIB
+
+
+def test_the_lines_of_all_clients_share_a_room() -> None:
+    room = LineRoom(most=3 * MIB)
+    one, other = LineFramer(room=room), LineFramer(room=room)
+    assert one.feed(b"x" * 2 * MIB) == []
+    (refused,) = other.feed(b'{"id":1,' + b"y" * 2 * MIB)
+    assert isinstance(refused, Oversized)
+    assert refused.crowded
+    assert other.feed(b"y" * MIB + b"\nshort\n") == [b"short"], "the rest of the line is passed over"
+    assert room.total == 2 * MIB
+    (line,) = one.feed(b"\n")
+    assert len(line) == 2 * MIB  # type: ignore[arg-type]
+    assert room.total == 2 * MIB, "a line that is being read counts"
+    one.feed(b"next")
+    assert room.total == 0
+
+
+def test_small_lines_need_no_room() -> None:
+    room = LineRoom(most=0)
+    assert LineFramer(room=room).feed(b"x" * SMALL) == []
+
+
+def test_a_line_that_stopped_coming_gives_way() -> None:
+    now = 0.0
+    room = LineRoom(most=3 * MIB, clock=lambda: now)
+    stalled, fresh, comes = (LineFramer(room=room) for _ in range(3))
+    stalled.feed(b"a" * MIB)
+    now = line_room.PATIENCE + 1
+    fresh.feed(b"b" * MIB)
+    assert comes.feed(b"c" * (MIB + 1)) == []
+    (lost,) = stalled.feed(b"a" * 10)
+    assert isinstance(lost, Oversized)
+    assert lost.crowded
+    assert stalled.feed(b"a\nnext\n") == [b"next"]
+    assert len(fresh.feed(b"\n")) == 1
+
+
+def test_a_client_that_leaves_leaves_its_room() -> None:
+    room = LineRoom()
+    framer = LineFramer(room=room)
+    framer.feed(b"x" * MIB)
+    framer.leave()
+    assert room.total == 0
+
+
+# --- what a line holds ------------------------------------------------------------------------------------------------
+
+COSTLY = {
+    "values": {"a": [1] * 2_000_000},
+    "texts": {"a": ["x"] * 2_000_000},
+    "empty arrays": {"a": [[] for _ in range(1_000_000)]},
+    "members": {f"k{n}": n for n in range(100_000)},
+    "long texts": {"a": ["x" * 1200] * 30_000},
+    "texts below the length of long ones": {"a": ["x" * 1000] * 10_000},
+}
+
+
+@pytest.mark.parametrize("costly", COSTLY)
+@pytest.mark.parametrize("method", ["session/new", "session/prompt"])
+def test_a_line_of_very_many_values_is_refused_under_its_id_before_any_is_made(
+    method: str, costly: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = request(method, cwd="/", mcpServers=[], prompt=[], sessionId="s", _meta=COSTLY[costly])
+    decoded: list[int] = []
+    decode = msgspec.json.decode
+
+    def counting(data: bytes, **options: Any) -> Any:
+        decoded.append(len(data))
+        return decode(data, **options)
+
+    monkeypatch.setattr(msgspec.json, "decode", counting)
+    message_id, error = refusal(line)
+    assert (message_id, error.code) == (7, -32600)
+    assert "20,000 values" in error.message
+    assert max(decoded, default=0) <= long_lines.PIECE
+
+
+def test_deep_values_are_refused() -> None:
+    deep = request("session/new", _meta=json.loads("[" * 900 + "]" * 900))
+    message_id, error = refusal(deep)
+    assert (message_id, error.code) == (7, -32600)
+    assert "inside of each other" in error.message
+
+
+def test_a_text_full_of_commas_and_brackets_is_a_text() -> None:
+    text = '[{"a": [1, 2]}, ' * (10 * MIB // 16 // 2)
+    params = read(request("session/prompt", sessionId="s", prompt=[{"type": "text", "text": text}])).long
+    assert isinstance(params, PromptParams)
+    (block,) = params.prompt
+    assert isinstance(block, TextContent)
+    assert block.text == text
+
+
+def test_an_image_of_64_mib_is_refused_for_what_it_is_and_not_kept() -> None:
+    line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
+    line += b'{"type":"image","mimeType":"image/png","data":"' + b"A" * (63 * MIB) + b'"}]}}'
+    tracemalloc.start()
+    try:
+        params = read(line).long
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * MIB
+    assert isinstance(params, PromptParams)
+    with pytest.raises(AcpError, match=r"`prompt\[0\]`: this agent takes text and resource_link, not image."):
+        prompt.accepted(params.prompt)
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_not_joined() -> None:
+    texts = [{"type": "text", "text": "x" * (5 * MIB)}] * 2
+    refused = read(request("session/prompt", sessionId="s", prompt=texts)).long
+    assert isinstance(refused, AcpError)
+    assert "its text is longer than" in refused.message
+
+
+@pytest.mark.parametrize(("size", "says"), [(60_000, None), (70_000, "the link is longer")])
+def test_a_long_link_in_a_long_prompt(size: int, says: str | None) -> None:
+    link = {"type": "resource_link", "uri": "file:///" + "x" * size, "name": "n"}
+    text = {"type": "text", "text": "y" * 300_000}
+    params = read(request("session/prompt", sessionId="s", prompt=[link, text])).long
+    if says is None:
+        assert isinstance(params, PromptParams)
+        assert prompt.accepted(params.prompt) == [link, text]
+    else:
+        assert isinstance(params, AcpError)
+        assert says in params.message
+
+
+def test_a_long_message_that_is_no_prompt_is_refused_under_its_id() -> None:
+    message_id, error = refusal(request("session/new", cwd="/", mcpServers=[], _meta={"a": "x" * 2 * MIB}))
+    assert (message_id, error.code) == (7, -32600)
+    assert "Only a prompt" in error.message
+    answer = json.dumps({"jsonrpc": "2.0", "id": "q", "result": {"action": "x" * 2 * MIB}}).encode()
+    message = read(answer).message
+    assert isinstance(message, Response)
+    assert message.result is None, "it counts as a refusal"
+
+
+def test_a_message_of_half_a_mebibyte_is_read_whole() -> None:
+    line = request("session/new", cwd="/" + "x" * 500_000, mcpServers=[])
+    message = read(line).message
+    assert isinstance(message, Request)
+    assert len(json.loads(message.params)["cwd"]) == 500_001
+
+
+@pytest.mark.parametrize("message_id", ["i" * 1000, "ü" * 150, -5, 10**30])
+def test_an_id_is_echoed_whatever_the_line_is_like(message_id: Any) -> None:
+    text = [{"type": "text", "text": "x" * 400_000}]
+    for method in ("session/prompt", "session/new"):
+        message = read(request(method, message_id, sessionId="s", prompt=text)).message
+        assert isinstance(message, Request)
+        assert json.loads(message.id) == message_id
+
+
+def test_an_id_that_is_too_long_is_refused_in_a_long_line_too() -> None:
+    line = request("session/prompt", "i" * 2000, sessionId="s", prompt=[{"type": "text", "text": "x" * 400_000}])
+    assert refusal(line)[0] is None
+
+
+@pytest.mark.parametrize(
+    "line", [b"{" + b"x" * 2 * MIB, b'{"a":"' + b"x" * 2 * MIB, b'{"a":"\xff' + b"x" * MIB + b'"}']
+)
+def test_a_long_line_that_is_no_json_is_said_to_be_none(line: bytes) -> None:
+    message_id, error = refusal(line)
+    assert (message_id, error.code) == (None, -32700 if b'"' in line else error.code)
+
+
+# --- the id of a line that is not read --------------------------------------------------------------------------------
+
+PLACES = {
+    "first": '{"id": %s, "jsonrpc": "2.0", "method": "m", "params": {"id": 1, "x": "',
+    "after the method": '{"jsonrpc":"2.0","method":"m","id":%s,"params":{"id": 1, "x": "',
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("message_id", ["7", '"a\\"b"', "-3"])
+def test_the_id_of_an_oversized_line_is_found(place: str, message_id: str) -> None:
+    assert line_id.find((PLACES[place] % message_id).encode()).decode() == message_id
+    framer = LineFramer(limit=MAX_LINE_EARLY)
+    (line,) = framer.feed((PLACES[place] % message_id).encode() + b"x" * MAX_LINE_EARLY)
+    assert isinstance(line, Oversized)
+    found, error = refusal(line)
+    assert (found, error.code) == (json.loads(message_id), -32600)
+    assert "longer than 1 MiB before `initialize`" in error.message
+
+
+@given(st.sampled_from([{"id": 5}, {"method": "m", "id": "x"}, {"id": 6, "jsonrpc": "2.0"}]), st.text())
+def test_the_id_at_the_end_of_a_line_is_found(after: dict[str, Any], text: str) -> None:
+    line = json.dumps({"params": {"id": 3, "a": [text, 'x","id":4}']}, **after}).encode()
+    assert json.loads(line_id.find(line[:100], line[-200:])) == after["id"]
+
+
+@given(st.text(st.sampled_from('{}[]",:\\ id1x'), max_size=60))
+def test_an_id_inside_of_the_parameters_is_not_taken_for_the_messages(text: str) -> None:
+    line = json.dumps({"params": {"a": text, "id": 3}}).encode()
+    assert line_id.find(line, line) == b"null"
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def test_many_short_strings_are_passed_in_bounded_steps() -> None:
+    """Each costs its own length, and no piece is copied for it."""
+    looked = [0]
+
+    class Counting(bytes):
+        def find(self, sub: Any, start: Any = 0, end: Any = None) -> int:
+            found = bytes.find(self, sub, start, end)
+            looked[0] += (min(end, len(self)) if found < 0 else found + 1) - start
+            return found
+
+        def __getitem__(self, key: Any) -> Any:
+            cut = bytes.__getitem__(self, key)
+            looked[0] += len(cut)
+            return cut
+
+    def work(count: int) -> tuple[int, int]:
+        line = Counting(b'{"a":[' + b'"word",' * count + b'"w"]}')
+        looked[0] = 0
+        steps = sum(1 for _ in long_lines.shorten(line))
+        return looked[0], steps
+
+    (few, _), (many, steps) = work(5_000), work(15_000)
+    assert many <= 3.2 * few
+    assert many <= 6 * 15_000 * len(b'"word",')
+    assert steps >= 15_000 / long_lines._STEP
+
+
+def test_three_million_escaped_emoji_are_joined_in_pieces() -> None:
+    text = long_lines.LongText(pieces=["😀" * 10_000] * 300)
+    steps = sum(1 for _ in text.joined())
+    assert steps == 300
+    assert finished(text.joined()) == "😀" * 3_000_000
