@@ -65,6 +65,7 @@ def serve(ctx: click.Context, stdio: bool) -> None:
     """
     from pykoclaw_acp import config
 
+    config.require_own_data()
     if stdio:
         from pykoclaw_acp.server import stdio as server
 
@@ -79,12 +80,12 @@ def serve(ctx: click.Context, stdio: bool) -> None:
 def show_config(as_json: bool) -> None:
     """Show every setting, its value, and where that came from.
 
-    Settings come from the environment, then ./.env, then ~/.local/share/pykoclaw/.env, then the defaults. A daemon that
-    runs has those of its own start, and one that a client started has no ./.env.
+    Settings come from the environment, then ./.env if the directory is trusted, then ~/.local/share/pykoclaw/.env, then
+    the defaults. A daemon that runs has those of its own start, and one that a client started has no ./.env.
     """
     from pykoclaw_acp import config
 
-    lines = config.describe(config.load())
+    lines, unread = config.describe(config.load()), config.unread()
     if as_json:
         click.echo(json.dumps([asdict(line) for line in lines], indent=2))
         return
@@ -92,6 +93,8 @@ def show_config(as_json: bool) -> None:
         value = ",".join(line.value) if isinstance(line.value, list) else line.value
         shown = "(none)" if value in (None, "") else value
         click.echo(f"{click.style(line.env, bold=True)}={shown}  [{line.source}]\n    {line.description}")
+    if unread:
+        click.echo(f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True)
 
 
 @cli.command()
@@ -231,6 +234,57 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
         raise click.UsageError("Say --allow, --always or --deny.")
     else:
         command.answer(question, decision)
+
+
+@cli.group()
+def trust() -> None:
+    """List and change which directories are trusted.
+
+    What a directory holds that acts in Claude (hooks, helper programs, environment variables, MCP servers, plugins,
+    permissions of its settings) counts only where it is trusted, with what it held then. DIRECTORY is the working
+    directory if none is given. These commands start the daemon if none runs.
+    """
+
+
+_DIRECTORY = click.argument("directory", default=".", type=click.Path(exists=True, file_okay=False))
+
+
+@trust.command(name="list")
+@_JSON
+def list_trusted(as_json: bool) -> None:
+    """List the directories that are trusted."""
+    from pykoclaw_acp.commands import trust as command
+
+    command.list_all(as_json)
+
+
+@trust.command(name="show")
+@_DIRECTORY
+@_JSON
+def show_trust(directory: str, as_json: bool) -> None:
+    """Show what DIRECTORY holds that acts, and whether it is trusted."""
+    from pykoclaw_acp.commands import trust as command
+
+    command.look(directory, as_json)
+
+
+@trust.command(name="add")
+@_DIRECTORY
+@click.option("--tree", is_flag=True, help="Also all directories below, whatever they hold and will hold.")
+def add_trust(directory: str, tree: bool) -> None:
+    """Trust DIRECTORY with what it holds now, its ./.env included; after a change it is asked about again."""
+    from pykoclaw_acp.commands import trust as command
+
+    command.add(directory, tree)
+
+
+@trust.command(name="remove")
+@click.argument("directory", default=".", type=click.Path())
+def remove_trust(directory: str) -> None:
+    """Trust DIRECTORY no more."""
+    from pykoclaw_acp.commands import trust as command
+
+    command.remove(directory)
 
 
 @cli.group(invoke_without_command=True)

@@ -1,6 +1,7 @@
 """Settings: `PYKOCLAW_*` from the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`, then defaults.
 
-An empty value counts as unset. The files may hold settings of other programs; those are ignored.
+`./.env` counts only in a directory that is trusted. An empty value counts as unset. The files may hold settings of
+other programs; those are ignored.
 """
 
 from __future__ import annotations
@@ -170,6 +171,10 @@ class Settings(BaseSettings):
     max_clients: int = Field(
         default=512, ge=4, description="Clients that may be connected at a time; fewer if there are too few open files."
     )
+    workspace_trust: Annotated[Literal["ask", "off"], BeforeValidator(_lowered)] = Field(
+        default="ask",
+        description="Directories with hooks, MCP servers and the like: ask before those count, or off: they count.",
+    )
     crash_points: str | None = Field(
         default=None,
         validation_alias="PYKOCLAW_CRASH_AT",
@@ -246,7 +251,10 @@ def _env(name: str) -> str:
 def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsSource]]:
     """The places that settings come from, strongest first, each with the name that users see."""
     yield "environment", EnvSettingsSource(settings_cls)
-    for path in (Path(".env"), Path("~/.local/share/pykoclaw/.env").expanduser()):
+    home_file = Path("~/.local/share/pykoclaw/.env").expanduser()
+    for path in (Path(".env"), home_file):
+        if path != home_file and not _may_be_read(path, home_file):
+            continue
         try:
             if path.is_file():
                 yield str(path.absolute()), DotEnvSettingsSource(settings_cls, env_file=path)
@@ -254,6 +262,49 @@ def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettings
             raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
+
+
+def _may_be_read(here: Path, home_file: Path) -> bool:
+    """A directory's file counts only if the directory is trusted."""
+    if not _is_of_directory(here, home_file):
+        return False
+    from pykoclaw_acp.trust import dotenv  # not at the top: there seldom is such a file
+
+    return dotenv.is_trusted(".")
+
+
+def _is_of_directory(here: Path, home_file: Path) -> bool:
+    """It is there, and is not the home's."""
+    try:
+        return here.is_file() and not (home_file.is_file() and here.samefile(home_file))
+    except OSError:
+        return False
+
+
+def unread() -> list[str]:
+    """Settings of `./.env` that do not count, because the directory is not trusted."""
+    here, home_file = Path(".env"), Path("~/.local/share/pykoclaw/.env").expanduser()
+    if not _is_of_directory(here, home_file) or _may_be_read(here, home_file):
+        return []
+    from pykoclaw_acp.trust import dotenv
+
+    return sorted(name.upper() for name in dotenv.settings("."))
+
+
+def require_own_data() -> None:
+    """Raises ConfigurationError if the data directory is named by a `./.env` that does not count, and by nothing else.
+
+    To serve another one instead would make clients forget their conversations.
+    """
+    if "PYKOCLAW_DATA" not in unread():
+        return
+    from pykoclaw_acp.trust import dotenv
+
+    if dotenv.names_data("."):
+        raise ConfigurationError(
+            f"PYKOCLAW_DATA is set in {Path('.env').absolute()} alone, which is not read, because the directory is not"
+            " trusted. Set it in the environment, or trust the directory: `pykoclaw-acp trust add`."
+        )
 
 
 def _origin(name: str, otherwise: str) -> str:

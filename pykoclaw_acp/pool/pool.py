@@ -21,7 +21,7 @@ from pykoclaw_acp.pool.ports import Ledger, PoolLimits, SpoolPending
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ready, ToWorker
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity, is_restricted
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
 SPOOL_PENDING: Final = (
@@ -64,6 +64,11 @@ class WorkerPool:
         worker = self._workers.get(session_id)
         return worker is not None and worker.usable
 
+    def workspace(self, session_id: str) -> str | None:
+        """What of its directories counts for the session's worker, as in WorkerWish; None without a live one."""
+        worker = self._workers.get(session_id)
+        return worker.spec.workspace if worker is not None and worker.usable else None
+
     def forget(self, session_id: str) -> bool:
         """The session leaves the memory until the next `set_resume`; False while there is anything of its worker."""
         if session_id in self._workers or session_id in self._starting:
@@ -77,9 +82,9 @@ class WorkerPool:
         Raises WorkerFailed when none could be started.
         """
         worker = self._workers.get(wish.session_id)
-        while worker is not None and not await self._claim(worker):
-            if worker.foreign and not worker.stopping:  # what runs there in the background must not keep a prompt
-                self._retire(worker)
+        while worker is not None and not (_suits(worker, wish) and await self._claim(worker)):
+            if not worker.stopping and (worker.foreign or not _suits(worker, wish)):
+                self._retire(worker)  # what runs there in the background must not keep a prompt
             await worker.cleaned.wait()
             worker = self._workers.get(wish.session_id)
         if worker is None:
@@ -221,7 +226,7 @@ class WorkerPool:
 
     def _spec(self, wish: WorkerWish, epoch: int) -> LaunchSpec:
         name = f"{hashlib.sha256(wish.session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path
-        identity = WorkerIdentity.at(self._limits.directory, name, wish.session_id, epoch)
+        identity = WorkerIdentity.at(self._limits.directory, name, wish.session_id, epoch, wish.workspace)
         return LaunchSpec(
             **msgspec.structs.asdict(identity),
             cwd=wish.cwd,
@@ -292,6 +297,12 @@ class WorkerPool:
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         # A context of its own: the worker's log lines are not those of the turn that launched it.
         self._tasks.start(coroutine, context=contextvars.Context())
+
+
+def _suits(worker: WorkerLife, wish: WorkerWish) -> bool:
+    """Whether for the worker counts what is to count; one of a version before trust runs with all that there is."""
+    runs = worker.spec.workspace
+    return runs == wish.workspace or (runs is None and not is_restricted(wish.workspace))
 
 
 def _blocked(wait: float, reason: str) -> WorkerFailed:

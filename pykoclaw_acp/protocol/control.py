@@ -59,6 +59,13 @@ class StopParams(Params, frozen=True, kw_only=True):
     now: bool = False
 
 
+class TrustParams(Params, frozen=True, kw_only=True):
+    """`path`: of a directory, absolute. `tree`: it and those below, whatever they hold."""
+
+    path: str
+    tree: bool = False
+
+
 class FollowParams(SessionParams, frozen=True, kw_only=True):
     """The events after `after`, or those of the newest `turns` turns; `live`: and what comes later, without an end.
 
@@ -218,6 +225,33 @@ class SessionDetails(_Full, frozen=True, kw_only=True):
     turn_count: int
     turns: list[TurnInfo]
     worker: WorkerInfo | None
+
+
+class TrustedDirectory(_Full, frozen=True, kw_only=True):
+    """`tree`: with those below, whatever they hold; `pending`: with what it holds when a prompt comes there next.
+
+    `dotenv`: its `.env` is read. `by`: a client's name, `cli`, or `upgrade`.
+    """
+
+    path: str
+    tree: bool
+    pending: bool
+    dotenv: bool
+    by: str
+    at: int
+
+
+class Looked(_Full, frozen=True, kw_only=True):
+    """What a directory holds that acts, in words; not `complete`: there may be more. `trusted`: all of it.
+
+    `dotenv`: settings of this program in its `.env`.
+    """
+
+    path: str
+    found: list[str]
+    complete: bool
+    trusted: bool
+    dotenv: list[str]
 
 
 class Stopped(_Full, frozen=True, kw_only=True):

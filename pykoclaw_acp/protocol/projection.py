@@ -109,12 +109,17 @@ def empty_line(seq: int) -> Update:
 
 
 def permission(session_id: str, question: Ask) -> RequestPermission:
-    """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes."""
-    options = [PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once")]
+    """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes.
+
+    Of a question about trust that is the answer without trust.
+    """
+    once, always, reject = "Allow once", f"Always allow {question.always} in this session", "Reject"
+    if question.workspaces:
+        once, always, reject = "Run without it", "Trust it, as it is now", "Refuse: do not send the prompt"
+    options = [PermissionOption(option_id="allow_once", name=once, kind="allow_once")]
     if question.always is not None:
-        name = f"Always allow {question.always} in this session"
-        options.append(PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
-    options.append(PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"))
+        options.append(PermissionOption(option_id="allow_always", name=always, kind="allow_always"))
+    options.append(PermissionOption(option_id="reject_once", name=reject, kind="reject_once"))
     call = AskedToolCall(
         tool_call_id=question.tool_call_id,
         title=question.title,

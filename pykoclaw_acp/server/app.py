@@ -36,6 +36,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.trust.watch import Watch
 
 FLUSH_WAIT: Final = 0.5  # s; without what clients have confirmed they are shown it once more
 STOP_GRACE: Final = 5.0  # s; for a worker that is stopped while the server goes on
@@ -82,7 +83,8 @@ class App:
             standing = identity.standing
             found = await _recover(database, identity, places, resident=resident)
             undo.pop_all()
-        sessions = Sessions(SessionJournal(database), _defaults(settings), instances.alive)
+        workspaces = None if settings.workspace_trust == "off" else Watch()
+        sessions = Sessions(SessionJournal(database), _defaults(settings), instances.alive, workspaces)
         limits = PoolLimits(
             directory=standing.directory,
             data=str(settings.data),

@@ -18,6 +18,7 @@ from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.follower import Follower
+from pykoclaw_acp.server.trusting import Trusting
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import instance, overview, permissions
@@ -43,6 +44,7 @@ class Control:
         self._database = database
         self._places = places
         self._conversion = conversion
+        self._trusting = Trusting(sessions, database)
         self._started_at = now_ms()
 
     @property
@@ -60,6 +62,7 @@ class Control:
             "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
             "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True, heavy=True),
             "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
+            **self._trusting.methods,
             "_pykoclaw.dev/follow": Method(control.FollowParams, self.follow, before_initialize=True),
         }
 

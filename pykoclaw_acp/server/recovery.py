@@ -121,11 +121,13 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         session = await sessions.find(worker.identity.session_id)
         if session is None:
             continue
-        open_questions = [one for one in await journal.questions(session.id) if one.policy != permissions.PARKED]
+        asked = await journal.questions(session.id)
+        open_questions = [one for one in asked if one.policy != permissions.PARKED and not one.ask.workspaces]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
     queued = [left.turn for left in found.turns if left.turn.state == "queued"]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
+    about_trust = [one for one in await journal.questions() if one.ask.workspaces and one.outcome is None]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:
@@ -137,6 +139,7 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
     for owner, turn in waiting:
         if owner is not None:
             owner.requeue(turn)
+            owner.restore_questions(0, [one for one in about_trust if one.turn_id == turn.turn_id])
     if adopted or waiting:
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -11,7 +11,8 @@ from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Command, Offer
-from pykoclaw_acp.worker.frames import Answer, Ask, Numbered, Ready, ToWorker
+from pykoclaw_acp.trust.content import Content
+from pykoclaw_acp.worker.frames import Answer, Ask, Numbered, Ready, ToWorker, Workspace
 from pykoclaw_acp.worker.spec import McpStdio
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class WorkerWish:
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
     bypass: bool = False  # the mode bypassPermissions may be chosen
+    workspace: str = ""  # what counts of what acts in its directories: `trusted:` or `without:` and which content
 
 
 class Workers(Protocol):
@@ -50,6 +52,7 @@ class Workers(Protocol):
     def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None: ...
     def warm(self) -> None: ...
     def is_live(self, session_id: str) -> bool: ...
+    def workspace(self, session_id: str) -> str | None: ...
     def forget(self, session_id: str) -> bool: ...
     async def acquire(self, wish: WorkerWish) -> int: ...
     def release(self, session_id: str) -> None: ...
@@ -133,6 +136,30 @@ class Question:
     option: str | None = None
     answered_by: str | None = None
     content: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A directory that is trusted: with this content, with any (`*`, also below), or with that of its first use ("").
+
+    `dotenv`: the fingerprint of its `./.env`, if that may be read.
+    """
+
+    path: str
+    content: str
+    dotenv: str | None
+    by: str
+    at: int
+
+
+class Workspaces(Protocol):
+    """The directories that sessions work in, as they are on disk."""
+
+    async def look(self, cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Content:
+        """What acts there, of what Claude reads with these setting sources."""
+
+    async def unchanged(self, content: Content) -> bool:
+        """Whether nothing that was looked at has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +274,21 @@ class Journal(Protocol):
 
     async def answer_parked(self, settled: Settled, turn: Turn) -> None:
         """A parked question is answered: with it, durable, the prompt that tells Claude so is `queued`."""
+
+    async def trusted(self, paths: Collection[str]) -> list[Trusted]:
+        """What the user has said of these directories and of those above them."""
+
+    async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
+        """The first use of a directory that is trusted with what it holds then: this."""
+
+    async def ask(self, session_id: str, ask: Ask) -> None:
+        """A question that no worker asks."""
+
+    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+        """A question about trust is answered: these are trusted from now on."""
+
+    async def workspace_answers(self, turn_id: str) -> list[Question]:
+        """Questions about trust that were asked for this turn and are answered, the newest first."""
 
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer; the oldest first."""

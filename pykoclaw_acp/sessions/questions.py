@@ -58,7 +58,7 @@ class Questions:
         one = self._add(epoch, ask, seq, self._journal.clock.now())
         if self._is_granted(one):
             return
-        if self._session.attended and not self._attended(one):
+        if ask.form is not None and self._session.attended and not self._attended(one):
             one.give(answers.UNSUPPORTED)
             return
         self._limit(one, at_least=0)
@@ -78,6 +78,8 @@ class Questions:
             if row.policy == PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
+            elif row.ask.workspaces:  # it waits with its prompt, for no worker
+                self._limit(one, at_least=self._times.away_grace)
             elif self._is_granted(one):  # that daemon ended before it could say so
                 continue
             else:
@@ -135,9 +137,32 @@ class Questions:
             await self._interrupt(ask_id)
 
     async def _interrupt(self, ask_id: str) -> None:
-        if self._waiting[ask_id].parking is None:
+        if self._waiting[ask_id].parking is None and not self._waiting[ask_id].ask.workspaces:
             await self._journal.settle(Settled(ask_id, "interrupted"))
             self.withdraw(ask_id)
+
+    # --- about trust, for a prompt that waits ------------------------------------------------------------------------
+
+    def about_trust(self, turn_id: str) -> Ask | None:
+        """The open question about trust of this turn."""
+        asks = (one.ask for one in self._waiting.values() if one.ask.workspaces and one.ask.turn_id == turn_id)
+        return next(asks, None)
+
+    async def settled(self, ask_id: str) -> Verdict:
+        """Wait for the verdict on an open question; when this returns it is in the database."""
+        one = self._waiting[ask_id]
+        assert one.settling is not None
+        await asyncio.wait([one.settling])
+        if one.settling.cancelled() or not one.settling.result():
+            return answers.UNANSWERED
+        return one.verdict.result()
+
+    async def turn_over(self, turn_id: str) -> None:
+        """The turn does not wait for the user's trust any more."""
+        ask = self.about_trust(turn_id)
+        if ask is not None and not self._waiting[ask.ask_id].verdict.done():
+            await self._journal.settle(Settled(ask.ask_id, "interrupted"))
+            self.withdraw(ask.ask_id)
 
     async def answer(self, ask_id: str, verdict: Verdict) -> None:
         """Settle a question by a choice; when this returns the answer is in the database.
@@ -275,6 +300,8 @@ class Questions:
         if one.parking is not None:
             await asyncio.wait([one.parking])
         settle = self._settling.held if one.parking is None else self._settling.parked
+        if one.ask.workspaces:
+            settle = self._settling.about_trust
         try:
             recorded = await settle(one, verdict)
         except StoreClosed:
@@ -295,6 +322,10 @@ class Questions:
             policy = self._session.record.away_policy or self._times.away_policy
             if self._passed(one) is not None:
                 policy = "deny"
+            if policy == "park" and one.ask.workspaces:  # it has given up its worker already
+                one.clock.stop()
+                self._note(one, policy, None)
+                return
             if policy == "park" and one.ask.form is not None:
                 policy = "wait"
             self._note(one, policy, one.clock.start(policy, row))

@@ -19,7 +19,7 @@ from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.events import TitleChanged
 from pykoclaw_acp.sessions.model import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
+from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish, Workspaces
 from pykoclaw_acp.sessions.questions import PARKED
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
 from pykoclaw_acp.tasks import Tasks
@@ -52,9 +52,14 @@ class Sessions:
     """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
 
     def __init__(
-        self, journal: Journal, defaults: SessionDefaults, alive: Callable[[str], bool | None] = unknown
+        self,
+        journal: Journal,
+        defaults: SessionDefaults,
+        alive: Callable[[str], bool | None] = unknown,
+        workspaces: Workspaces | None = None,
     ) -> None:
-        """`alive`: as in Confirmations."""
+        """`alive`: as in Confirmations. Without `workspaces` every directory is trusted."""
+        self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
         self._defaults = defaults
@@ -110,6 +115,11 @@ class Sessions:
         session = self._make(record, servers)
         session.opened = True
         return session
+
+    @property
+    def setting_sources(self) -> tuple[str, ...]:
+        """Claude's setting sources that count."""
+        return self._defaults.setting_sources
 
     def know_aliases(self, owners: Mapping[str, str]) -> None:
         """Further ids, and the sessions that they lead to."""
@@ -350,7 +360,7 @@ class Sessions:
         self.workers.set_resume(record.session_id, record.claude_session_id)
         self._found[record.session_id] = time.monotonic()
         session = self._live[record.session_id] = Session(
-            record, wish, self._journal, self.workers, self._defaults.times
+            record, wish, self._journal, self.workers, self._defaults.times, workspaces=self._workspaces
         )
         return session
 

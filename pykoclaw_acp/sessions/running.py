@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
@@ -13,6 +13,7 @@ from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings, titles
+from pykoclaw_acp.sessions.admission import CHANGING, LOOKS
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
@@ -22,6 +23,8 @@ from pykoclaw_acp.worker.frames import Interrupt, Prompt
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
+
+T = TypeVar("T")
 
 log: Final = structlog.get_logger()
 
@@ -136,6 +139,8 @@ class Running:
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
         turn.state = outcome.state
+        if self._session.questions.about_trust(turn.turn_id) is not None:
+            self._tasks.start(self._session.questions.turn_over(turn.turn_id))
         if not turn.ended.done():
             turn.ended.set_result((outcome, self._session.last_seq))
             steps.reached("turn_end_committed")
@@ -145,19 +150,24 @@ class Running:
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
-        wish = self._session.wish
-        acquiring = asyncio.ensure_future(self._workers.acquire(wish))
-        acquiring.add_done_callback(lambda done: done.cancelled() or done.exception())
-        cancelled = asyncio.ensure_future(turn.cancelled.wait())
-        await asyncio.wait([acquiring, cancelled], return_when=asyncio.FIRST_COMPLETED)
-        cancelled.cancel()
-        if turn.cancelled.is_set():
-            acquiring.cancel()
-            return
-        self.epoch = acquiring.result()
+        notes: list[Event] = []
+        looks = 0
+        launched = True
+        while not looks or (launched and not await self._session.admission.unchanged()):
+            if (looks := looks + 1) > LOOKS:
+                raise WorkerFailed("workspace_changing", CHANGING)
+            admitted = await self._unless_cancelled(turn, self._session.admission.admit(turn, self._session.wish))
+            if admitted is None:
+                return
+            wish, noted = admitted
+            notes += noted
+            launched = self._workers.workspace(self._session.id) != wish.workspace
+            if (epoch := await self._unless_cancelled(turn, self._workers.acquire(wish))) is None:
+                return
+            self.epoch = epoch
         await self._count(turn)
         prompt = await self._prompt(turn)
-        said = [*await in_pieces(endings.user_messages(turn)), *self._title(turn)]
+        said = [*await in_pieces(endings.user_messages(turn)), *notes, *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self.epoch, said)
         turn.state = "dispatched"
         self._session.log.committed(seqs, turn.turn_id, said)
@@ -170,6 +180,19 @@ class Running:
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._session.id) and not turn.ended.done():
             await self.finish(turn, endings.lost(turn, "worker_lost", "Claude's worker process died."))
+
+    async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
+        """What comes of it; None, and it is given up, if the turn is cancelled first."""
+        task = asyncio.ensure_future(doing)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        cancelled = asyncio.ensure_future(turn.cancelled.wait())
+        try:
+            await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.cancel()
+            if not task.done():
+                task.cancel()
+        return None if turn.cancelled.is_set() else task.result()
 
     async def _count(self, turn: Turn) -> None:
         """Should this daemon die from now on, it has died over this turn."""

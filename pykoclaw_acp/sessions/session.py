@@ -16,13 +16,14 @@ from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
+from pykoclaw_acp.sessions.admission import Admission
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.events import Event, OpenTools, TitleChanged, ToolEnded
 from pykoclaw_acp.sessions.joining import Joining
 from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, WorkerWish
+from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, WorkerWish, Workspaces
 from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
@@ -49,7 +50,14 @@ class Session:
     """The one owner of a session's turns and log. Turns run one at a time, in the order of their prompts."""
 
     def __init__(
-        self, record: SessionRecord, wish: WorkerWish, journal: Journal, workers: Workers, times: TurnTimes
+        self,
+        record: SessionRecord,
+        wish: WorkerWish,
+        journal: Journal,
+        workers: Workers,
+        times: TurnTimes,
+        *,
+        workspaces: Workspaces | None = None,
     ) -> None:
         self.id = record.session_id
         self.record = record
@@ -71,6 +79,7 @@ class Session:
         self.joining = Joining(self, journal, times.rejoin_window)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
+        self.admission = Admission(self, journal, workers, workspaces)
 
     # --- clients and log --------------------------------------------------------------------------------------------
 
@@ -239,7 +248,7 @@ class Session:
             await self._running.pause(turn)
 
     def waits_for_worker(self) -> None:
-        """All workers are busy with other sessions: the turn that is to run waits until there is room."""
+        """The turn that is to run waits until there is room for a worker, or until the user has answered."""
         if self._queue.current is not None:
             self._tasks.start(self._running.pause(self._queue.current))
 
@@ -260,6 +269,12 @@ class Session:
         self.joining.remember(turn)
         self.unclaimed.add(turn)
         self.enqueue(turn)
+
+    def claim(self, turn_id: str) -> None:
+        """Somebody stands behind this prompt, if it waits for that."""
+        for turn in self.turns:
+            if turn.turn_id == turn_id:
+                self.unclaimed.claim(turn)
 
     async def adopted(self, ready: Ready, *, foreign: bool) -> None:
         """The adopted worker answers: it is given what the other daemon could not give it any more."""

@@ -1,6 +1,6 @@
 """How a question is settled: its outcome is written down, then whoever waits for it is told.
 
-Both ways return whether the outcome is in the database.
+All ways return whether the outcome is in the database.
 """
 
 from __future__ import annotations
@@ -56,6 +56,23 @@ class Settling:
         self._close(one)
         with contextlib.suppress(ConnectionError):
             await self._workers.send(self._session.id, answers.answer(one.epoch, one.ask, verdict))
+        return recorded
+
+    async def about_trust(self, one: Waiting, verdict: Verdict) -> bool:
+        """A prompt waits for it. Who chooses stands behind that prompt."""
+        chosen = answers.is_choice(one.ask, verdict)
+        trusted = one.ask.workspaces if chosen and verdict.option == answers.ALLOW_ALWAYS else ()
+        recorded = True
+        try:
+            await self._journal.settle_workspaces(answers.settled(one.ask.ask_id, verdict), trusted)
+        except StoreClosed:
+            raise
+        except Exception:
+            log.exception("The answer could not be recorded", action="permission_not_recorded")
+            recorded = False
+        self._close(one)
+        if chosen:
+            self._session.claim(one.ask.turn_id)
         return recorded
 
     async def parked(self, one: Waiting, verdict: Verdict) -> bool:

@@ -41,7 +41,7 @@ class Waiting:
     @property
     def parkable(self) -> bool:
         """Its worker waits, and nobody is there."""
-        return self.held and self.clock.away and self.ask.form is None
+        return self.held and self.clock.away and self.ask.form is None and not self.ask.workspaces
 
     def give(self, verdict: Verdict) -> None:
         """The first one counts."""

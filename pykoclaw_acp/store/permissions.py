@@ -45,6 +45,13 @@ def insert(session_id: str, ask: Ask, clock: int) -> Statement:
     )
 
 
+def insert_workspace(session_id: str, ask: Ask, clock: int) -> tuple[Statement, Statement]:
+    """A question about trust is asked, which no worker asks."""
+    about = ", ".join(one.path for one in ask.workspaces)
+    told = Statement("UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, ask.ask_id))
+    return insert(session_id, ask, clock), told
+
+
 def set_clock(ask_id: str, policy: str, deadline: Deadline | None) -> Statement:
     """A client came or went; a parked question has no clock."""
     return Statement(
@@ -109,11 +116,15 @@ def withdraw(ask_id: str) -> Statement:
 
 
 def interrupt_all(adopted: Collection[str] = ()) -> Statement:
-    """No worker waits for an answer any more, but those of the `adopted` sessions; parked questions need none."""
-    spared = f" AND acp_session_id NOT IN ({_places(adopted)})" if adopted else ""
+    """No worker waits for an answer any more, but those of the `adopted` sessions; parked questions need none.
+
+    Neither do those about trust, whose prompt waits.
+    """
+    spared = f" AND (workspace IS NOT NULL OR acp_session_id NOT IN ({_places(adopted)}))" if adopted else ""
     return Statement(
         "UPDATE acp_permissions SET outcome = 'interrupted', answered_at = ?"  # noqa: S608  placeholders only
-        f" WHERE outcome IS NULL AND policy <> ?{spared}",
+        f" WHERE outcome IS NULL AND policy <> ?{spared} AND NOT (workspace IS NOT NULL AND EXISTS"
+        " (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_permissions.turn_id AND t.state = 'queued'))",
         (now_ms(), PARKED, *adopted),
     )
 
@@ -141,6 +152,16 @@ async def matching(database: Database, prefix: str) -> list[Question]:
         " WHERE p.permission_id >= ? AND p.permission_id < ?"
         " ORDER BY p.outcome IS NOT NULL, COALESCE(p.position, 0) DESC LIMIT ?",
         (prefix, prefix + "\U0010ffff", MATCHES),  # a range of the index
+    )
+    return _questions(rows)
+
+
+async def about_trust(database: Database, turn_id: str) -> list[Question]:
+    """Questions about trust that were asked for this turn and are answered, the newest first."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
+        " WHERE p.turn_id = ? AND p.workspace IS NOT NULL AND p.outcome IS NOT NULL ORDER BY p.position DESC",
+        (turn_id,),
     )
     return _questions(rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +14,33 @@ from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled
-from pykoclaw_acp.store import clocks, cursors, events, merging, offers, overview, permissions, sessions, turns, workers
+from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled, Trusted
+from pykoclaw_acp.store import (
+    clocks,
+    cursors,
+    events,
+    merging,
+    offers,
+    overview,
+    permissions,
+    sessions,
+    trust,
+    turns,
+    workers,
+)
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.worker.frames import (
+    Answer,
+    Ask,
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    TurnEnded,
+    TurnStarted,
+    Workspace,
+)
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
@@ -223,6 +245,30 @@ class SessionJournal:
         told = permissions.settle_parked(settled, turn.turn_id)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True)
+
+    async def trusted(self, paths: Collection[str]) -> list[Trusted]:
+        """What the user has said of these directories and of those above them."""
+        return await trust.of(self._database, paths)
+
+    async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
+        """The first use of a directory that is trusted with what it holds then: this."""
+        rows = [trust.add(one.path, one.content, "upgrade") for one in workspaces if one.content]
+        await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
+
+    async def ask(self, session_id: str, ask: Ask) -> None:
+        """A question that no worker asks."""
+        await self._commit(
+            Unit(statements=permissions.insert_workspace(session_id, ask, self.clock.now())), patient=True
+        )
+
+    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+        """A question about trust is answered: these are trusted from now on."""
+        rows = [trust.add(one.path, one.content, settled.answered_by or "") for one in trusted]
+        await self._commit(Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True)
+
+    async def workspace_answers(self, turn_id: str) -> list[Question]:
+        """Questions about trust that were asked for this turn and are answered, the newest first."""
+        return await permissions.about_trust(self._database, turn_id)
 
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer."""

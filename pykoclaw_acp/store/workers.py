@@ -22,6 +22,7 @@ class WorkerRow:
     process: WorkerProcess
     socket: Path
     acked_frame: int
+    workspace: str | None = None
 
     @property
     def directory(self) -> Path:
@@ -31,7 +32,7 @@ class WorkerRow:
     @property
     def left(self) -> LeftWorker:
         """The worker, whose things are where its socket is."""
-        identity = WorkerIdentity.at(self.directory, self.socket.name, self.session_id, self.epoch)
+        identity = WorkerIdentity.at(self.directory, self.socket.name, self.session_id, self.epoch, self.workspace)
         return LeftWorker(identity, self.process, self.acked_frame)
 
 
@@ -66,8 +67,8 @@ class WorkerLedger:
     async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
         """A worker lives."""
         row = Statement(
-            "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at,"
+            " workspace) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 spec.session_id,
                 spec.epoch,
@@ -77,6 +78,7 @@ class WorkerLedger:
                 spec.socket,
                 PROTOCOL,
                 now_ms(),
+                spec.workspace,
             ),
         )
         await self._database.commit(Unit(statements=(row,)), patient=True)
@@ -91,12 +93,13 @@ class WorkerLedger:
         rows = await self._database.read(
             "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
             " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
-            " AND e.seq > w.acked_seq AND e.epoch = w.epoch AND e.frame > w.acked_frame), w.acked_frame)"
+            " AND e.seq > w.acked_seq AND e.epoch = w.epoch AND e.frame > w.acked_frame), w.acked_frame),"
+            " w.workspace"
             " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
         return [
-            WorkerRow(session_id, epoch, WorkerProcess(pid, start_time, boot_id), Path(socket), acked)
-            for session_id, epoch, pid, start_time, boot_id, socket, acked in rows
+            WorkerRow(session_id, epoch, WorkerProcess(pid, start_time, boot_id), Path(socket), acked, workspace)
+            for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace in rows
         ]
 
 

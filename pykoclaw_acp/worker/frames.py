@@ -146,10 +146,22 @@ class Form(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
 
 
+class Workspace(msgspec.Struct, frozen=True):
+    """A directory that holds something that acts: `found` says in words what.
+
+    `content` is the fingerprint of all that acts there; empty if not all of it could be looked at.
+    """
+
+    path: str
+    content: str
+    found: tuple[str, ...] = ()
+
+
 class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
     """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
 
-    With a `form`: will the user fill it in? It belongs to no tool call that is known.
+    With a `form`: will the user fill it in? It belongs to no tool call that is known. With `workspaces`: are these
+    directories trusted? That is asked by no worker.
     """
 
     ask_id: str
@@ -162,6 +174,7 @@ class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
     input: dict[str, Any] | None = None
     call: str = ""
     form: Form | None = None
+    workspaces: tuple[Workspace, ...] = ()
 
 
 class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):

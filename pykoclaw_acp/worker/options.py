@@ -23,6 +23,18 @@ WRAPPER: Final = Path(__file__).with_name("claude-exec")
 DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
 
 
+# What a directory that is not trusted may still do: its CLAUDE.md counts, as that of a directory that was added.
+_WITHOUT: Final = {
+    "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
+    "CLAUDE_CODE_IGNORE_PERSISTED_TRUST": "1",  # a second lock: the CLI itself then lets no project setting act
+}
+
+
+def sources(spec: LaunchSpec) -> list[str]:
+    """Claude's setting sources that count: of directories that are not trusted none."""
+    return [one for one in spec.setting_sources if one == "user" or not spec.restricted]
+
+
 def find_cli(configured: str | None) -> str:
     """Path of the claude CLI: the configured one, else the SDK's own; raises CLINotFoundError."""
     bundled = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
@@ -54,6 +66,7 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
         "CLAUDE_CODE_TMPDIR": spec.temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
         "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself
+        **(_WITHOUT if spec.restricted else {}),
     }
 
 
@@ -67,10 +80,10 @@ def options(
     """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
     return ClaudeAgentOptions(
         cwd=spec.cwd,
-        add_dirs=list(spec.additional_directories),
+        add_dirs=[*([spec.cwd] if spec.restricted else []), *spec.additional_directories],
         model=spec.model,
         permission_mode=cast("PermissionMode", spec.permission_mode),
-        setting_sources=cast("list[SettingSource]", spec.setting_sources),
+        setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
         env=environment(spec),
         system_prompt={"type": "preset", "preset": "claude_code"},

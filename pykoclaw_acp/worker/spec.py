@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
+
+TRUSTED: Final = "trusted:"  # how a `workspace` begins under which what acts counts
+WITHOUT: Final = "without:"
 
 
 class McpStdio(msgspec.Struct, frozen=True):
@@ -26,9 +29,10 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     socket: str  # path of the unix socket that the fork server binds and the worker serves
     temporary: str  # the worker's own temporary directory
     spool: str  # path of the file for its frames while no daemon takes them
+    workspace: str | None = ""  # as in WorkerWish; None: launched by a version that does not know
 
     @classmethod
-    def at(cls, directory: Path, name: str, session_id: str, epoch: int) -> Self:
+    def at(cls, directory: Path, name: str, session_id: str, epoch: int, workspace: str | None = "") -> Self:
         """The worker of this name, which is that of its socket, below the instance's directory."""
         return cls(
             instance=directory.name,
@@ -37,6 +41,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
             socket=str(directory / "sockets" / name),
             temporary=str(directory / "tmp" / name),
             spool=str(directory / "spool" / f"{name}.ndjson"),
+            workspace=workspace,
         )
 
     @property
@@ -64,3 +69,13 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     orphan_grace: float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
+
+    @property
+    def restricted(self) -> bool:
+        """What acts in its directories must not: they are not trusted."""
+        return is_restricted(self.workspace)
+
+
+def is_restricted(workspace: str | None) -> bool:
+    """Whether a worker of this `workspace` runs without what acts there."""
+    return workspace is not None and workspace.startswith(WITHOUT)

@@ -63,6 +63,7 @@ NAMES = [
     "0007_log.sql",
     "0008_conversations.sql",
     "0009_client.sql",
+    "0010_trust.sql",
 ]
 
 

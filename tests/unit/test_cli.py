@@ -92,6 +92,8 @@ def test_a_bad_setting_stops_the_program_with_78(monkeypatch: pytest.MonkeyPatch
 
 def test_config_shows_each_setting_with_its_value_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("PYKOCLAW_MODEL=opus\n")
+    assert "./.env is not read" in run("config").stderr
+    monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     monkeypatch.setenv("PYKOCLAW_SETTING_SOURCES", "user,local")
     shown = run("config").stdout.splitlines()
     assert f"PYKOCLAW_MODEL=opus  [{tmp_path / '.env'}]" in shown

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pykoclaw_acp import config
 from pykoclaw_acp.errors import ConfigurationError
+from tests.trusting import trust_dotenv
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,7 @@ def test_environment_beats_the_directorys_file_and_that_the_homes(
         "PYKOCLAW_MODEL=home\nPYKOCLAW_MAX_WORKERS=3\nPYKOCLAW_IDLE_TIMEOUT=7\nPYKOCLAW_FUTURE=1\nOTHER=1\n",
     )
     here_file = write(tmp_path / ".env", "PYKOCLAW_MODEL=here\nPYKOCLAW_MAX_WORKERS=4\ndata=/elsewhere\n")
+    trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
     monkeypatch.setenv("PYKOCLAW_MODEL", "environment")
     settings = config.load()
     assert (settings.model, source(settings, "model")) == ("environment", "environment")
@@ -54,8 +57,11 @@ def test_environment_beats_the_directorys_file_and_that_the_homes(
     assert source(settings, "data") == "default"
 
 
-def test_an_empty_value_is_unset_at_every_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_value_is_unset_at_every_level(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_IDLE_TIMEOUT=\n")
+    trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
     monkeypatch.setenv("PYKOCLAW_MODEL", "")
     settings = config.load()
     assert settings.model == "opus"
@@ -135,6 +141,7 @@ def test_a_bad_value_is_explained(env: str, value: str, allowed: str, monkeypatc
 
 def test_each_bad_value_is_named_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / ".env", "PYKOCLAW_STALL_TIMEOUT=soon\n")
+    monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
     with pytest.raises(ConfigurationError) as caught:
         config.load()
@@ -153,7 +160,8 @@ def test_the_value_of_a_secret_is_neither_shown_nor_repeated_in_an_error(monkeyp
     assert "77" not in {str(line.value) for line in config.describe(config.load())}
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     (tmp_path / ".env").write_bytes(b"PYKOCLAW_MODEL=\xff\n")
     with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8"):
         config.load()
@@ -169,3 +177,30 @@ def test_every_shown_setting_has_a_description_and_the_crash_points_are_hidden(
     assert all(line.description.endswith(".") and "\n" not in line.description for line in lines)
     assert "crash_points" not in {line.name for line in lines}
     assert {line.env for line in lines} >= {"PYKOCLAW_DATA", "PYKOCLAW_CANCEL_GRACE"}
+
+
+def test_the_file_of_a_directory_that_is_not_trusted_is_not_read(empty_home: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_WORKSPACE_TRUST=off\nOTHER=1\n")
+    assert config.load().model is None
+    assert config.unread() == ["PYKOCLAW_MODEL", "PYKOCLAW_WORKSPACE_TRUST"]
+    trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
+    assert config.load().model == "opus"
+    assert config.unread() == []
+    file.write_text("PYKOCLAW_MODEL=sonnet\n")  # another content is not what was trusted
+    assert config.load().model is None
+
+
+def test_a_file_that_cannot_be_read_waits_for_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".env")
+    assert config.load().model is None
+    assert config.unread() == []
+
+
+def test_a_data_directory_that_only_an_unread_file_names_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
+    with pytest.raises(ConfigurationError, match="trust add"):
+        config.require_own_data()
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / "own"))
+    config.require_own_data()

@@ -1,0 +1,74 @@
+"""`pykoclaw-acp trust`: which directories may act in Claude."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+
+LOOK_WAIT = 60.0  # s; a directory of many files on a slow disk
+
+
+def list_all(as_json: bool) -> None:
+    """Show what is trusted."""
+    rows = ask("trust/list")
+    if as_json:
+        show.as_json(rows)
+    elif not rows:
+        click.echo("No directory is trusted.")
+    else:
+        show.table(
+            ("directory", "with", ".env", "by", "since"),
+            [
+                (one["path"], _extent(one), "read" if one["dotenv"] else "", one["by"], show.when(one["at"]))
+                for one in rows
+            ],
+        )
+
+
+def look(path: str, as_json: bool) -> None:
+    """Show what a directory holds that acts."""
+    looked = ask("trust/show", timeout=LOOK_WAIT, path=os.path.abspath(path))
+    if as_json:
+        show.as_json(looked)
+        return
+    _print(looked)
+    if looked["found"]:
+        click.echo("It is trusted." if looked["trusted"] else "It is not trusted with this.")
+
+
+def add(path: str, tree: bool) -> None:
+    """Trust a directory."""
+    looked = ask("trust/add", timeout=LOOK_WAIT, path=os.path.abspath(path), tree=tree)
+    _print(looked)
+    if tree:
+        click.echo("Trusted, with all directories below it, whatever they hold.")
+    elif looked["found"] or looked["dotenv"]:
+        click.echo("Trusted, until this changes. It counts from the next prompt on.")
+    else:
+        click.echo("There is nothing to trust. What comes to be there will be asked about.")
+
+
+def remove(path: str) -> None:
+    """Trust a directory no more."""
+    ask("trust/remove", path=os.path.abspath(path))
+    click.echo("Not trusted any more, from the next prompt on.")
+
+
+def _print(looked: dict[str, Any]) -> None:
+    click.echo(f"{show.one_line(looked['path'])} holds:" if looked["found"] else
+               f"{show.one_line(looked['path'])} holds nothing that acts.")  # fmt: skip
+    for one in looked["found"]:
+        click.echo(f"  {show.one_line(one)}")
+    if looked["dotenv"]:
+        click.echo(f"  .env: settings of pykoclaw-acp: {show.one_line(', '.join(looked['dotenv']))}")
+
+
+def _extent(row: dict[str, Any]) -> str:
+    if row["tree"]:
+        return "whatever it holds, and below"
+    return "what it holds at its next use" if row["pending"] else "what it held then"

@@ -1,0 +1,117 @@
+"""The handlers of `_pykoclaw.dev/trust/…`: which directories are trusted, as the user says on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Final
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.dispatch import Method
+from pykoclaw_acp.protocol.messages import Empty, Params
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.sessions.admission import is_trusted
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.store import trust
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.trust import dotenv
+from pykoclaw_acp.trust.scan import text
+from pykoclaw_acp.trust.watch import Watch
+from pykoclaw_acp.worker.frames import Workspace
+
+BY: Final = "cli"
+
+
+class Trusting:
+    """What the user says of directories, whether a session works there or not."""
+
+    def __init__(self, sessions: Sessions, database: Database) -> None:
+        self._sessions = sessions
+        self._database = database
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """Their part of the dispatch table."""
+        return {
+            "_pykoclaw.dev/trust/list": Method(Params, self.list_all, before_initialize=True),
+            "_pykoclaw.dev/trust/show": Method(control.TrustParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/trust/add": Method(control.TrustParams, self.add, before_initialize=True),
+            "_pykoclaw.dev/trust/remove": Method(control.TrustParams, self.remove, before_initialize=True),
+        }
+
+    async def list_all(self, call: Call, params: Params) -> list[control.TrustedDirectory]:  # noqa: ARG002
+        """All that is trusted."""
+        return [
+            control.TrustedDirectory(
+                path=one.path,
+                tree=one.content == trust.ANY,
+                pending=one.content == trust.FIRST_USE,
+                dotenv=one.dotenv is not None,
+                by=one.by,
+                at=one.at,
+            )
+            for one in await trust.listing(self._database)
+        ]
+
+    async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
+        """What a directory holds that acts."""
+        return await self._looked(_directory(params.path))
+
+    async def add(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
+        """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
+        self._database.condition.require()
+        path = _directory(params.path)
+        found = await self._look(path)
+        file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
+        if params.tree:
+            await self._write(trust.add(text(path), trust.ANY, BY))
+        elif found is not None and not found.content:
+            raise InvalidParams(
+                f"Not all of {text(path)} could be looked at ({found.found[-1]}), so its content cannot be remembered."
+                " `--tree` trusts the directory, and all below it, whatever they hold."
+            )
+        elif found is not None or file is not None:
+            content = trust.NOTHING if found is None else found.content
+            await self._write(trust.add(text(path), content, BY, file))
+        return await self._looked(path)
+
+    async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
+        """Trust it no more, from the next prompts on."""
+        self._database.condition.require()
+        said = (text(params.path), text(await asyncio.to_thread(os.path.realpath, params.path)))  # it may be gone
+        known = {one.path for one in await trust.listing(self._database)} & set(said)
+        if not known:
+            raise InvalidParams(f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`.")
+        for path in known:
+            await self._write(trust.remove(path))
+        return Empty()
+
+    async def _look(self, path: str) -> Workspace | None:
+        content = await Watch().look(path, (), self._sessions.setting_sources)
+        return next(iter(content.acting), None)
+
+    async def _looked(self, path: str) -> control.Looked:
+        found = await self._look(path)
+        known = await trust.of(self._database, [text(path)])
+        return control.Looked(
+            path=text(path),
+            found=[] if found is None else list(found.found),
+            complete=found is None or bool(found.content),
+            trusted=found is not None and is_trusted(found, known),
+            dotenv=sorted(name.upper() for name in await _said(path)),
+        )
+
+    async def _write(self, statement: Statement) -> None:
+        await self._database.commit(Unit(statements=(statement,), durable=True))
+
+
+async def _said(path: str) -> list[str]:
+    return list(await asyncio.to_thread(dotenv.settings, path))
+
+
+def _directory(path: str) -> str:
+    real = os.path.realpath(path)
+    if not os.path.isabs(path) or not os.path.isdir(real):
+        raise InvalidParams("`path`: must be the absolute path of a directory.")
+    return real

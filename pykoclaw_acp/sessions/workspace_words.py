@@ -1,0 +1,87 @@
+"""What is said about directories that are not trusted: questions, notes and refusals; pure functions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from pykoclaw_acp.sessions.events import Event, Text, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.worker.frames import Ask, Workspace
+
+MAX_LISTED: Final = 60_000  # characters of a list of what was found
+_CHOICES: Final = (
+    "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory do not count,"
+    " nor do its settings; CLAUDE.md does.\nTrust it: what it holds now may act, in every conversation there, until it"
+    " changes; then you are asked again.\nRefuse: the prompt is not sent."
+)
+_INCOMPLETE: Final = (
+    "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
+    " directory whatever it holds."
+)
+
+
+def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
+    """Are these directories trusted?"""
+    ask_id = str(uuid4())
+    complete = all(one.content for one in workspaces)
+    said = [*(_listed(one) for one in workspaces), _CHOICES, *([] if complete else [_INCOMPLETE])]
+    return Ask(
+        epoch=0,
+        ask_id=ask_id,
+        turn_id=turn_id,
+        tool_call_id=ask_id,
+        title=f"Trust {_names(workspaces)}? What it holds would act ({_count(workspaces)})",
+        tool_kind="other",
+        always="what the directory holds now" if complete else None,
+        content=(TextPart("\n\n".join(said)),),
+        input={"directories": {one.path: list(one.found) for one in workspaces}},
+        workspaces=tuple(workspaces),
+    )
+
+
+def answered(ask: Ask, *, refused: bool) -> list[Event]:
+    """The question in the log, once it is answered."""
+    started = ToolStarted(ask.tool_call_id, "workspace_trust", ask.title, "other", ask.input, ask.content)
+    return [started, ToolEnded(ask.tool_call_id, "failed" if refused else "completed")]
+
+
+def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
+    """What the conversation says when Claude runs without what acts."""
+    listed = "\n\n".join(_listed(one) for one in workspaces)
+    adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
+    said = (
+        f"\n\n**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
+        "\n\nInstructions such as CLAUDE.md count. To let the rest count, from the next prompt on:"
+        f"\n\n```sh\n{adds}\n```\n\n"
+    )
+    return [Text(f"{turn_id}-workspace", said)]
+
+
+def refusal(workspaces: Sequence[Workspace]) -> str:
+    """Why the prompt was not sent."""
+    return (
+        f"The prompt was not sent to Claude, because {_names(workspaces)} is not trusted and you refused to run there."
+        " Send it again to be asked again, or look at the directory first: `pykoclaw-acp trust show`."
+    )
+
+
+def _names(workspaces: Sequence[Workspace]) -> str:
+    return " and ".join(one.path for one in workspaces)
+
+
+def _count(workspaces: Sequence[Workspace]) -> str:
+    count = sum(len(one.found) for one in workspaces)
+    return "1 thing found" if count == 1 else f"{count} things found"
+
+
+def _listed(one: Workspace) -> str:
+    lines, size = [f"{one.path} holds:"], 0
+    for at, found in enumerate(one.found):
+        size += len(found)
+        if size > MAX_LISTED:
+            lines.append(f"- … and {len(one.found) - at} more")
+            break
+        lines.append(f"- {found}")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""`acp_trust`: which directories the user trusts, with which content.
+
+`content` is a fingerprint of what acts there; `*` stands for whatever is there and below, and an empty one for what is
+there at the first use. `dotenv` is the fingerprint of a `./.env` that may be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from pykoclaw_acp.sessions.ports import Trusted
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+
+ANY: Final = "*"
+FIRST_USE: Final = ""
+NOTHING: Final = "-"  # nothing acted there; its `./.env` is what is trusted
+_COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
+
+
+def add(path: str, content: str, by: str, dotenv: str | None = None) -> Statement:
+    """The directory is trusted with this content; what is said last about its `./.env` counts."""
+    return Statement(
+        "INSERT INTO acp_trust (path, content, dotenv, granted_by, created_at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (path, content) DO UPDATE SET dotenv = COALESCE(excluded.dotenv, acp_trust.dotenv)",
+        (path, content, dotenv, by, now_ms()),
+    )
+
+
+def used(path: str) -> Statement:
+    """The first use is over."""
+    return Statement("DELETE FROM acp_trust WHERE path = ? AND content = ?", (path, FIRST_USE))
+
+
+def remove(path: str) -> Statement:
+    """The directory is trusted no more."""
+    return Statement("DELETE FROM acp_trust WHERE path = ?", (path,))
+
+
+async def of(database: Database, paths: Collection[str]) -> list[Trusted]:
+    """What is said of these paths, and of the directories above them."""
+    wanted = sorted({above for path in paths for above in upwards(path)})
+    if not wanted:
+        return []
+    places = ", ".join("?" * len(wanted))
+    rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust WHERE path IN ({places})", (*wanted,))  # noqa: S608
+    return [Trusted(*row) for row in rows]
+
+
+async def listing(database: Database) -> Sequence[Trusted]:
+    """All of them."""
+    rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust ORDER BY path, created_at", ())  # noqa: S608
+    return [Trusted(*row) for row in rows]
+
+
+def upwards(path: str) -> list[str]:
+    """The path and those above it."""
+    found = [path]
+    while path != (path := os.path.dirname(path)):
+        found.append(path)
+    return found

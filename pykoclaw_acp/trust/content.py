@@ -1,0 +1,26 @@
+"""What was found in a session's directories: plain data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from pykoclaw_acp.worker.frames import Workspace
+
+Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime and ctime (ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The places that hold something that acts, and all paths that were looked at, as they were (None: not there)."""
+
+    acting: tuple[Workspace, ...] = ()
+    stamps: dict[str, Stamp | None] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The same for the same places with the same content, and for nothing else; empty if nothing acts."""
+        if not self.acting:
+            return ""
+        said = "\n".join(f"{one.path}\0{one.content}" for one in self.acting)
+        return hashlib.sha256(said.encode()).hexdigest()

@@ -1,0 +1,141 @@
+"""Files of others, read within limits: what was looked at, as it was, and what of it could not be read."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.trust.content import Stamp
+
+MAX_FILE: Final = 1024 * 1024  # bytes of one file
+MAX_BYTES: Final = 32 * 1024 * 1024  # of all files
+MAX_ENTRIES: Final = 20_000  # of all directories
+MAX_DEPTH: Final = 8
+
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file: `data` is None where it cannot be read or is too large, which `trouble` says; `digest` tells it apart."""
+
+    path: str
+    data: bytes | None
+    digest: str
+    trouble: str = ""
+
+
+class Looking:
+    """One look at a directory. `stamps` has every path that was looked at, None for those that are not there.
+
+    `limit` says in words which limit was reached: then there may be more than was seen.
+    """
+
+    def __init__(self) -> None:
+        self.stamps: dict[str, Stamp | None] = {}
+        self.limit = ""
+        self._bytes = 0
+        self._entries = 0
+
+    def kind(self, path: str) -> int:
+        """The file type bits of the path's mode, behind symbolic links; 0 if nothing is there."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            self.stamps[path] = None
+            return 0 if error.errno in _ABSENT else stat.S_IFREG  # what cannot be looked at is there
+        self.stamps[path] = stamp(status)
+        return stat.S_IFMT(status.st_mode)
+
+    def read(self, path: str) -> Read | None:
+        """The file at the path; None if nothing is there."""
+        try:
+            # Neither a pipe nor a terminal may make us wait.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            self.kind(path)
+            if error.errno in _ABSENT:
+                return None
+            return Read(path, None, f"unreadable {self.stamps[path]}", f"cannot be read ({error.strerror})")
+        try:
+            status = os.fstat(descriptor)
+            seen = self.stamps[path] = stamp(status)
+            if not stat.S_ISREG(status.st_mode):
+                return Read(path, None, f"special {seen}", "is not a file")
+            if status.st_size > MAX_FILE:
+                return Read(path, None, f"large {seen}", f"is larger than {MAX_FILE // 1024} KiB")
+            if self._bytes > MAX_BYTES:
+                self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
+                return Read(path, None, f"unread {seen}", "was not read")
+            data = os.read(descriptor, MAX_FILE + 1)
+        except OSError as error:
+            return Read(path, None, f"unreadable {error.errno}", f"cannot be read ({error.strerror})")
+        finally:
+            os.close(descriptor)
+        self._bytes += len(data)
+        return Read(path, data, hashlib.sha256(data).hexdigest())
+
+    def files(self, directory: str) -> Iterator[str]:
+        """Paths of everything below that is no directory, in order; each directory once, however links lead to it."""
+        yield from self._files(directory, MAX_DEPTH, set())
+
+    def _files(self, directory: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[str]:
+        kind = self.kind(directory)
+        at = self.stamps[directory]
+        if not stat.S_ISDIR(kind) or at is None or at[:2] in seen:
+            return
+        seen.add(at[:2])
+        if depth == 0:
+            self.limit = f"directories more than {MAX_DEPTH} deep"
+            return
+        try:
+            names = self._names(directory)
+        except OSError as error:
+            self.limit = f"a directory that cannot be read ({error.strerror}: {directory})"
+            return
+        for name in names:
+            path = os.path.join(directory, name)
+            if stat.S_ISDIR(self.kind(path)):
+                yield from self._files(path, depth - 1, seen)
+            else:
+                yield path
+
+    def _names(self, directory: str) -> list[str]:
+        names: list[str] = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                self._entries += 1
+                if self._entries > MAX_ENTRIES:
+                    self.limit = f"more than {MAX_ENTRIES} files"
+                    break
+                names.append(entry.name)
+        return sorted(names)
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """What changes whenever the file does."""
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def unchanged(stamps: dict[str, Stamp | None]) -> bool:
+    """Whether every path is as it was, or still not there."""
+    for path, before in stamps.items():
+        try:
+            now: Stamp | None = stamp(os.stat(path))
+        except OSError:
+            now = None
+        if now != before:
+            return False
+    return True

@@ -1,0 +1,186 @@
+"""Everything in a session's directories that acts or redirects in what the CLI reads of them, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pykoclaw_acp.trust import markdown, settings
+from pykoclaw_acp.trust.content import Content
+from pykoclaw_acp.trust.layout import Place, config_home, places
+from pykoclaw_acp.trust.looking import Looking
+from pykoclaw_acp.worker.frames import Workspace
+
+MAX_TEXT: Final = 64 * 1024  # characters of a command
+MAX_WORDS: Final = 2000  # words of commands that are looked at as paths, in one file
+MAX_FOUND: Final = 200  # lines that say what was found
+_WORDS: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
+_QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
+_PROJECT: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}")
+_SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
+# Of what is in `.claude`: the files of these say what the CLI runs, or when.
+_ALWAYS: Final = ("workflows", "routines", "scheduled_tasks.json", "launch.json", "plugins")
+# A skill with one of these is a plugin.
+_PLUGIN: Final = frozenset(
+    {".claude-plugin", ".mcp.json", ".lsp.json", "hooks", "monitors", "agents", "commands", "workflows"}
+)
+
+
+def scan(cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Content:
+    """Look at the directories; `sources`: Claude's setting sources that count."""
+    looking = Looking()
+    own = config_home()
+    found = [_look(looking, place, own) for place in places(looking, cwd, directories, sources)]
+    return Content(tuple(one for one in found if one.found), looking.stamps)
+
+
+def _look(looking: Looking, place: Place, own: str) -> Workspace:
+    one = _Scan(looking, place, own)
+    one.run()
+    found = one.found
+    if looking.limit:
+        found.append(f"there is more than is looked at: {looking.limit}")
+    if len(found) > MAX_FOUND:
+        found[MAX_FOUND:] = [f"{len(found) - MAX_FOUND} more"]
+    content = "" if looking.limit else one.fingerprint
+    return Workspace(path=text(place.path), content=content, found=tuple(text(line) for line in found))
+
+
+def text(name: str) -> str:
+    """A name of the file system as text; bytes that are none are written as `\\x..`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _words(command: str) -> dict[str, None]:
+    """What may be a path in a command, however it is quoted."""
+    bare = command.replace('"', "").replace("'", "")
+    quoted = [found[1] or found[2] for found in _QUOTED.finditer(command)]
+    found = [command, *quoted, *_WORDS.split(bare), *_WORDS.split(command)]
+    return dict.fromkeys(word for word in found if word)
+
+
+class _Scan:
+    """One place."""
+
+    def __init__(self, looking: Looking, place: Place, own: str) -> None:
+        self.found: list[str] = []
+        self._looking = looking
+        self._place = place
+        self._own = own
+        self._files: dict[str, str] = {}  # digests by path, of what acts
+
+    @property
+    def fingerprint(self) -> str:
+        said = "".join(f"{path}\0{digest}\0" for path, digest in sorted(self._files.items()))
+        return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def run(self) -> None:
+        place = self._place
+        only = settings.PLUGINS if place.added else None
+        for name, directories in (("settings.json", place.shared), ("settings.local.json", place.own)):
+            for directory in self._with_folder(directories):
+                path = os.path.join(directory, ".claude", name)
+                self._take(path, directory, lambda value: settings.of_settings(value, only))
+        for directory in place.servers:
+            self._take(os.path.join(directory, ".mcp.json"), directory, settings.of_mcp)
+        for directory in self._with_folder(place.folders):
+            self._folder(os.path.join(directory, ".claude"), directory)
+
+    def _with_folder(self, directories: Sequence[str]) -> Iterator[str]:
+        """Those with a `.claude` that is not the user's own."""
+        for directory in directories:
+            folder = os.path.join(directory, ".claude")
+            if self._looking.kind(folder) and os.path.realpath(folder) != self._own:
+                yield directory
+
+    # --- files of settings --------------------------------------------------------------------------------------------
+
+    def _take(self, path: str, directory: str, words: Any) -> None:
+        file = self._looking.read(path)
+        if file is None:
+            return
+        if file.data is None:
+            self._say(path, [file.trouble], file.digest)
+            return
+        try:
+            value = settings.parse(file.data)
+            found = words(value)
+        except settings.Unreadable as error:
+            self._say(path, [str(error)], file.digest)
+            return
+        if found:
+            self._say(path, found, file.digest)
+            self._programs(settings.strings(value), directory)
+
+    def _say(self, path: str, found: Sequence[str], digest: str) -> None:
+        self._files[path] = digest
+        shown = os.path.relpath(path, self._place.path)
+        self.found.extend(f"{shown}: {one}" for one in found)
+
+    def _programs(self, texts: Iterator[str], *directories: str) -> None:
+        """Files of the workspace that are named in commands belong to what acts."""
+        words = (word for text in texts for word in _words(text[:MAX_TEXT]))
+        for word, _ in zip(words, range(MAX_WORDS), strict=False):
+            for path in self._paths(word, directories):
+                if stat.S_ISREG(self._looking.kind(path)) and path not in self._files:
+                    file = self._looking.read(path)
+                    if file is not None:
+                        self._files[path] = file.digest
+
+    def _paths(self, word: str, directories: Sequence[str]) -> set[str]:
+        """Where the word leads, if it is a path, in the workspace."""
+        if len(word) > 1024 or "\0" in word or word.startswith("-"):
+            return set()
+        found = set()
+        for base in (*directories, *self._place.roots):
+            here = _SKILL.sub(lambda _, at=base: at, _PROJECT.sub(lambda _, at=base: at, word))  # type: ignore[misc]
+            path = os.path.normpath(os.path.join(base, here))
+            if any(path.startswith(root.rstrip("/") + "/") for root in (*directories, *self._place.roots)):
+                found.add(path)
+        return found
+
+    # --- agents, skills, commands -------------------------------------------------------------------------------------
+
+    def _folder(self, folder: str, directory: str) -> None:
+        for name in ("agents", "commands"):
+            for path in self._looking.files(os.path.join(folder, name)):
+                if path.lower().endswith(".md"):
+                    self._markdown(path, directory)
+        self._skills(os.path.join(folder, "skills"), directory)
+        for name in _ALWAYS:
+            path = os.path.join(folder, name)
+            whole = self._looking.files(path) if stat.S_ISDIR(self._looking.kind(path)) else iter((path,))
+            for one in whole:
+                if (file := self._looking.read(one)) is not None:
+                    self._say(one, ["says what Claude runs"], file.digest)
+
+    def _skills(self, folder: str, directory: str) -> None:
+        skills: dict[str, list[str]] = {}
+        for path in self._looking.files(folder):
+            top = os.path.relpath(path, folder).split(os.sep)[0]
+            skills.setdefault(os.path.join(folder, top), []).append(path)
+        for skill, files in skills.items():
+            parts = {part for path in files for part in os.path.relpath(path, skill).split(os.sep)[:1]}
+            plugin = sorted(parts & _PLUGIN)
+            if plugin:
+                self._say(skill, [f"is a plugin: it has {', '.join(plugin)}"], "")
+            heads = [path for path in files if path.lower().endswith(".md")]
+            acts = [path for path in heads if self._markdown(path, directory, os.path.dirname(path))]
+            for path in files if plugin or acts else ():
+                if (file := self._looking.read(path)) is not None:
+                    self._files[path] = file.digest
+
+    def _markdown(self, path: str, *directories: str) -> bool:
+        file = self._looking.read(path)
+        if file is None:
+            return False
+        found = [file.trouble] if file.data is None else markdown.acting(file.data)
+        if found:
+            self._say(path, found, file.digest)
+            if file.data is not None:
+                self._programs(iter((file.data.decode("utf-8", "replace"),)), *directories)
+        return bool(found)

@@ -1,0 +1,149 @@
+"""What of Claude's settings and MCP files acts or redirects, in words; a key that is not known acts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+MAX_SHOWN: Final = 600  # characters of a command that are shown
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
+# These only say, show or forbid something.
+_HARMLESS: Final = frozenset(
+    {
+        "$schema", "attribution", "companyAnnouncements", "disabledMcpjsonServers", "editorMode", "includeCoAuthoredBy",
+        "includeGitInstructions", "language", "outputStyle", "prefersReducedMotion", "respectGitignore",
+        "showTurnDuration", "spinnerTipsEnabled", "spinnerTipsOverride", "spinnerVerbs", "terminalProgressBarEnabled",
+        "theme", "timeFormat", "timeZone", "verbose", "viewMode",
+    }
+)  # fmt: skip
+_HARMLESS_PERMISSIONS: Final = frozenset({"deny", "ask"})
+_ONLY_IF_TRUE: Final = frozenset({"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"})
+PLUGINS: Final = frozenset({"enabledPlugins", "extraKnownMarketplaces"})  # what counts of an additional directory
+_RUNS: Final = {
+    "apiKeyHelper": "runs a program for the API key",
+    "awsAuthRefresh": "runs a program to log in to AWS",
+    "awsCredentialExport": "runs a program for AWS credentials",
+    "gcpAuthRefresh": "runs a program to log in to Google Cloud",
+    "otelHeadersHelper": "runs a program for telemetry headers",
+    "proxyAuthHelper": "runs a program for the proxy's password",
+    "statusLine": "runs a program for the status line",
+    "subagentStatusLine": "runs a program for the status line of subagents",
+    "fileSuggestion": "runs a program for file suggestions",
+}
+
+
+class Unreadable(ValueError):
+    """The file is not what Claude's settings look like."""
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """The object that the file holds; raises Unreadable."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("cannot be understood") from error
+    if not isinstance(value, dict):
+        raise Unreadable("cannot be understood")
+    return value
+
+
+def of_settings(value: dict[str, Any], only: frozenset[str] | None = None) -> list[str]:
+    """What a settings file does; `only`: of these keys."""
+    return [
+        words
+        for key, one in value.items()
+        if one not in _NOTHING and key not in _HARMLESS and (only is None or key in only)
+        for words in _of_key(key, one)
+    ]
+
+
+def of_mcp(value: dict[str, Any]) -> list[str]:
+    """What an `.mcp.json` does."""
+    servers = value.get("mcpServers")
+    if servers in _NOTHING:
+        return []
+    if not isinstance(servers, dict):
+        return ["names MCP servers in a form that cannot be understood"]
+    return [_server(name, one) for name, one in servers.items()]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All text in it, names included."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting.extend(one.keys())
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+def shown(text: str) -> str:
+    """The text in one line; that it was cut is said."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}… ({len(line) - MAX_SHOWN} more characters)"
+
+
+def _of_key(key: str, value: Any) -> Iterator[str]:
+    if key == "hooks":
+        yield from _hooks(value)
+    elif key == "env":
+        yield f"sets environment variables: {_variables(value)}"
+    elif key == "permissions" and isinstance(value, dict):
+        yield from (
+            _permission(name, one)
+            for name, one in value.items()
+            if name not in _HARMLESS_PERMISSIONS and one not in _NOTHING
+        )
+    elif key == "enabledPlugins" and isinstance(value, dict):
+        if names := [str(name) for name, on in value.items() if on is not False]:
+            yield f"turns on plugins: {shown(', '.join(names))}"
+    elif key == "extraKnownMarketplaces":
+        yield f"adds places that plugins come from: {_json(value)}"
+    elif key in _RUNS:
+        command = value.get("command", value) if isinstance(value, dict) else value
+        yield f"{_RUNS[key]} ({key}): {_json(command)}"
+    elif not (key in _ONLY_IF_TRUE and value is False):
+        yield f"sets {shown(key)}: {_json(value)}"
+
+
+def _hooks(value: Any) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"has hooks: {_json(value)}"
+        return
+    for event, matchers in value.items():
+        if matchers in _NOTHING:
+            continue
+        for matcher in matchers if isinstance(matchers, list) else [matchers]:
+            hooks = matcher.get("hooks", matcher) if isinstance(matcher, dict) else matcher
+            for hook in hooks if isinstance(hooks, list) else [hooks]:
+                command = hook.get("command") if isinstance(hook, dict) else None
+                yield f"hook at {shown(str(event))}: {_json(hook if command is None else command)}"
+
+
+def _permission(name: str, value: Any) -> str:
+    if name == "allow" and isinstance(value, list):
+        return f"allows without asking: {shown(', '.join(str(one) for one in value))}"
+    return f"sets permissions.{shown(name)}: {_json(value)}"
+
+
+def _variables(value: Any) -> str:
+    if not isinstance(value, dict):
+        return _json(value)
+    return shown(", ".join(f"{name}={one}" for name, one in value.items()))
+
+
+def _server(name: str, value: Any) -> str:
+    if isinstance(value, dict) and isinstance(value.get("command"), str):
+        arguments = value.get("args")
+        words = [value["command"], *(str(one) for one in (arguments if isinstance(arguments, list) else []))]
+        return f"MCP server {shown(name)} runs: {shown(' '.join(words))}"
+    return f"MCP server {shown(name)}: {_json(value)}"
+
+
+def _json(value: Any) -> str:
+    return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

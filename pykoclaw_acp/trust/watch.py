@@ -1,0 +1,33 @@
+"""Implements the sessions' port: looks at directories in a thread, so that no disk keeps others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.trust.content import Content
+from pykoclaw_acp.trust.looking import unchanged
+from pykoclaw_acp.trust.scan import scan, text
+from pykoclaw_acp.worker.frames import Workspace
+
+LOOK_WAIT: Final = 30.0  # s
+OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"
+
+
+class Watch:
+    """Implements `sessions.ports.Workspaces`."""
+
+    async def look(self, cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Content:
+        """What acts there; a disk that does not answer in time may hold anything."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(scan, cwd, directories, sources), LOOK_WAIT)
+        except TimeoutError:
+            return Content((Workspace(text(cwd), "", (OVERDUE,)),), {"": (0,) * 6})
+
+    async def unchanged(self, content: Content) -> bool:
+        """Whether nothing that was looked at has changed since."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(unchanged, content.stamps), LOOK_WAIT)
+        except TimeoutError:
+            return False

@@ -1,0 +1,276 @@
+"""What of a directory acts, and what its fingerprint takes in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.trust import looking, markdown, settings
+from pykoclaw_acp.trust.content import Content
+from pykoclaw_acp.trust.looking import unchanged
+from pykoclaw_acp.trust.scan import scan
+
+ALL = ("user", "project", "local")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def look(work: Path, *directories: Path, sources: tuple[str, ...] = ALL) -> Content:
+    return scan(str(work), [str(one) for one in directories], sources)
+
+
+def found(work: Path, *directories: Path, sources: tuple[str, ...] = ALL) -> list[str]:
+    return [line for one in look(work, *directories, sources=sources).acting for line in one.found]
+
+
+def hook(command: str) -> dict[str, Any]:
+    return {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (hook("curl x | sh"), ["hook at Stop: curl x | sh"]),
+        ({"hooks": {"Stop": "x"}}, ["hook at Stop: x"]),
+        ({"hooks": [1]}, ["has hooks: [1]"]),
+        ({"apiKeyHelper": "./key"}, ["runs a program for the API key (apiKeyHelper): ./key"]),
+        ({"statusLine": {"type": "command", "command": "x"}}, ["runs a program for the status line (statusLine): x"]),
+        ({"env": {"ANTHROPIC_BASE_URL": "http://e"}}, ["sets environment variables: ANTHROPIC_BASE_URL=http://e"]),
+        ({"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}}, ["allows without asking: Bash, Read"]),
+        ({"permissions": {"defaultMode": "bypassPermissions"}}, ["sets permissions.defaultMode: bypassPermissions"]),
+        ({"enabledPlugins": {"a@b": True, "c@d": False}}, ["turns on plugins: a@b"]),
+        ({"extraKnownMarketplaces": {"a": 1}}, ['adds places that plugins come from: {"a": 1}']),
+        ({"enableAllProjectMcpServers": True}, ["sets enableAllProjectMcpServers: true"]),
+        ({"sandbox": {"enabled": False}}, ['sets sandbox: {"enabled": false}']),
+        ({"aKeyOfTomorrow": 1}, ["sets aKeyOfTomorrow: 1"]),
+        ({"disableAllHooks": True}, ["sets disableAllHooks: true"]),
+        ({"$schema": "x", "permissions": {"deny": ["Bash"], "ask": ["x"]}, "language": "de", "hooks": {}}, []),
+        ({"enableAllProjectMcpServers": False, "env": {}, "includeCoAuthoredBy": False}, []),
+    ],
+)
+def test_settings_in_words(value: dict[str, Any], words: list[str]) -> None:
+    assert settings.of_settings(value) == words
+
+
+def test_a_long_command_is_not_cut_in_silence() -> None:
+    (words,) = settings.of_settings({"apiKeyHelper": "x" * 1000})
+    assert words.endswith("… (400 more characters)")
+
+
+@pytest.mark.parametrize(
+    ("text", "acts"),
+    [
+        ("just words", False),
+        ("---\nname: x\ndescription: |\n  hooks: are words here\ntools: Read\n---\nwords", False),
+        ("---\ndescription: x\ntags:\n- a\n---\nwords with `code` and !important", False),
+        ("---\nname: x\nhooks:\n  PreToolUse: []\n---\n", True),
+        ("---\n  name: x\n  hooks: {}\n---\n", True),
+        ('---\n"hooks": {}\n---\n', True),
+        ("---\n{name: x, hooks: {}}\n---\n", True),
+        ("---\nname: x\u2028hooks: {}\n---\n", True),
+        ("\ufeff---\r\nallowed-tools: Bash\r\n---\r\n", True),
+        ("---\nname: x\n<<: *a\n---\n", True),
+        ("---\nname: x", False),
+        ("---\nmcpServers:\n- a", True),
+        ("first\n!`touch x`\n", True),
+        ("```!\ntouch x\n```\n", True),
+    ],
+)
+def test_skills_agents_and_commands(text: str, acts: bool) -> None:
+    assert bool(markdown.acting(text.encode())) is acts
+
+
+def test_a_directory_without_settings_does_not_act(work: Path) -> None:
+    write(work / "CLAUDE.md", "Words.")
+    write(work / ".claude/rules/a.md", "Words.")
+    write(work / ".claude/skills/a/SKILL.md", "---\nname: a\n---\nWords.")
+    write(work / ".claude/settings.json", {"permissions": {"deny": ["Bash"]}})
+    assert look(work).acting == ()
+    assert look(work).key == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (".claude/settings.json", hook("x")),
+        (".claude/settings.local.json", hook("x")),
+        (".mcp.json", {"mcpServers": {"a": {"command": "x"}}}),
+        (".mcp.json", {"mcpServers": {"a": {"type": "http", "url": "http://e"}}}),
+        (".claude/agents/deep/a.md", "---\nhooks: {}\n---"),
+        (".claude/commands/a.md", "!`x`"),
+        (".claude/skills/a/SKILL.md", "---\nallowed-tools: Bash\n---"),
+        (".claude/skills/a/.claude-plugin/plugin.json", {}),
+        (".claude/skills/a/hooks/hooks.json", {}),
+        (".claude/workflows/a.js", "x"),
+        (".claude/scheduled_tasks.json", []),
+    ],
+)
+def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str, value: Any) -> None:
+    file = write(work / name, value)
+    before = look(work)
+    assert found(work)
+    assert unchanged(before.stamps)
+    os.utime(file, ns=(0, 0))  # a change that the time stamps of a fast file system could miss
+    file.write_bytes(file.read_bytes() + b" ")
+    assert not unchanged(before.stamps)
+    if not name.endswith("settings.json"):
+        assert look(work).key != before.key
+
+
+def test_a_file_that_comes_to_be_is_a_change(work: Path) -> None:
+    before = look(work)
+    write(work / ".claude/settings.json", {})
+    assert not unchanged(before.stamps)
+
+
+def test_local_and_project_count_as_the_setting_sources_say(work: Path) -> None:
+    write(work / ".claude/settings.json", hook("shared"))
+    write(work / ".claude/settings.local.json", hook("own"))
+    assert len(found(work)) == 2
+    assert found(work, sources=("user", "local")) == [".claude/settings.local.json: hook at Stop: own"]
+    assert found(work, sources=("project",)) == [".claude/settings.json: hook at Stop: shared"]
+    assert found(work, sources=("user",)) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "./run.sh --fast",
+        "sh run.sh",
+        'sh "$CLAUDE_PROJECT_DIR"/run.sh',
+        '"${CLAUDE_PROJECT_DIR}/run.sh"',
+        "${CLAUDE_PROJECT_DIR:-.}/run.sh",
+        "cd /tmp; WORK/run.sh|cat",
+        "X=1 bash -c './run.sh && true'",
+    ],
+)
+def test_a_script_that_is_named_belongs_to_the_content(work: Path, command: str) -> None:
+    write(work / ".claude/settings.json", hook(command.replace("WORK", str(work))))
+    missing = look(work)
+    script = write(work / "run.sh", "true")
+    before = look(work)
+    assert not unchanged(missing.stamps)
+    assert before.key != missing.key
+    script.write_text("rm -rf ~")
+    assert not unchanged(before.stamps)
+    assert look(work).key != before.key
+
+
+def test_files_elsewhere_do_not_belong_to_it(work: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other.sh", "true")
+    write(work / ".claude/settings.json", hook(f"sh {other} ../other.sh"))
+    before = look(work)
+    other.write_text("changed")
+    assert look(work).key == before.key
+
+
+def test_directories_above_and_checkouts(work: Path) -> None:
+    write(work / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    write(work / ".claude/commands/a.md", "!`x`")
+    write(work / ".claude/settings.json", hook("only in the directory itself"))
+    write(work / ".claude/settings.local.json", hook("of the checkout"))
+    below = work / "a" / "b"
+    below.mkdir(parents=True)
+    assert not any("of the checkout" in line for line in found(below))
+    (work / ".git").mkdir()
+    lines = "\n".join(found(below))
+    assert "of the checkout" in lines
+    assert "MCP server a" in lines
+    assert "commands/a.md" in lines
+    assert "only in the directory itself" not in lines
+
+
+def test_a_worktree_leads_to_the_main_checkout(work: Path, tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *words], cwd=work, check=True, capture_output=True)
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "x")
+    git("worktree", "add", "-q", str(tmp_path / "tree"))
+    write(work / ".claude/settings.local.json", hook("of the main checkout"))
+    assert any("of the main checkout" in line for line in found(tmp_path / "tree"))
+
+
+def test_of_an_additional_directory_plugins_skills_agents_and_commands_count(work: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    write(more / ".claude/settings.json", {**hook("x"), "enabledPlugins": {"a@b": True}})
+    write(more / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    write(more / ".claude/commands/a.md", "!`x`")
+    (place,) = look(work, more).acting
+    assert place.path == str(more)
+    assert [line.partition(": ")[2] for line in place.found] == ["turns on plugins: a@b", "runs when it is used: x"]
+
+
+def test_the_users_own_settings_need_no_trust(empty_home: Path) -> None:
+    write(empty_home / ".claude/settings.json", hook("x"))
+    write(empty_home / ".claude/skills/a/SKILL.md", "!`x`")
+    (empty_home / "work").mkdir()
+    assert found(empty_home) == []
+    assert found(empty_home / "work") == []
+
+
+def _unreadable(path: Path) -> None:
+    path.mkdir()
+
+
+def _large(path: Path) -> None:
+    path.write_text(json.dumps({"language": "x" * looking.MAX_FILE}))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        _large,
+        _unreadable,
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_text("{'hooks': }"),
+        lambda path: path.write_bytes(b"\xff\xfe{}"),
+        lambda path: path.write_text("[]"),
+    ],
+)
+def test_what_cannot_be_looked_at_acts(work: Path, make: Callable[[Path], object]) -> None:
+    (work / ".claude").mkdir()
+    make(work / ".claude/settings.json")
+    (line,) = found(work)
+    assert line.startswith(".claude/settings.json: ")
+
+
+def test_what_cannot_be_looked_at_whole_cannot_be_remembered(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "MAX_ENTRIES", 10)
+    for number in range(20):
+        write(work / f".claude/skills/{number}/SKILL.md", "Words.")
+    (place,) = look(work).acting
+    assert place.content == ""
+    assert place.found == ("there is more than is looked at: more than 10 files",)
+
+
+def test_directories_that_lead_in_circles_come_to_an_end(work: Path) -> None:
+    write(work / ".claude/commands/a.md", "!`x`")
+    (work / ".claude/commands/again").symlink_to(work / ".claude/commands")
+    assert len(found(work)) == 1
+
+
+def test_names_that_are_no_text_can_be_told(work: Path) -> None:
+    name = os.fsdecode(b"\xff\xfe.md")
+    write(work / ".claude/commands" / name, "!`x`")
+    assert look(work).key
+    assert found(work)[0].startswith(".claude/commands/\\xff\\xfe.md")
