@@ -1,0 +1,307 @@
+"""Questions about trust: who answers them how, what the worker is launched with, and what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.sessions.events import Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import permissions, trust
+from pykoclaw_acp.trust.watch import Watch
+from pykoclaw_acp.worker.spec import LaunchSpec
+from tests.integration import test_questions
+from tests.integration.test_pool import Rig
+from tests.integration.test_questions import LONG, SOON, Person, choice, write
+from tests.waiting import eventually
+
+HELPER = "\nSummarize this message in 2-3 words: hello"
+
+
+@asynccontextmanager
+async def rig(path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any) -> AsyncIterator[Rig]:
+    (path / "data").mkdir()
+    async with test_questions.rig(path / "data", policy, timeout, **more) as r:
+        r.sessions._defaults = replace(r.sessions._defaults, setting_sources=("user", "project", "local"))
+        r.sessions._workspaces = Watch()
+        yield r
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    act(path, "true")
+    return path
+
+
+def act(work: Path, command: str) -> None:
+    """Let the directory hold a hook."""
+    file = work / ".claude/settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}))
+
+
+class Working:
+    """A session in the directory, and somebody who answers."""
+
+    def __init__(self, r: Rig, session: Session) -> None:
+        self.r, self.session, self.person = r, session, Person()
+        session.attach(self.person, 0)
+
+    @classmethod
+    async def begin(cls, r: Rig, work: Path) -> Working:
+        return cls(r, await r.sessions.create(str(work), (), ()))
+
+    async def prompt(self, text: str = "say 1") -> Turn:
+        return await self.r.prompt(self.session, text)
+
+    async def asked(self, count: int = 1) -> str:
+        """Wait for so many questions about trust; the id of the last."""
+        await eventually(lambda: len(self.person.ids) >= count)
+        assert len(self.person.ids) == count
+        return self.person.ids[-1]
+
+    async def answer(self, turn: Turn, option: str) -> Outcome:
+        await self.person.answer(await self.asked(len(self.person.ids) or 1), choice(option))
+        return await over(turn)
+
+    @property
+    def specs(self) -> list[LaunchSpec]:
+        """How its workers were launched."""
+        return [one.spec for one in self.r.launcher.launched if one.spec.session_id == self.session.id]
+
+    @property
+    def said(self) -> str:
+        return self.person.text
+
+
+async def over(turn: Turn) -> Outcome:
+    return (await asyncio.wait_for(turn.ended, 30))[0]
+
+
+async def trusted(r: Rig) -> list[str]:
+    return [one.path for one in await trust.listing(r.database)]
+
+
+@pytest.mark.parametrize(
+    "outcome", [{"outcome": "cancelled"}, choice("allow_once"), choice("none"), RuntimeError("no")]
+)
+async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outcome: Any) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(), outcome)
+        assert (await over(turn)).state == "done"
+        assert [spec.restricted for spec in one.specs] == [True]
+        assert await trusted(r) == []
+        await eventually(lambda: f"trust add {work}" in one.said)
+        assert "hook at Stop: true" in one.said
+
+
+@pytest.mark.parametrize(("policy", "timeout"), [("wait", SOON), ("deny", LONG), ("allow", LONG)])
+async def test_no_policy_trusts(tmp_path: Path, work: Path, policy: str, timeout: float) -> None:
+    async with rig(tmp_path, policy, timeout) as r:
+        one = await Working.begin(r, work)
+        one.person.present = False
+        assert (await over(await one.prompt())).state == "done"
+        assert [spec.restricted for spec in one.specs] == [True]
+        assert await trusted(r) == []
+        await eventually(lambda: "without what acts" in one.said)
+
+
+async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_always")
+        assert await trusted(r) == [str(work)]
+        other = await Working.begin(r, work)
+        await over(await other.prompt())
+        assert other.person.asked == []
+        assert not any(spec.restricted for spec in one.specs + other.specs)
+        act(work, "curl")
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(2), choice("allow_once"))
+        await over(turn)
+        assert [spec.restricted for spec in one.specs] == [False, True]  # the worker of before is gone
+        act(work, "true")  # as it was when it was trusted
+        await over(await one.prompt())
+        assert [spec.restricted for spec in one.specs] == [False, True, False]
+        await one.asked(2)
+
+
+async def test_a_worker_is_asked_about_once(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_once")
+        await over(await one.prompt())
+        await one.asked(1)
+        assert len(one.specs) == 1
+        r.pool.kill(one.session.id)
+        await eventually(lambda: not r.pool.is_live(one.session.id))
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(2), choice("allow_once"))
+        await over(turn)
+
+
+async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        outcome = await one.answer(await one.prompt(), "reject_once")
+        assert outcome.fault is not None
+        assert outcome.fault.kind == "workspace_refused"
+        assert one.specs == []
+        assert await trusted(r) == []
+
+
+async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        ask_id = await one.asked()
+        one.session.cancel()
+        assert (await over(turn)).state == "cancelled"
+        await eventually(lambda: one.person.withdrawn == [ask_id])
+        assert one.specs == []
+        assert await r.sessions.approval.open() == []
+
+
+async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt(HELPER)
+        await eventually(lambda: [spec.restricted for spec in one.specs] == [True])
+        assert one.person.asked == []
+        one.session.cancel()
+        await over(turn)
+
+
+async def test_a_change_while_the_question_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        first = await one.asked()
+        act(work, "curl")
+        await one.person.answer(first, choice("allow_always"))
+        await one.asked(2)
+        assert one.specs == []
+        assert "curl" in one.person.asked[1].title + str(one.person.asked[1].content)
+        await one.person.answer(one.person.ids[1], choice("allow_always"))
+        await over(turn)
+        assert [spec.restricted for spec in one.specs] == [False]
+
+
+async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        one = await Working.begin(r, work)
+        one.person.present = False
+        turn = await one.prompt()
+        (question,) = await eventually(r.sessions.approval.open)
+        assert question.ask.title.startswith(f"Trust {work}?")
+        await eventually(lambda: _policy(r, question.ask.ask_id, "park"))
+        await r.sessions.approval.answer(question.ask.ask_id, "allow_always", "cli")
+        await over(turn)
+        assert [(one.path, one.by) for one in await trust.listing(r.database)] == [(str(work), "cli")]
+        assert [spec.restricted for spec in one.specs] == [False]
+
+
+async def _policy(r: Rig, ask_id: str, policy: str) -> bool:
+    rows = await r.database.read("SELECT policy FROM acp_permissions WHERE permission_id = ?", (ask_id,))
+    return bool(rows == [(policy,)])
+
+
+async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(tmp_path), trust.ANY, "cli"))
+        one = await Working.begin(r, work)
+        await over(await one.prompt())
+        act(work, "curl")
+        await over(await one.prompt())
+        assert one.person.asked == []
+        assert [spec.restricted for spec in one.specs] == [False]
+        await write(r, trust.remove(str(tmp_path)))
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(), choice("allow_once"))
+        await over(turn)
+        assert [spec.restricted for spec in one.specs] == [False, True]
+
+
+async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(work)[:-1], trust.ANY, "cli"))
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_once")
+        assert [spec.restricted for spec in one.specs] == [True]
+
+
+async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their_next_use(
+    tmp_path: Path, work: Path
+) -> None:
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(work), trust.FIRST_USE, "upgrade"))
+        one = await Working.begin(r, work)
+        await over(await one.prompt())
+        assert one.person.asked == []
+        assert [spec.restricted for spec in one.specs] == [False]
+        act(work, "curl")
+        await one.answer(await one.prompt(), "allow_once")
+        assert [spec.restricted for spec in one.specs] == [False, True]
+
+
+async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance_trust(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(empty), trust.FIRST_USE, "upgrade"))
+        one = await Working.begin(r, empty)
+        await over(await one.prompt())
+        act(empty, "curl")
+        await one.answer(await one.prompt(), "allow_once")
+        assert [spec.restricted for spec in one.specs] == [False, True]
+
+
+async def test_a_directory_that_holds_nothing_is_not_asked_about(tmp_path: Path, work: Path) -> None:
+    (work / ".claude/settings.json").unlink()
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await over(await one.prompt())
+        assert one.person.asked == []
+        assert [spec.workspace for spec in one.specs] == [""]
+
+
+async def test_the_log_tells_question_and_what_was_left_out_behind_the_users_words(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_once")
+        events = [logged.event for logged in await SessionLog(r, one).read()]
+        kinds = [type(event) for event in events]
+        assert kinds[:4] == [UserMessage, ToolStarted, ToolEnded, Text]
+
+
+class SessionLog:
+    def __init__(self, r: Rig, one: Working) -> None:
+        self.r, self.one = r, one
+
+    async def read(self) -> Any:
+        return await self.one.session._journal.read(self.one.session.id, 0, 100)
+
+
+async def test_a_question_is_kept_for_the_next_daemon_as_long_as_its_prompt_waits(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        ask_id = await one.asked()
+        await write(r, permissions.interrupt_all())
+        await write(r, permissions.interrupt_all([one.session.id]))
+        assert [question.ask.ask_id for question in await r.sessions.approval.open()] == [ask_id]
+        await one.answer(turn, "allow_once")
+        attempts = await r.database.read("SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn.turn_id,))
+        assert attempts == [(1,)]
