@@ -60,6 +60,7 @@ def _context() -> doctor.Context:
         unreachable=unreachable,
         cli_path=cli_path,
         bad_settings=bad_settings,
+        unread_settings=config.unread(),
     )
 
 

@@ -25,6 +25,9 @@ def settings(context: Context) -> Finding:
     """Every setting has a value that can be used."""
     if context.bad_settings is not None:
         return Finding("settings", "problem", context.bad_settings, "Correct the value where it comes from.")
+    if context.unread_settings:
+        found = f"./.env is not read, as this directory is not trusted: {', '.join(context.unread_settings)}"
+        return Finding("settings", "warning", found, "If they are yours, `pykoclaw-acp trust add` makes them count.")
     return Finding("settings", "ok", f"data in {context.places.data}")
 
 

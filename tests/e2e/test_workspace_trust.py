@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,10 @@ import pytest
 
 from tests.e2e.harness import RpcError, Stack, script
 from tests.e2e.harness.client import Client, selected
-from tests.e2e.hostile import ACTS, Repository, server
+from tests.e2e.harness.stack import PROGRAM
+from tests.e2e.hostile import ACTS, Recorder, Repository, server
+from tests.e2e.test_commands import Result
+from tests.waiting import eventually
 
 WITHOUT, TRUST, REFUSE = "allow_once", "allow_always", "reject_once"
 WORK = script("bash echo hi", "text done.")
@@ -35,6 +42,15 @@ def about_trust(params: dict[str, Any]) -> bool:
 
 def asked(client: Client) -> list[dict[str, Any]]:
     return [one["params"] for one in client.questions if about_trust(one["params"])]
+
+
+async def run(stack: Stack, *arguments: str, cwd: Path | None = None) -> Result:
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=cwd or stack.root
+    )
+    out, error = await asyncio.wait_for(process.communicate(), 240)
+    assert process.returncode is not None
+    return Result(process.returncode, out.decode(), error.decode())
 
 
 async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
@@ -103,15 +119,109 @@ async def test_who_refuses_sends_nothing(stack: Stack, repository: Repository) -
 
 
 async def test_claude_md_of_an_untrusted_directory_reaches_the_model(stack: Stack, repository: Repository) -> None:
+    repository.write("CLAUDE.md", "ROOTWORDS\n@docs/more.md\n")
+    repository.write("docs/more.md", "INCLUDEDWORDS\n")
+    repository.write(".claude/rules/rule.md", "RULEWORDS\n")
+    with contextlib.closing(Recorder(stack.model.url)) as recorder:
+        client = await stack.front(ANTHROPIC_BASE_URL=recorder.url)
+        choose(client, WITHOUT)
+        await client.prompt(await client.new(repository.path), WORK)
+        await client.close()
+        await stack.end_daemon()
+    said = b"".join(recorder.bodies).decode()
+    assert [word for word in ("ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS") if word in said] == [
+        "ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS",
+    ]  # fmt: skip
+    assert "SKILLWORDS" not in said
+    assert repository.ran == set()
+
+
+async def test_the_question_outlives_the_daemon(stack: Stack, repository: Repository) -> None:
+    client = await stack.front()
+    client.permit = lambda params: None if about_trust(params) else selected("allow_once")
+    session = await client.new(repository.path)
+    prompt = client.prompting(session, WORK)
+    await client.until(lambda: asked(client))
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        await stack.end_daemon(number)
+        await eventually(lambda: (pid := stack.daemon_pid()) is not None and stack.serves(pid))
+
+    async def listed() -> Any:
+        return (await run(stack, "approve", "--json")).json
+
+    (waiting,) = await eventually(listed)
+    assert waiting["title"].startswith(f"Trust {repository.path}?")
+    assert repository.ran == set()
+    assert (await run(stack, "approve", waiting["id"], "--always")).status == 0
+    assert (await client.answer(prompt))["stopReason"] == "end_turn"
+    assert repository.ran >= ACTS
+    assert len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1  # the same one, each time
+
+
+async def test_a_worker_without_trust_is_kept_by_the_next_daemon(stack: Stack, repository: Repository) -> None:
     client = await stack.front()
     choose(client, WITHOUT)
     session = await client.new(repository.path)
     await client.prompt(session, WORK)
-    assert asked(client)
+    worker = stack.worker(session)
+    await stack.end_daemon()
+    await client.prompt(session, WORK)
+    assert len(asked(client)) == 1
+    assert stack.worker(session).pid == worker.pid
+    assert repository.ran == set()
 
 
-async def test_a_subdirectory_and_a_worktree_lead_to_the_same_question(stack: Stack, tmp_path: Path) -> None:
-    repository = Repository(stack.root / "clone", stack.root / "marks")
+async def test_the_commands_list_add_and_remove(stack: Stack, repository: Repository) -> None:
+    path = str(repository.path)
+    client = await stack.front()
+    choose(client, WITHOUT)
+    session = await client.new(repository.path)
+    assert (await run(stack, "trust", "list")).out == "No directory is trusted.\n"
+    shown = await run(stack, "trust", "show", path)
+    assert "hook at SessionStart" in shown.out
+    assert "It is not trusted with this." in shown.out
+    await client.prompt(session, WORK)
+    assert repository.ran == set()
+    added = await run(stack, "trust", "add", path)
+    assert "MCP server evil" in added.out
+    assert "PYKOCLAW_CLI_PATH" in added.out
+    await client.prompt(session, WORK)  # the worker that ran without is replaced
+    assert repository.ran >= ACTS
+    assert len(asked(client)) == 1
+    (row,) = (await run(stack, "trust", "list", "--json")).json
+    assert (row["path"], row["tree"], row["dotenv"], row["by"]) == (path, False, True, "cli")
+    assert (await run(stack, "trust", "remove", path)).status == 0
+    await client.prompt(session, WORK)
+    assert len(asked(client)) == 2
+    assert (await run(stack, "trust", "remove", path)).status == 1
+    assert (await run(stack, "trust", "add", "--tree", str(stack.root))).status == 0
+    await client.prompt(session, WORK)
+    assert len(asked(client)) == 2
+
+
+async def test_off_trusts_every_directory(stack: Stack, repository: Repository) -> None:
+    client = await stack.front(PYKOCLAW_WORKSPACE_TRUST="off")
+    choose(client, WITHOUT)
+    await client.prompt(await client.new(repository.path), WORK)
+    assert asked(client) == []
+    assert repository.ran >= ACTS
+
+
+async def test_no_command_reads_the_env_file_of_an_untrusted_directory(stack: Stack, repository: Repository) -> None:
+    doctor = await run(stack, "doctor", cwd=repository.path)
+    assert "./.env is not read" in doctor.out
+    shown = await run(stack, "config", cwd=repository.path)
+    assert "evil.sh" not in shown.out
+    assert repository.ran == set()
+    repository.write(".env", f"PYKOCLAW_DATA={repository.path}/data\n")
+    for command in (("serve", "--stdio"), ("serve",)):
+        refused = await run(stack, *command, cwd=repository.path)
+        assert refused.status == 78
+        assert "PYKOCLAW_DATA is set in" in refused.error
+    assert not (repository.path / "data").exists()
+
+
+async def test_directories_below_and_additional_ones_are_asked_about(stack: Stack, repository: Repository) -> None:
     below = repository.path / "a" / "b"
     below.mkdir(parents=True)
     client = await stack.front()

@@ -149,6 +149,18 @@ async def test_the_two_column_sessions_are_adopted(path: Path) -> None:
     assert query(path, "SELECT name FROM sqlite_master WHERE name LIKE '%two_columns%'") == []
 
 
+async def test_directories_of_conversations_are_to_be_trusted_at_their_next_use_and_no_others(path: Path) -> None:
+    """The second of the two sessions has no directory that is known; one that is opened later adds nothing."""
+    create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
+    create(path, "UPDATE conversations SET session_id = 'x' WHERE name = 'acp-11111111';")
+    await open_and_close(path)
+    assert query(path, "SELECT path, content, dotenv, granted_by FROM acp_trust") == [
+        ("/home/me/project", "", None, "upgrade")
+    ]
+    await open_and_close(path)
+    assert len(query(path, "SELECT * FROM acp_trust")) == 1
+
+
 async def test_an_adopted_session_takes_events_and_turns(path: Path) -> None:
     create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
     database = await Database.open(path)

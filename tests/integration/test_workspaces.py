@@ -204,18 +204,25 @@ async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path:
         one = await Working.begin(r, work)
         one.person.present = False
         turn = await one.prompt()
-        (question,) = await eventually(r.sessions.approval.open)
+
+        async def waiting() -> Any:
+            return await r.sessions.approval.open()
+
+        (question,) = await eventually(waiting)
         assert question.ask.title.startswith(f"Trust {work}?")
-        await eventually(lambda: _policy(r, question.ask.ask_id, "park"))
+        await until_policy(r, question.ask.ask_id, "park")
         await r.sessions.approval.answer(question.ask.ask_id, "allow_always", "cli")
         await over(turn)
         assert [(one.path, one.by) for one in await trust.listing(r.database)] == [(str(work), "cli")]
         assert [spec.restricted for spec in one.specs] == [False]
 
 
-async def _policy(r: Rig, ask_id: str, policy: str) -> bool:
-    rows = await r.database.read("SELECT policy FROM acp_permissions WHERE permission_id = ?", (ask_id,))
-    return bool(rows == [(policy,)])
+async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
+    async def look() -> Any:
+        rows = await r.database.read("SELECT policy FROM acp_permissions WHERE permission_id = ?", (ask_id,))
+        return rows == [(policy,)]
+
+    await eventually(look)
 
 
 async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -> None:
