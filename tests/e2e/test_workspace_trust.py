@@ -149,7 +149,8 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     async def listed() -> Any:
         return (await run(stack, "approve", "--json")).json
 
-    (waiting,) = await eventually(listed)
+    found: Any = await eventually(listed)
+    (waiting,) = found
     assert waiting["title"].startswith(f"Trust {repository.path}?")
     assert repository.ran == set()
     assert (await run(stack, "approve", waiting["id"], "--always")).status == 0

@@ -208,7 +208,8 @@ async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path:
         async def waiting() -> Any:
             return await r.sessions.approval.open()
 
-        (question,) = await eventually(waiting)
+        found: Any = await eventually(waiting)
+        (question,) = found
         assert question.ask.title.startswith(f"Trust {work}?")
         await until_policy(r, question.ask.ask_id, "park")
         await r.sessions.approval.answer(question.ask.ask_id, "allow_always", "cli")
