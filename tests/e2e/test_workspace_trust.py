@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
@@ -198,6 +199,17 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
     assert (await run(stack, "trust", "add", "--tree", str(stack.root))).status == 0
     await client.prompt(session, WORK)
     assert len(asked(client)) == 2
+
+
+async def test_claudes_own_trust_is_not_taken_over(stack: Stack, repository: Repository) -> None:
+    config = stack.home / ".claude/.claude.json"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(json.dumps({"projects": {str(repository.path): {"hasTrustDialogAccepted": True}}}))
+    client = await stack.front()
+    choose(client, WITHOUT)
+    await client.prompt(await client.new(repository.path), WORK)
+    assert len(asked(client)) == 1
+    assert repository.ran == set()
 
 
 async def test_off_trusts_every_directory(stack: Stack, repository: Repository) -> None:
