@@ -10,7 +10,15 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodNotFound, Overloaded, RequestCancelled
+from pykoclaw_acp.errors import (
+    AcpError,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    RequestCancelled,
+    StoreClosed,
+)
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
@@ -393,5 +401,5 @@ def _update_line(session_id: str, update: Update) -> bytes:
 
 
 def _later_done(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError):
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError | StoreClosed):
         log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)
