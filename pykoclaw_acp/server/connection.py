@@ -99,6 +99,8 @@ class Connection:
         try:
             async for lines in self.peer.incoming():
                 self.share.begin()
+                if not lines:  # a part of a long one
+                    await self._turnstile.next()
                 for line in lines:
                     calls = len(self._open)
                     await self._line(line)
@@ -279,7 +281,7 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _take(self, line: Line) -> None:
-        read = await reading.read(line.content)
+        read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:
                 await self.peer.acknowledge(line.number)

@@ -157,7 +157,10 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_served(client: C
     assert client.message() == {
         "jsonrpc": "2.0",
         "id": None,
-        "error": {"code": -32600, "message": "The line is longer than 64 MiB; it was not read. Put long material in files."},
+        "error": {
+            "code": -32600,
+            "message": "The line is longer than 64 MiB; it was not read. Put long material in files.",
+        },
     }
     assert b'"next"' in link.line()
 
