@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.crowd import crowd
 from bench.figures import Figures
 from bench.holdings import fill, loads, memory
 from bench.lab import Lab
@@ -68,6 +69,7 @@ def main() -> None:
                 partial(attached, few=4, many=20),
                 partial(recovery, book=book),
                 partial(live, deltas=deltas // 50),
+                partial(crowd, requests=200 if chosen.quick else 1000),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),
             ):
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")

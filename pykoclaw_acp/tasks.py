@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -49,21 +49,26 @@ class Tasks:
 class Pace:
     """For a loop whose steps are short, and which may be long: lets all else run between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`rest`: what to wait for between them, if not only for what waits already."""
         self.paused = False
+        self._rest = rest
         self._began = time.thread_time()
 
     async def step(self) -> None:
         """A step is done."""
         if time.thread_time() - self._began >= SLICE:
             self.paused = True
-            await asyncio.sleep(0)
+            await (asyncio.sleep(0) if self._rest is None else self._rest())
             self._began = time.thread_time()
 
 
-async def in_pieces(work: Generator[None, None, T]) -> T:
-    """What the work returns, whose steps are short; all else goes on between them, and before what follows."""
-    pace = Pace()
+async def in_pieces(work: Generator[None, None, T], rest: Callable[[], Awaitable[None]] | None = None) -> T:
+    """What the work returns, whose steps are short; all else goes on between them, and before what follows.
+
+    `rest` as in Pace.
+    """
+    pace = Pace(rest)
     while True:
         try:
             next(work)

@@ -40,6 +40,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.line(f"{name}: {value}")
     left = config.stash.get(_LEFT, [])
     if left:
         terminalreporter.section("the tests left something behind", red=True)

@@ -26,12 +26,14 @@ SPARE: Final = 8  # descriptors for files that are open for a moment
 class Visitor:
     """A connection. `kept`: its place is one for commands. `close` ends it, as it has to give way.
 
-    `silent`: it has not introduced itself, and waits for no answer. `process`: 0 if it cannot be seen from here.
+    `gone`: it had to give way. `silent`: it has not introduced itself, and waits for no answer. `process`: 0 if it
+    cannot be seen from here.
     """
 
     user: int
     process: int
     kept: bool = False
+    gone: bool = False
     close: Callable[[], object] = field(default=lambda: None)
     silent: Callable[[], bool] = field(default=lambda: True)
 
@@ -95,6 +97,7 @@ class Admission:
         for one in visitors:
             if one.silent():
                 self.left(one)
+                one.gone = True
                 one.close()
                 return True
         return False

@@ -10,7 +10,15 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import AcpError, InternalError, InvalidRequest, MethodNotFound, Overloaded, RequestCancelled
+from pykoclaw_acp.errors import (
+    AcpError,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    RequestCancelled,
+    StoreClosed,
+)
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.dispatch import Later, Method
@@ -91,6 +99,8 @@ class Connection:
         try:
             async for lines in self.peer.incoming():
                 self.share.begin()
+                if not lines:  # a part of a long one
+                    await self._turnstile.next()
                 for line in lines:
                     calls = len(self._open)
                     await self._line(line)
@@ -271,7 +281,7 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _take(self, line: Line) -> None:
-        read = await reading.read(line.content)
+        read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:
                 await self.peer.acknowledge(line.number)
@@ -393,5 +403,5 @@ def _update_line(session_id: str, update: Update) -> bytes:
 
 
 def _later_done(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError):
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError | StoreClosed):
         log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)

@@ -75,7 +75,8 @@ class Daemon:
                     self._spare.refuse(listener, self._admission.refusal)
                 await asyncio.sleep(0.1)  # others may close theirs
                 continue
-            self._tasks.start(self._serve(connection))
+            self._take(connection)
+            await asyncio.sleep(0)  # who had to give way leaves now, and takes no descriptor any more
 
     async def leave(self) -> None:
         """Let calls that came just now end, then let go of every client."""
@@ -86,23 +87,27 @@ class Daemon:
         await self._tasks.end()
         self._spare.close()
 
-    async def _serve(self, accepted: socket.socket) -> None:
+    def _take(self, accepted: socket.socket) -> None:
+        """Serve who has connected, or turn him away."""
         if peer_uid(accepted) != os.geteuid():
             log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
             accepted.close()
             return
         pid = peer_pid(accepted)
-        log_share.current.set(share := log_share.LogShare())
         visitor = self._admission.enter(peer_uid(accepted), pid)
         if visitor is None:
             turn_away(accepted, self._admission.refusal)
-            return
+        else:
+            self._tasks.start(self._serve(accepted, visitor))
+
+    async def _serve(self, accepted: socket.socket, visitor: Visitor) -> None:
+        log_share.current.set(share := log_share.LogShare())
         transport = await SocketTransport.of(accepted, self._app.settings.client_stall, self._unread)
         visitor.close = transport.abort
         connection: Connection | None = None
         hurrying: asyncio.Task[None] | None = None
         try:
-            peer = await _meet(transport, pid, visitor, self._admission, self._room)
+            peer = None if visitor.gone else await _meet(transport, visitor, self._admission, self._room)
             if peer is None:
                 return
             connection = self._connect(peer, visitor)
@@ -120,14 +125,16 @@ class Daemon:
         except Exception:
             log.exception("A connection failed", action="connection_failed")
         finally:
-            self._admission.left(visitor)
             share.tell()
             if hurrying is not None:
                 hurrying.cancel()
             if connection is not None:
                 self._connections.discard(connection)
                 connection.leave()
-            await transport.close()
+            try:
+                await transport.close()
+            finally:
+                self._admission.left(visitor)
 
     def _connect(self, peer: Peer, visitor: Visitor) -> Connection:
         sessions, turnstile = self._app.sessions, self._turnstile
@@ -151,9 +158,7 @@ async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
     await transport.close()
 
 
-async def _meet(
-    transport: SocketTransport, pid: int, visitor: Visitor, admission: Admission, room: LineRoom
-) -> Peer | None:
+async def _meet(transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom) -> Peer | None:
     """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent.
 
     Raises Overloaded for a front in a place that is kept for commands.
@@ -168,8 +173,8 @@ async def _meet(
         if begun.startswith(GREETING):
             if visitor.kept:
                 raise admission.refusal
-            return await FrontPeer.meet(transport, begun, pid, room)
-    return DirectPeer(transport, begun, instances.of(pid), room) if begun else None
+            return await FrontPeer.meet(transport, begun, visitor.process, room)
+    return DirectPeer(transport, begun, instances.of(visitor.process), room) if begun else None
 
 
 async def _serve(settings: Settings, tell: _Starter, lag: LoopLag) -> None:

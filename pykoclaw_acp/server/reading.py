@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,15 +33,18 @@ class Read:
         return jsonrpc.decode_params(raw, kind) if self.long is None else self.long
 
 
-async def read(line: Line | Oversized) -> Read:
-    """One line as a message. What would take long to read is refused, under its id where that is to be seen."""
+async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None) -> Read:
+    """One line as a message. What would take long to read is refused, under its id where that is to be seen.
+
+    `rest` is awaited between the pieces of a long one.
+    """
     if isinstance(line, Oversized):
         return Read(Invalid(line_id.find(line.head), _thrown_away(line)))
     if long_lines.is_simple(line):
         return Read(jsonrpc.parse(line))
     await asyncio.sleep(0)
     try:
-        short = await in_pieces(long_lines.shorten(line))
+        short = await in_pieces(long_lines.shorten(line), rest)
     except long_lines.TooComplex:
         found = line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
         return Read(Invalid(found, InvalidRequest(_TOO_COMPLEX)))
@@ -52,15 +56,16 @@ async def read(line: Line | Oversized) -> Read:
         return Read(Invalid(jsonrpc.NULL_ID, InvalidRequest(jsonrpc.BAD_ID)))
     if getattr(message, "method", "") == PROMPT:
         await asyncio.sleep(0)
-        return Read(message, await _prompt(message, short))
+        return Read(message, await _prompt(message, short, rest))
     if len(line) <= MAX_OTHER:
         return Read(jsonrpc.parse(line) if short.texts else message)
     return Read(_too_long(message))
 
 
-async def _prompt(message: Any, short: Short) -> PromptParams | AcpError:
+async def _prompt(message: Any, short: Short, rest: Callable[[], Awaitable[None]] | None) -> PromptParams | AcpError:
     try:
-        return await in_pieces(prompt.restored(jsonrpc.decode_params(message.params, PromptParams), short.texts))
+        params = jsonrpc.decode_params(message.params, PromptParams)
+        return await in_pieces(prompt.restored(params, short.texts), rest)
     except InvalidParams as error:
         return error
 

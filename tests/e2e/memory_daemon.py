@@ -1,4 +1,7 @@
-"""The daemon as a program, with workers in memory: `MemoryChannel` says what their prompts can be."""
+"""The daemon as a program, with workers in memory: `MemoryChannel` says what their prompts can be.
+
+With `--stdio` it is the server for one client.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import sys
 from unittest import mock
 
 from pykoclaw_acp import config
-from pykoclaw_acp.server import app, daemon
+from pykoclaw_acp.server import app, daemon, stdio
 from tests.integration.memory_launcher import MemoryLauncher
 
 if __name__ == "__main__":
     with mock.patch.object(app, "LocalLauncher", return_value=MemoryLauncher()):
-        sys.exit(daemon.main(config.load))
+        sys.exit(stdio.main(config.load()) if "--stdio" in sys.argv else daemon.main(config.load))

@@ -76,9 +76,14 @@ async def windows(path: Path) -> AsyncIterator[Windows]:
 
 
 async def seen(w: Windows, one: Front, seq: int) -> None:
-    """The front confirms, and it is written."""
+    """The front confirms what it was told, and it is written."""
+    await eventually(lambda: max(_told(one)) >= seq)
     one.say(f"seen 1 {seq}")
     await there(w.r, f"SELECT 1 FROM acp_cursors WHERE seq = {seq}")
+
+
+def _told(one: Front) -> list[int]:
+    return [int(rest.split()[1]) for kind in ("attached", "update", "cursor") for rest in one.rests(kind)]
 
 
 async def begun(w: Windows, one: Front) -> str:

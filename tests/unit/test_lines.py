@@ -304,3 +304,25 @@ def test_three_million_escaped_emoji_are_joined_in_pieces() -> None:
     steps = sum(1 for _ in text.joined())
     assert steps == 300
     assert finished(text.joined()) == "😀" * 3_000_000
+
+
+async def test_between_the_pieces_of_a_long_line_its_client_waits_for_its_next_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests = 0
+    now = 0.0
+
+    def thread_time() -> float:
+        nonlocal now
+        now += 0.0006
+        return now
+
+    async def rest() -> None:
+        nonlocal rests
+        rests += 1
+
+    monkeypatch.setattr("pykoclaw_acp.tasks.time.thread_time", thread_time)
+    text = [{"type": "text", "text": "x" * 4 * MIB}]
+    found = await reading.read(request("session/prompt", sessionId="s", prompt=text), rest)
+    assert isinstance(found.long, PromptParams)
+    assert rests >= 4 * MIB / long_lines.PIECE / 2
