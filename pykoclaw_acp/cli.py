@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import ConfigurationError, StartupError
 from pykoclaw_acp.machine import check_platform
 
 if TYPE_CHECKING:
@@ -25,8 +23,11 @@ class _Program(click.Group):
             check_platform()
             return super().invoke(ctx)
         except StartupError as error:
-            with contextlib.suppress(OSError):  # a log on a full disk: the exit status says it all the same
-                click.echo(f"pykoclaw-acp: {error}", err=True)
+            from pykoclaw_acp import terminal
+
+            # One line for each bad setting; in what others say a line end is no line end.
+            lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
+            terminal.complain(f"pykoclaw-acp: {lines[0]}", *lines[1:])
             ctx.exit(error.exit_code)
 
 
@@ -82,16 +83,18 @@ def show_config(as_json: bool) -> None:
     Settings come from the environment, then ./.env, then ~/.local/share/pykoclaw/.env, then the defaults. A daemon that
     runs has those of its own start, and one that a client started has no ./.env.
     """
-    from pykoclaw_acp import config
+    from pykoclaw_acp import config, terminal
 
     lines = config.describe(config.load())
     if as_json:
-        click.echo(json.dumps([asdict(line) for line in lines], indent=2))
+        terminal.as_json([asdict(line) for line in lines])
         return
     for line in lines:
         value = ",".join(line.value) if isinstance(line.value, list) else line.value
         shown = "(none)" if value in (None, "") else value
-        click.echo(f"{click.style(line.env, bold=True)}={shown}  [{line.source}]\n    {line.description}")
+        terminal.write(terminal.shown(line.env, bold=True))
+        terminal.line(f"={shown}  [{line.source}]")
+        terminal.line(f"    {line.description}")
 
 
 @cli.command()
@@ -217,9 +220,10 @@ def attach(session: str) -> None:
 @click.option("--deny", "decision", flag_value="deny", help="Refuse it.")
 @_JSON
 def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
-    """Answer a permission QUESTION; without one, list those that wait.
+    """Show the permission questions that wait, with all that would run, or answer a QUESTION.
 
-    QUESTION is an id, or the beginning of one. Exits with 1 when it is unknown, or somebody else has answered it.
+    QUESTION is an id, or the beginning of one; without --allow, --always or --deny it is shown. Exits with 1 when it is
+    unknown, or somebody else has answered it.
     """
     from pykoclaw_acp.commands import approve as command
 
@@ -228,7 +232,7 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
             raise click.UsageError("Say which question; `pykoclaw-acp approve` lists those that wait.")
         command.list_open(as_json)
     elif decision is None:
-        raise click.UsageError("Say --allow, --always or --deny.")
+        command.show_one(question, as_json)
     else:
         command.answer(question, decision)
 

@@ -312,8 +312,10 @@ def _encode(message: dict[str, Any]) -> bytes:
 
 
 def _say(text: str) -> None:
-    """On standard error, which clients search for words that mean death: only what must be said."""
+    """One line on standard error, which clients search for words that mean death: only what must be said."""
+    from pykoclaw_acp.neutral import neutral
+
     try:
-        os.write(2, text.encode(errors="replace") + b"\n")
+        os.write(2, neutral(text).encode(errors="replace") + b"\n")
     except OSError:
         return  # nobody listens

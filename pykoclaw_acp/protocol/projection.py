@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -58,6 +59,7 @@ from pykoclaw_acp.sessions.events import (
 from pykoclaw_acp.sessions.offers import Choice, Command, Selection
 from pykoclaw_acp.worker.frames import Ask, Form
 
+MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 MODE: Final = "mode"  # ids of the config options
@@ -112,18 +114,23 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
     """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes."""
     options = [PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once")]
     if question.always is not None:
-        name = f"Always allow {question.always} in this session"
+        name = f"Always allow {_cut(neutral(question.always))} in this session"
         options.append(PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
     options.append(PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"))
     call = AskedToolCall(
         tool_call_id=question.tool_call_id,
-        title=question.title,
+        title=neutral(question.title),
         kind=question.tool_kind,
         status="pending",
-        content=_parts(question.content),
+        content=question_parts(question),
         raw_input=question.input,
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def question_parts(question: Ask) -> list[ShownContent | Diff] | None:
+    """What runs if the question is answered with yes."""
+    return _parts(question.content)
 
 
 def elicitation(session_id: str, form: Form) -> CreateElicitation:
@@ -198,6 +205,10 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         raw_input=event.input,
         meta=meta,
     )
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= MAX_RULE else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
 
 
 def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:

@@ -29,7 +29,7 @@ from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import events, folding, joining, model, offers, turn_queue
-from pykoclaw_acp.worker import failures, frames, tools
+from pykoclaw_acp.worker import failures, frames, tools, whole
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pykoclaw_acp"
@@ -335,6 +335,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
     assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
     assert f"| {tools.MAX_TITLE} characters |" in limits
+    assert f"is asked about | {whole.MOST >> 20} MiB as JSON |" in limits
 
 
 # --- docs/architecture.md --------------------------------------------------------------------------------------------
