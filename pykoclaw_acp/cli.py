@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import ConfigurationError, StartupError
+from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
 from pykoclaw_acp.machine import check_platform
 
 if TYPE_CHECKING:
@@ -23,12 +23,22 @@ class _Program(click.Group):
             check_platform()
             return super().invoke(ctx)
         except StartupError as error:
-            from pykoclaw_acp import terminal
+            ctx.exit(_complain(error))
+        except (OSError, MemoryError, RuntimeError, ImportError, SystemError) as error:
+            from pykoclaw_acp.front import shortage
 
-            # One line for each bad setting; in what others say a line end is no line end.
-            lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
-            terminal.complain(f"pykoclaw-acp: {lines[0]}", *lines[1:])
-            ctx.exit(error.exit_code)
+            if (found := shortage.of(error)) is None:
+                raise
+            ctx.exit(_complain(Exhausted(*found)))
+
+
+def _complain(error: StartupError) -> int:
+    from pykoclaw_acp import terminal
+
+    # One line for each bad setting; in what others say a line end is no line end.
+    lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
+    terminal.complain(f"pykoclaw-acp: {lines[0]}", *lines[1:])
+    return error.exit_code
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text.")
@@ -278,6 +288,17 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     from pykoclaw_acp.commands import doctor as command
 
     ctx.exit(command.main(as_json))
+
+
+@cli.command(short_help="Put our tables into another program's database.")
+def adopt() -> None:
+    """Put our tables into the database of PYKOCLAW_DATA, beside those of another program, which are left alone.
+
+    Without this such a database is refused, as it may be there by mistake. Pykoclaw's own needs no such command.
+    """
+    from pykoclaw_acp.commands import adopt as command
+
+    command.main()
 
 
 @cli.command(short_help="Show the end of the daemon's log.")

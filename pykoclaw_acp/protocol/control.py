@@ -48,7 +48,7 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
 class QuestionsParams(Params, frozen=True, kw_only=True):
     """`question`: only those whose id begins so; `whole`: with all that would run, not what fits a list alone."""
 
-    question: str = ""
+    question: Name = ""
     whole: bool = False
 
 
