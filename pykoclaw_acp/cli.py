@@ -323,8 +323,11 @@ def demo(ctx: click.Context) -> None:
     """
     from importlib.util import find_spec
 
-    if find_spec("acp") is None:
-        raise StartupError("The demo needs an ACP client library. Install it with: pip install 'pykoclaw-acp[demo]'")
+    if any(find_spec(name) is None for name in ("acp", "starlette", "uvicorn")):
+        raise StartupError(
+            "The demo needs an ACP client library and an HTTP server. Install them with: "
+            "pip install 'pykoclaw-acp[demo]'"
+        )
     from pykoclaw_acp.demo import story
 
     ctx.exit(story.main())
@@ -339,6 +342,12 @@ def demo(ctx: click.Context) -> None:
 @click.pass_context
 def scripted_model(ctx: click.Context) -> None:
     """Run a Messages API on loopback that plays scripts, to try things offline."""
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
+        raise StartupError(
+            "The scripted model needs an HTTP server. Install it with: pip install 'pykoclaw-acp[scripted-model]'"
+        )
     from pykoclaw_acp.scripted_model import __main__ as program
 
     ctx.exit(program.main(ctx.args))

@@ -37,6 +37,17 @@ _BY_NUMBER: Final = {
 _OF_THE_LOADER: Final = ("cannot allocate memory", "failed to map segment", "cannot create shared object descriptor")
 
 
+_WORDS: Final = {
+    "too many open files": DESCRIPTORS,
+    "emfile": DESCRIPTORS,
+    "enfile": DESCRIPTORS,
+    "cannot fork": PROCESSES,
+    "can't fork": PROCESSES,
+    "resource temporarily unavailable": PROCESSES,
+    "cannot allocate memory": MEMORY,
+    "out of memory": MEMORY,
+    "enomem": MEMORY,
+}
 RAISED: Final = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
 """What Python raises when something has run out."""
 
@@ -57,7 +68,14 @@ def lacks_descriptors() -> bool:
     return False
 
 
-def _memory_is_limited() -> bool:
+def of_words(words: str) -> tuple[str, str] | None:
+    """The same of what another program says on standard error as it ends."""
+    lowered = words.lower()
+    return next((found for known, found in _WORDS.items() if known in lowered), None)
+
+
+def memory_is_limited() -> bool:
+    """Whether the address space of this process, and of what it starts, has a limit."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -75,8 +93,8 @@ def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] |
         if isinstance(error, ImportError) and any(words in str(error).lower() for words in _OF_THE_LOADER):
             return MEMORY
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-            return MEMORY if _memory_is_limited() else PROCESSES
-        if isinstance(error, SystemError) and _memory_is_limited():  # of a library that forgot to say so
+            return MEMORY if memory_is_limited() else PROCESSES
+        if isinstance(error, SystemError) and memory_is_limited():  # of a library that forgot to say so
             return MEMORY
         if forks and isinstance(error, BlockingIOError):
             return PROCESSES
