@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.errors import DatabaseForeign, DatabaseIncompatible, DatabaseUnusable
+from pykoclaw_acp.errors import DatabaseBusy, DatabaseForeign, DatabaseIncompatible, DatabaseUnusable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.test_migrations import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
@@ -120,6 +120,20 @@ async def test_a_foreign_database_whose_writer_was_killed_is_refused_too(path: P
         await Database.open(path)
     assert tables(path) == {"photos"}
     assert query(path, "SELECT * FROM photos") == [(1, "today")]
+
+
+async def test_a_database_that_another_program_keeps_to_itself_is_refused_for_now(path: Path) -> None:
+    create(path, PYKOCLAW_SCHEMA)
+    before = contents(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DatabaseBusy) as caught:
+            await Database.open(path)
+        other.execute("ROLLBACK")
+    assert (caught.value.exit_code, caught.value.kind) == (75, "database_busy")
+    assert "keeps the database" in str(caught.value)
+    assert contents(path) == before
+    await (await Database.open(path)).close()
 
 
 # --- adopt -----------------------------------------------------------------------------------------------------------
