@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PARALLEL := -n logical --dist worksteal
 
 # Without it each process that a test starts would compile the program, and pytest all of its plugins, anew.
@@ -11,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long test-busy lint format types bench clean
+.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -25,8 +26,8 @@ $(READY): pyproject.toml constraints.txt
 	  $(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and \"Python 3.11 or newer is needed: make PYTHON=...\")"; \
 	  echo "Setting up .venv (once, and after changes of the dependencies)"; \
 	  $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev; \
+	  $(PIP) install --require-hashes -r constraints.txt; \
+	  $(PIP) install --no-deps --no-build-isolation -e .; \
 	  $(BIN)/python -m compileall -q pykoclaw_acp; \
 	  touch $(READY)'
 
@@ -60,9 +61,18 @@ test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"
 	@$(PYTEST) $(PARALLEL) tests/faults
 
-test-long: lint types ## the same tests with all seeds and sizes; up to an hour
+test-long: lint types test-lowest ## the same tests with all seeds and sizes; up to an hour
 	@echo "== all tests, long ones too"
 	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
+
+LOWEST := .venv-lowest/bin
+test-lowest: $(READY) ## unit and story tests with the lowest versions that pyproject.toml allows
+	@echo "== tests with the lowest versions"
+	@rm -rf .venv-lowest && $(PYTHON) -m venv .venv-lowest
+	@$(BIN)/python -m tests.versions lowest > .venv-lowest/requirements.txt
+	@$(LOWEST)/python -m pip --quiet --disable-pip-version-check install -r .venv-lowest/requirements.txt
+	@$(LOWEST)/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
+	@$(LOWEST)/python -m pytest -q tests/unit tests/integration/test_database.py tests/e2e/test_story.py
 
 # Four loops and the tests share two cores; a loop ends with the shell that has started it, however that ends.
 LOOP := while kill -0 $$PPID 2>/dev/null; do n=0; while [ $$n -lt 50000 ]; do n=$$((n + 1)); done; done
@@ -76,9 +86,18 @@ format: $(READY) ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
 
+audit: $(READY) ## known vulnerabilities of the pinned versions; DATABASE=folder of OSV files: offline
+	@$(BIN)/python -m tests.versions audit $(DATABASE)
+
+constraints: ## make constraints.txt anew, with the hashes of all files (needs uv on PATH)
+	@sed '/^#/!d' constraints.txt > constraints.new
+	@uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
+	  --no-emit-index-url --all-extras --group dev -c constraints.txt pyproject.toml >> constraints.new
+	@mv constraints.new constraints.txt
+
 bench: $(READY) ## measure, each figure as a ratio to its baseline
 	@$(BIN)/python -m bench
 
 clean: ## remove what make made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

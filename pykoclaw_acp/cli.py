@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
 from pykoclaw_acp.machine import check_platform
 
 if TYPE_CHECKING:
@@ -25,9 +23,22 @@ class _Program(click.Group):
             check_platform()
             return super().invoke(ctx)
         except StartupError as error:
-            with contextlib.suppress(OSError):  # a log on a full disk: the exit status says it all the same
-                click.echo(f"pykoclaw-acp: {error}", err=True)
-            ctx.exit(error.exit_code)
+            ctx.exit(_complain(error))
+        except (OSError, MemoryError, RuntimeError, ImportError, SystemError) as error:
+            from pykoclaw_acp.front import shortage
+
+            if (found := shortage.of(error)) is None:
+                raise
+            ctx.exit(_complain(Exhausted(*found)))
+
+
+def _complain(error: StartupError) -> int:
+    from pykoclaw_acp import terminal
+
+    # One line for each bad setting; in what others say a line end is no line end.
+    lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
+    terminal.complain(f"pykoclaw-acp: {lines[0]}", *lines[1:])
+    return error.exit_code
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text.")
@@ -83,18 +94,20 @@ def show_config(as_json: bool) -> None:
     Settings come from the environment, then ./.env if the directory is trusted, then ~/.local/share/pykoclaw/.env, then
     the defaults. A daemon that runs has those of its own start, and one that a client started has no ./.env.
     """
-    from pykoclaw_acp import config
+    from pykoclaw_acp import config, terminal
 
     lines, unread = config.describe(config.load()), config.unread()
     if as_json:
-        click.echo(json.dumps([asdict(line) for line in lines], indent=2))
+        terminal.as_json([asdict(line) for line in lines])
         return
     for line in lines:
         value = ",".join(line.value) if isinstance(line.value, list) else line.value
         shown = "(none)" if value in (None, "") else value
-        click.echo(f"{click.style(line.env, bold=True)}={shown}  [{line.source}]\n    {line.description}")
+        terminal.write(terminal.shown(line.env, bold=True))
+        terminal.line(f"={shown}  [{line.source}]")
+        terminal.line(f"    {line.description}")
     if unread:
-        click.echo(f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True)
+        terminal.line(f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True)
 
 
 @cli.command()
@@ -220,9 +233,10 @@ def attach(session: str) -> None:
 @click.option("--deny", "decision", flag_value="deny", help="Refuse it.")
 @_JSON
 def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
-    """Answer a permission QUESTION; without one, list those that wait.
+    """Show the permission questions that wait, with all that would run, or answer a QUESTION.
 
-    QUESTION is an id, or the beginning of one. Exits with 1 when it is unknown, or somebody else has answered it.
+    QUESTION is an id, or the beginning of one; without --allow, --always or --deny it is shown. Exits with 1 when it is
+    unknown, or somebody else has answered it.
     """
     from pykoclaw_acp.commands import approve as command
 
@@ -231,7 +245,7 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
             raise click.UsageError("Say which question; `pykoclaw-acp approve` lists those that wait.")
         command.list_open(as_json)
     elif decision is None:
-        raise click.UsageError("Say --allow, --always or --deny.")
+        command.show_one(question, as_json)
     else:
         command.answer(question, decision)
 
@@ -330,6 +344,17 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(command.main(as_json))
 
 
+@cli.command(short_help="Put our tables into another program's database.")
+def adopt() -> None:
+    """Put our tables into the database of PYKOCLAW_DATA, beside those of another program, which are left alone.
+
+    Without this such a database is refused, as it may be there by mistake. Pykoclaw's own needs no such command.
+    """
+    from pykoclaw_acp.commands import adopt as command
+
+    command.main()
+
+
 @cli.command(short_help="Show the end of the daemon's log.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="Begin so many back.")
@@ -352,8 +377,11 @@ def demo(ctx: click.Context) -> None:
     """
     from importlib.util import find_spec
 
-    if find_spec("acp") is None:
-        raise StartupError("The demo needs an ACP client library. Install it with: pip install 'pykoclaw-acp[demo]'")
+    if any(find_spec(name) is None for name in ("acp", "starlette", "uvicorn")):
+        raise StartupError(
+            "The demo needs an ACP client library and an HTTP server. Install them with: "
+            "pip install 'pykoclaw-acp[demo]'"
+        )
     from pykoclaw_acp.demo import story
 
     ctx.exit(story.main())
@@ -368,6 +396,12 @@ def demo(ctx: click.Context) -> None:
 @click.pass_context
 def scripted_model(ctx: click.Context) -> None:
     """Run a Messages API on loopback that plays scripts, to try things offline."""
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
+        raise StartupError(
+            "The scripted model needs an HTTP server. Install it with: pip install 'pykoclaw-acp[scripted-model]'"
+        )
     from pykoclaw_acp.scripted_model import __main__ as program
 
     ctx.exit(program.main(ctx.args))

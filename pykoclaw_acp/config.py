@@ -23,7 +23,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.ops.secrets import MASK, looks_secret
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
@@ -259,7 +259,7 @@ def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettings
             if path.is_file():
                 yield str(path.absolute()), DotEnvSettingsSource(settings_cls, env_file=path)
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+            raise DirectoryUnusable(path, error, what="The file") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 

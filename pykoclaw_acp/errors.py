@@ -116,15 +116,20 @@ class StoreClosed(Exception):
 
 
 class StartupError(Exception):
-    """The program cannot start; the message says what is wrong and what to do. Exits with `exit_code`."""
+    """The program cannot start; the message says what is wrong and what to do. Exits with `exit_code`.
+
+    `kind` is for programs: `data.errorKind` of what a client asks for meanwhile.
+    """
 
     exit_code: ClassVar[int] = 1
+    kind: str = "daemon_not_started"
 
 
 class DataDirectoryLocked(StartupError):
     """Another server owns the data directory (EX_TEMPFAIL of sysexits.h)."""
 
     exit_code = 75
+    kind = "data_in_use"
 
 
 class RestartWanted(StartupError):
@@ -137,24 +142,75 @@ class DatabaseBusy(StartupError):
     """Another program keeps the database to itself, reading included; a later start succeeds (EX_TEMPFAIL)."""
 
     exit_code = 75
+    kind = "database_busy"
 
 
 class DatabaseUnusable(StartupError):
     """The database is damaged, from a newer version, or its migrations were changed; it was not touched."""
 
     exit_code = 78
+    kind = "database_unusable"
+
+
+class DatabaseForeign(DatabaseUnusable):
+    """The database is another program's; it was not touched."""
+
+    kind = "database_foreign"
+
+    def __init__(self, path: object, tables: list[str], count: int) -> None:
+        named = ", ".join(tables) + (", …" if count > len(tables) else "")
+        super().__init__(
+            f"The database {path} has tables of another program ({named}), and none of pykoclaw's. It was not touched. "
+            "Set PYKOCLAW_DATA to another directory, or run `pykoclaw-acp adopt` to keep our tables beside those."
+        )
+
+
+class DatabaseIncompatible(DatabaseUnusable):
+    """The database has tables that look like pykoclaw's or ours and are not; it was not touched."""
+
+    kind = "database_incompatible"
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"The database {path} cannot be brought up to date: {reason}. It was not touched. Set PYKOCLAW_DATA to "
+            "another directory, or restore the database that pykoclaw or pykoclaw-acp has made."
+        )
 
 
 class DatabaseMissing(StartupError):
     """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of sysexits.h)."""
 
     exit_code = 78
+    kind = "database_missing"
 
 
 class ConfigurationError(StartupError):
     """A setting has a value that cannot be used (EX_CONFIG of sysexits.h)."""
 
     exit_code = 78
+    kind = "configuration"
+
+
+class DirectoryUnusable(ConfigurationError):
+    """A directory, or a file in one, that the program needs cannot be read or written (EX_CONFIG of sysexits.h)."""
+
+    kind = "directory_unusable"
+
+    def __init__(self, path: object, error: OSError, setting: str | None = None, what: str = "The directory") -> None:
+        may = "rw" if what == "The file" else "rwx"
+        other = "" if setting is None else f", or set {setting} to another directory"
+        super().__init__(
+            f"{what} {path} cannot be used: {error.strerror}. Nothing was changed. Give yourself access "
+            f"(`chmod u+{may} {path}`) if that is missing{other}."
+        )
+
+
+class Exhausted(StartupError):
+    """The machine, or a limit, leaves no descriptors, memory or processes; nothing was begun."""
+
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(f"The program cannot go on: {sentence} Nothing was lost.")
+        self.kind = kind
 
 
 class CommandFailed(StartupError):

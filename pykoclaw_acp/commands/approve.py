@@ -1,46 +1,64 @@
-"""`pykoclaw-acp approve`: permission questions, answered from the command line."""
+"""`pykoclaw-acp approve`: permission questions, answered from the command line, by somebody who has seen what runs."""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.question import rendered
+from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.terminal import Shown, joined, shown
 
 Decision = Literal["allow_once", "allow_always", "deny"]
 DONE: Final = {"allow_once": "Allowed.", "allow_always": "Allowed for the rest of the session.", "deny": "Denied."}
+_HOW: Final = "Answer one with `pykoclaw-acp approve QUESTION --allow`, --always or --deny."
 
 
 def list_open(as_json: bool) -> None:
-    """Show the questions that wait."""
-    questions = ask("questions/list")
+    """Show the questions that wait, with all that would run."""
+    questions = _whole(ask("questions/list"))
     if as_json:
-        show.as_json(questions)
+        terminal.as_json(questions)
     elif not questions:
-        click.echo("No question waits.")
+        terminal.line("No question waits.")
     else:
-        show.table(
-            ("question", "session", "waits", "until", "asked for"),
-            [
-                (
-                    one["id"][:12],
-                    one["session"][:8],
-                    show.since(one["askedAt"]),
-                    _until(one),
-                    show.one_line(one["title"]),
-                )
-                for one in questions
-            ],
-        )
-        click.echo("\nAnswer one with `pykoclaw-acp approve QUESTION --allow`, --always or --deny.")
+        terminal.paged(joined([*(_shown(one) for one in questions), shown(f"{_HOW}\n", "command")]))
+
+
+def show_one(question: str, as_json: bool) -> None:
+    """Show the questions whose id begins so. Raises CommandFailed if none that waits does."""
+    found = _whole([one for one in ask("questions/list") if one["id"].startswith(question)])
+    if not found:
+        raise CommandFailed("There is no question with this id. List those that wait to see their ids.")
+    if as_json:
+        terminal.as_json(found)
+    else:
+        terminal.paged(joined([*(_shown(one) for one in found), shown(f"{_HOW}\n", "command")]))
 
 
 def answer(question: str, decision: Decision) -> None:
     """Answer one."""
     ask("questions/answer", question=question, decision=decision)
-    click.echo(DONE[decision])
+    terminal.line(DONE[decision])
+
+
+def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each with all of its input, asked for one by one: an answer of the daemon has room for one, not for all."""
+    found: list[dict[str, Any]] = []
+    for one in questions:
+        known = ask("questions/list", question=one["id"], whole=True)
+        found.extend(whole for whole in known if whole["id"] == one["id"])  # it may have been answered meanwhile
+    return found
+
+
+def _shown(question: dict[str, Any]) -> Shown:
+    facts = (
+        f"{question['id'][:12]}  session {question['session'][:8]}, waits {show.since(question['askedAt'])}, "
+        f"until {_until(question)}"
+    )
+    return joined([shown(facts, fg="yellow"), shown("\n", "command"), rendered(question), shown("\n", "command")])
 
 
 def _until(question: dict[str, Any]) -> str:

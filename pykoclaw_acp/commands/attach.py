@@ -6,54 +6,108 @@ import sys
 import threading
 from typing import Any, Final
 
-import click
-
-from pykoclaw_acp.commands import show
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.approve import DONE, Decision
 from pykoclaw_acp.commands.daemon import ask, follow_live
+from pykoclaw_acp.commands.question import rendered
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.terminal import Shown
 
 TURNS: Final = 3  # of the history that are shown first
 KEYS: Final[dict[str, Decision]] = {"y": "allow_once", "a": "allow_always", "n": "deny"}
+LOOK: Final = "v"
+
+
+class Screen:
+    """What is written while a pager has the terminal waits until it is closed; nothing waits for the pager."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[Shown] | None = None
+
+    def write(self, text: Shown) -> None:
+        with self._lock:
+            if self._held is None:
+                terminal.write(text)
+            else:
+                self._held.append(text)
+
+    def page(self, text: Shown) -> None:
+        """Show the text until the reader has closed it."""
+        with self._lock:
+            self._held = []
+        try:
+            terminal.paged(text)
+        finally:
+            with self._lock:
+                held, self._held = self._held, None
+                for one in held:
+                    terminal.write(one)
 
 
 class Questions:
-    """Those that are open, oldest first. The terminal's thread shows them, another reads the answers."""
+    """Those that are open, oldest first. The terminal's thread shows them, another reads the answers.
 
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
+    One that is longer than the terminal is looked at in a pager; before that it cannot be allowed.
+    """
+
+    def __init__(self, page: Terminal, screen: Screen) -> None:
+        self._page = page
+        self._screen = screen
         self._open: dict[str, dict[str, Any]] = {}
+        self._unseen: set[str] = set()
 
     def asked(self, question: dict[str, Any]) -> None:
         """Show one, and how to answer it."""
         self._open[question["id"]] = question
         keys = "y: allow, a: always, n: deny" if question["always"] else "y: allow, n: deny"
-        self._terminal.note(f"? {show.one_line(question['title'])}  ({question['id'][:12]})  [{keys}]", fg="yellow")
+        whole = rendered(question)
+        if terminal.is_terminal() and terminal.too_long(whole):
+            self._unseen.add(question["id"])
+            lines = whole.count("\n")
+            self._page.note(f"? {question['title']}", fg="yellow")
+            keys = f"{LOOK}: view all {lines} lines, which comes first; {keys}"
+        else:
+            self._page.note("?", fg="yellow")
+            self._page.block(whole)
+        self._page.note(f"  ({question['id'][:12]})  [{keys}]", fg="yellow")
 
     def settled(self, question_id: str) -> None:
         """It is answered, here or elsewhere, or moot."""
+        self._unseen.discard(question_id)
         if self._open.pop(question_id, None) is not None:
-            self._terminal.note(f"  settled ({question_id[:12]})", fg="yellow")
+            self._page.note(f"  settled ({question_id[:12]})", fg="yellow")
 
     def answer(self, line: str) -> None:
         """A line that was typed: the key for the oldest question."""
-        decision = KEYS.get(line.strip().lower()[:1])
-        question = next(iter(list(self._open)), None)
-        if decision is None or question is None:
+        key = line.strip().lower()[:1]
+        decision = KEYS.get(key)
+        question = next(iter(list(self._open.values())), None)
+        if question is None or (decision is None and key != LOOK):
             return
+        if decision is None:
+            self._screen.page(rendered(question))
+            self._unseen.discard(question["id"])
+        elif decision != "deny" and question["id"] in self._unseen:
+            self._page.note(f"  Not all of it was shown. View it first: {LOOK} and Enter.", fg="red")
+        else:
+            self._decide(question["id"], decision)
+
+    def _decide(self, question: str, decision: Decision) -> None:
         try:
             ask("questions/answer", start=False, question=question, decision=decision)
-            self._terminal.note(f"  {DONE[decision]}", fg="yellow")
+            self._page.note(f"  {DONE[decision]}", fg="yellow")
         except (CommandFailed, DaemonNotRunning) as error:
-            self._terminal.note(f"  {error}", fg="red")
+            self._page.note(f"  {error}", fg="red")
 
 
 def main(session: str, turns: int = TURNS) -> None:
     """Follow until interrupted, which detaches and nothing else, or until the session is closed."""
     session = ask("sessions/show", session=session)["summary"]["id"]
-    terminal = Terminal(lambda text: click.echo(text, nl=False))
-    questions = Questions(terminal)
+    screen = Screen()
+    page = Terminal(screen.write)
+    questions = Questions(page, screen)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:
         threading.Thread(target=_read, args=(questions,), daemon=True).start()
@@ -61,15 +115,15 @@ def main(session: str, turns: int = TURNS) -> None:
         for message in follow_live(session, turns, present=interactive):
             kind, params = message["method"].rpartition("/")[2], message["params"]
             if kind == "event":
-                terminal.show(params["update"])
+                page.show(params["update"])
             elif kind == "question":
                 questions.asked(params)
             elif kind == "settled":
                 questions.settled(params["id"])
     except KeyboardInterrupt:
-        terminal.note("Detached. What runs goes on.")
+        page.note("Detached. What runs goes on.")
     finally:
-        terminal.end()
+        page.end()
 
 
 def _read(questions: Questions) -> None:

@@ -8,10 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
-from pykoclaw_acp import config
-from pykoclaw_acp.commands import show
+from pykoclaw_acp import config, terminal
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
 from pykoclaw_acp.front.places import Places, lock_holder
@@ -25,14 +22,15 @@ def main(as_json: bool) -> int:
     """Show what every check found; the exit status is 1 if there is a problem."""
     findings = doctor.examine(_context(), doctor.checks())
     if as_json:
-        show.as_json([asdict(finding) for finding in findings])
+        terminal.as_json([asdict(finding) for finding in findings])
     else:
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
             mark, colour = MARKS[finding.level]
-            click.echo(f"{click.style(mark, fg=colour)} {finding.check.ljust(width)}  {show.plain(finding.found)}")
+            terminal.write(terminal.shown(mark, fg=colour))
+            terminal.line(f" {finding.check.ljust(width)}  {finding.found}")
             if finding.advice:
-                click.echo(f"  {' ' * width}  → {show.plain(finding.advice)}")
+                terminal.line(f"  {' ' * width}  → {finding.advice}")
     return int(any(finding.level == "problem" for finding in findings))
 
 

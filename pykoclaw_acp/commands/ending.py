@@ -8,8 +8,7 @@ import select
 import signal
 from typing import Final
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed
@@ -29,10 +28,10 @@ def stop() -> None:
     if database.get("condition", "writable") == "writable":  # a daemon of a version before does not say
         workers.stop(None, now=False)
     else:
-        click.echo(f"The database cannot be written. {database['reason']}")
-        click.echo("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
+        terminal.line(f"The database cannot be written. {database['reason']}")
+        terminal.line("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
     _end(pid)
-    click.echo(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
+    terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
 
 
 def restart() -> None:
@@ -41,7 +40,7 @@ def restart() -> None:
     _end(pid)
     status = ask("status", timeout=START_WAIT)
     running = show.count(len(status["workers"]), "worker")
-    click.echo(f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}.")
+    terminal.line(f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}.")
 
 
 def _daemon() -> int:

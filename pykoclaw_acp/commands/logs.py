@@ -4,51 +4,66 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import click
-
-from pykoclaw_acp.commands import show
+from pykoclaw_acp import terminal
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front.places import Places, lock_holder
+from pykoclaw_acp.neutral import neutral
 
+_QUOTED: Final = re.compile(r"[\s=\"]|^$")
 UNIT: Final = "pykoclaw-acp"
 PAUSE: Final = 0.2  # s between two looks at a file that is followed
 PROC: Final = Path("/proc")
-_KNOWN: Final = ("timestamp", "level", "event", "logger", "action")
+_KNOWN: Final = ("timestamp", "level", "event", "logger", "action", "exception")
 
 
 def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
     """Write the end of the log, and with `follow` what comes, until interrupted."""
     places = Places.find()
     if not workers and (unit := _unit(places)) is not None:
-        _become_journalctl(unit, lines, follow)
-    path = Path(places.directory) / "workers.log" if workers else Path(places.log)
-    if not path.exists():
-        raise CommandFailed(f"There is no log yet: {path} does not exist.")
+        found = _journal(unit, lines, follow, as_json)
+    else:
+        path = Path(places.directory) / "workers.log" if workers else Path(places.log)
+        if not path.exists():
+            raise CommandFailed(f"There is no log yet: {path} does not exist.")
+        found = _lines(path, lines, follow)
     try:
-        for line in _lines(path, lines, follow):
-            click.echo(line if as_json else readable(line))
+        for line in found:
+            if as_json:
+                terminal.json_text(line + "\n")
+                continue
+            first, *rest = readable(line)
+            terminal.line(first)
+            for one in rest:
+                terminal.line(f"    {one}")
     except KeyboardInterrupt:
         return
 
 
-def readable(line: str) -> str:
-    """A line of the log for people; what is not JSON stays as it is."""
+def readable(line: str) -> list[str]:
+    """A line of the log for people: one line, and those of a traceback; what is not JSON stays as it is."""
     try:
         entry = json.loads(line)
     except ValueError:
-        return show.plain(line)
+        return [neutral(line)]
     if not isinstance(entry, dict) or "event" not in entry:
-        return show.plain(line)
-    more = " ".join(f"{name}={value}" for name, value in entry.items() if name not in _KNOWN)
-    words = f"{entry.get('timestamp', '')} {entry.get('level', ''):7} {entry['event']}  {more}"
-    return show.plain(words).rstrip()
+        return [neutral(line)]
+    more = " ".join(f"{name}={_value(value)}" for name, value in entry.items() if name not in _KNOWN)
+    words = f"{entry.get('timestamp', '')} {entry.get('level', '')!s:7} {entry['event']}  {more}"
+    return [neutral(words).rstrip(), *(neutral(one) for one in str(entry.get("exception", "")).split("\n") if one)]
+
+
+def _value(value: object) -> str:
+    """A value that cannot pass for two."""
+    return value if isinstance(value, str) and not _QUOTED.search(value) else json.dumps(value, ensure_ascii=False)
 
 
 def _unit(places: Places) -> tuple[str, bool] | None:
@@ -66,13 +81,21 @@ def _unit(places: Places) -> tuple[str, bool] | None:
     return None
 
 
-def _become_journalctl(unit: tuple[str, bool], lines: int, follow: bool) -> None:
+def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) -> Iterator[str]:
+    """What journalctl writes; it does not see the terminal."""
     name, of_user = unit
     program = shutil.which("journalctl")
     if program is None:
         raise CommandFailed(f"The daemon logs to systemd's journal ({name}), but there is no journalctl on PATH.")
     scope = ["--user"] if of_user else []
-    os.execv(program, [program, *scope, f"--unit={name}", f"--lines={lines}", *(["--follow"] if follow else [])])  # noqa: S606
+    form = ["--output=cat"] if as_json else []
+    command = [program, *scope, "--no-pager", f"--unit={name}", f"--lines={lines}", *form]
+    with subprocess.Popen([*command, *(["--follow"] if follow else [])], stdout=subprocess.PIPE) as journal:
+        assert journal.stdout is not None
+        for line in journal.stdout:
+            yield line.decode(errors="replace").rstrip("\n")
+    if journal.returncode:
+        raise CommandFailed(f"journalctl ended with status {journal.returncode}.")
 
 
 def _lines(path: Path, count: int, follow: bool) -> Iterator[str]:

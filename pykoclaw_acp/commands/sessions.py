@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
 from pykoclaw_acp.commands.transcript import Terminal, markdown
@@ -19,10 +17,10 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
     """Show the sessions, newest first."""
     found = ask("sessions/list", all=every, limit=limit)
     if as_json:
-        show.as_json(found["sessions"])
+        terminal.as_json(found["sessions"])
         return
     if not found["sessions"]:
-        click.echo("No session yet." if every else "No session yet; those that nobody used are shown by --all.")
+        terminal.line("No session yet." if every else "No session yet; those that nobody used are shown by --all.")
         return
     columns = ["id", "used", "state", "title", "directory"]
     rows = [
@@ -35,16 +33,16 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
         ]
         for one in found["sessions"]
     ]
-    show.table(columns, rows, right=("used",))
+    terminal.table(columns, rows, right=("used",))
     if found["more"]:
-        click.echo(f"There are more; --limit shows more than {limit}.")
+        terminal.line(f"There are more; --limit shows more than {limit}.")
 
 
 def show_one(session: str, as_json: bool) -> None:
     """Show what is known about a session."""
     details = ask("sessions/show", session=session)
     if as_json:
-        show.as_json(details)
+        terminal.as_json(details)
         return
     summary = details["summary"]
     show.facts(
@@ -66,8 +64,8 @@ def show_one(session: str, as_json: bool) -> None:
         ]
     )
     if details["turns"]:
-        click.echo()
-        show.table(
+        terminal.line()
+        terminal.table(
             ("turn", "begun", "state", "ended", "why"),
             [
                 (
@@ -84,15 +82,15 @@ def show_one(session: str, as_json: bool) -> None:
 
 def tail(session: str, turns: int | None, live: bool) -> None:
     """Write the history as text, and with `live` what follows, until interrupted or the session is closed."""
-    terminal = Terminal(lambda text: click.echo(text, nl=False))
+    page = Terminal(terminal.write)
     session = ask("sessions/show", session=session)["summary"]["id"]
     try:
         for message in follow_live(session, turns) if live else follow(session, turns=turns):
-            terminal.show(message["params"]["update"])
+            page.show(message["params"]["update"])
     except KeyboardInterrupt:
         return
     finally:
-        terminal.end()
+        page.end()
 
 
 def rename(session: str, title: str) -> None:
@@ -106,13 +104,15 @@ def export(session: str, form: Literal["markdown", "json"]) -> None:
     events = _history(details["summary"]["id"])
     if form == "markdown":
         for piece in markdown(details, (event["update"] for event in events)):
-            click.echo(show.plain(piece), nl=False)
+            terminal.prose(piece)
         return
     # Event by event, as a history may be larger than the memory that it should take.
-    click.echo('{"session": ' + json.dumps(details, ensure_ascii=False) + ', "events": [', nl=False)
+    terminal.json_text('{"session": ')
+    terminal.as_json(details, indent=None, end=', "events": [')
     for at, event in enumerate(events):
-        click.echo(("," if at else "") + "\n" + json.dumps(event, ensure_ascii=False), nl=False)
-    click.echo("\n]}")
+        terminal.json_text(",\n" if at else "\n")
+        terminal.as_json(event, indent=None, end="")
+    terminal.json_text("\n]}\n")
 
 
 def delete(session: str, sure: bool) -> None:
@@ -121,10 +121,10 @@ def delete(session: str, sure: bool) -> None:
     name = show.one_line(summary["title"], summary["conversation"])
     if not sure:
         if summary["busy"]:
-            click.echo("A turn of it is running; it will be cancelled.")
-        click.confirm(f"Delete {name} ({summary['id']}) with its whole history?", abort=True)
+            terminal.line("A turn of it is running; it will be cancelled.")
+        terminal.confirm(f"Delete {name} ({summary['id']}) with its whole history?")
     ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
-    click.echo(f"Deleted {name}. Claude's own transcript stays where Claude keeps it.")
+    terminal.line(f"Deleted {name}. Claude's own transcript stays where Claude keeps it.")
 
 
 def _history(session: str) -> Iterator[dict[str, Any]]:

@@ -1,69 +1,26 @@
-"""How commands show things: tables for people, JSON for programs, times and sizes in words. Standard library and click.
-
-Nothing that a model or a client wrote reaches the terminal as it is: control characters are taken out.
-"""
+"""How commands put things into words: names and values, times and sizes. They are written by `terminal`."""
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
 
-import click
-
-_CONTROL: Final = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
-
-
-def plain(text: str) -> str:
-    """The text without what a terminal would obey; tabs and line ends stay."""
-    return _CONTROL.sub("", text)
+from pykoclaw_acp import terminal
+from pykoclaw_acp.neutral import neutral
 
 
 def one_line(text: str | None, otherwise: str = "") -> str:
-    """The text with all white space as single blanks."""
-    return " ".join(plain(text or "").split()) or otherwise
-
-
-def as_json(value: Any) -> None:
-    """Write a value for programs."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Write a table, as wide as the terminal allows; `right`: columns of numbers."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        narrow = column not in ("title", "directory", "question")
-        shown.add_column(
-            column,
-            justify="right" if column in right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=max((len(row[columns.index(column)]) for row in rows), default=0) if narrow else None,
-        )
-    for row in rows:
-        shown.add_row(*(Text(one_line(cell)) for cell in row))
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = 1000  # whoever reads a pipe wants it whole
-    console.print(shown)
+    """The text as one line; what else is in it is escaped."""
+    return neutral((text or "").strip()) or otherwise
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
     """Write names and values below each other."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
+        terminal.write(terminal.shown(name.ljust(width), bold=True))
+        terminal.line(f"  {value}")
 
 
 def size(count: int | None) -> str:

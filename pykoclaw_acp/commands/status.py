@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.workers import table_of
@@ -19,7 +18,7 @@ def main(as_json: bool) -> None:
         status = ask("status", start=False)
     except DaemonNotRunning:
         if as_json:
-            show.as_json({"daemon": None})
+            terminal.as_json({"daemon": None})
         where = places.Places.find()
         holder = places.lock_holder(where.data)
         if holder is not None and holder[1] is None:
@@ -29,14 +28,15 @@ def main(as_json: bool) -> None:
             ) from None
         raise
     if as_json:
-        show.as_json(status)
+        terminal.as_json(status)
         return
     show.facts(_facts(status))
     if status["workers"]:
-        click.echo()
+        terminal.line()
         table_of(status["workers"])
     if status["questions"]:
-        click.echo(f"\n{show.count(len(status['questions']), 'question')} waiting: see `pykoclaw-acp approve`.")
+        terminal.line()
+        terminal.line(f"{show.count(len(status['questions']), 'question')} waiting: see `pykoclaw-acp approve`.")
 
 
 def _lag(daemon: dict[str, Any]) -> str:

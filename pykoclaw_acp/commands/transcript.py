@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import click
-
-from pykoclaw_acp.commands.show import one_line, plain
+from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.terminal import Shown, joined, shown
 
 _SAID: Final = {
     "user_message_chunk": "You",
@@ -21,7 +20,7 @@ _FENCE: Final = "```"
 class Terminal:
     """Writes updates as they come: pieces of one message go on in their line."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[Shown], None]) -> None:
         self._write = write
         self._message: tuple[str, str] | None = None  # kind and id of the message that is being written
         self._fresh = True  # at the beginning of a line
@@ -43,7 +42,13 @@ class Terminal:
         """Write a line of our own."""
         self._end_line()
         self._message = None
-        self._write(click.style(text, **style) + "\n")
+        self._write(joined([shown(text, **style), shown("\n", "prose")]))
+
+    def block(self, text: Shown) -> None:
+        """Write lines of our own."""
+        self._end_line()
+        self._message = None
+        self._write(text)
 
     def end(self) -> None:
         """Nothing more comes: leave the terminal at the beginning of a line."""
@@ -53,15 +58,14 @@ class Terminal:
         if self._message != (kind, message):
             self._end_line()
             self._message = (kind, message)
-            self._write(click.style(f"{_SAID[kind]}:", bold=True) + "\n")
-        text = plain(text)
+            self._write(joined([shown(f"{_SAID[kind]}:", bold=True), shown("\n", "prose")]))
         if text:
-            self._write(click.style(text, dim=True) if kind == "agent_thought_chunk" else text)
+            self._write(shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {})))
             self._fresh = text.endswith("\n")
 
     def _end_line(self) -> None:
         if not self._fresh:
-            self._write("\n")
+            self._write(shown("\n", "prose"))
             self._fresh = True
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 
@@ -17,11 +16,11 @@ def list_all(as_json: bool) -> None:
     """Show what is trusted."""
     rows = ask("trust/list")
     if as_json:
-        show.as_json(rows)
+        terminal.as_json(rows)
     elif not rows:
-        click.echo("No directory is trusted.")
+        terminal.line("No directory is trusted.")
     else:
-        show.table(
+        terminal.table(
             ("directory", "with", ".env", "by", "since"),
             [
                 (one["path"], _extent(one), "read" if one["dotenv"] else "", one["by"], show.when(one["at"]))
@@ -34,11 +33,11 @@ def look(path: str, as_json: bool) -> None:
     """Show what a directory holds that acts."""
     looked = ask("trust/show", timeout=LOOK_WAIT, path=os.path.abspath(path))
     if as_json:
-        show.as_json(looked)
+        terminal.as_json(looked)
         return
     _print(looked)
     if looked["found"]:
-        click.echo("It is trusted." if looked["trusted"] else "It is not trusted with this.")
+        terminal.line("It is trusted." if looked["trusted"] else "It is not trusted with this.")
 
 
 def add(path: str, tree: bool) -> None:
@@ -46,26 +45,25 @@ def add(path: str, tree: bool) -> None:
     looked = ask("trust/add", timeout=LOOK_WAIT, path=os.path.abspath(path), tree=tree)
     _print(looked)
     if tree:
-        click.echo("Trusted, with all directories below it, whatever they hold.")
+        terminal.line("Trusted, with all directories below it, whatever they hold.")
     elif looked["found"] or looked["dotenv"]:
-        click.echo("Trusted, until this changes. It counts from the next prompt on.")
+        terminal.line("Trusted, until this changes. It counts from the next prompt on.")
     else:
-        click.echo("There is nothing to trust. What comes to be there will be asked about.")
+        terminal.line("There is nothing to trust. What comes to be there will be asked about.")
 
 
 def remove(path: str) -> None:
     """Trust a directory no more."""
     ask("trust/remove", path=os.path.abspath(path))
-    click.echo("Not trusted any more, from the next prompt on.")
+    terminal.line("Not trusted any more, from the next prompt on.")
 
 
 def _print(looked: dict[str, Any]) -> None:
-    click.echo(f"{show.one_line(looked['path'])} holds:" if looked["found"] else
-               f"{show.one_line(looked['path'])} holds nothing that acts.")  # fmt: skip
+    terminal.line(f"{looked['path']} holds{':' if looked['found'] else ' nothing that acts.'}")
     for one in looked["found"]:
-        click.echo(f"  {show.one_line(one)}")
+        terminal.line(f"  {one}")
     if looked["dotenv"]:
-        click.echo(f"  .env: settings of pykoclaw-acp: {show.one_line(', '.join(looked['dotenv']))}")
+        terminal.line(f"  .env: settings of pykoclaw-acp: {', '.join(looked['dotenv'])}")
 
 
 def _extent(row: dict[str, Any]) -> str:

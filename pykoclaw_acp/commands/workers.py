@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import click
-
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
@@ -18,7 +17,7 @@ STOP_WAIT: Final = 120.0  # s
 
 def table_of(workers: Sequence[dict[str, Any]]) -> None:
     """The workers, for people."""
-    show.table(
+    terminal.table(
         ("session", "state", "pid", "epoch", "age", "memory", "title"),
         [
             (
@@ -40,11 +39,11 @@ def list_all(as_json: bool) -> None:
     """Show the workers that the daemon knows."""
     workers = ask("workers/list", start=False)
     if as_json:
-        show.as_json(workers)
+        terminal.as_json(workers)
     elif workers:
         table_of(workers)
     else:
-        click.echo("No worker runs.")
+        terminal.line("No worker runs.")
 
 
 def stop(session: str | None, now: bool) -> None:
@@ -61,7 +60,7 @@ def stop(session: str | None, now: bool) -> None:
         if session is not None:
             raise
         stopped = _end(where, 0 if now else GRACE)
-    click.echo(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
+    terminal.line(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
 
 
 def _end(where: places.Places, grace: float) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
 from typing import Final, TextIO
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -16,6 +15,7 @@ from rich.text import Text
 from pykoclaw_acp.demo.findings import Row
 from pykoclaw_acp.demo.processes import Process
 from pykoclaw_acp.demo.speech import Speech
+from pykoclaw_acp.terminal import console
 
 WIDEST: Final = 104  # columns; longer lines are hard to read
 PLAIN_WIDTH: Final = 80  # columns
@@ -35,7 +35,7 @@ class Page:
             stream.reconfigure(errors="replace")  # a quotation mark must not end the demo
         fancy = stream.isatty() and "utf" in (stream.encoding or "").lower()
         # Said explicitly, because variables like FORCE_COLOR would send escape sequences through a pipe.
-        self._console = Console(file=stream, force_terminal=fancy, highlight=False, markup=False, emoji=False)
+        self._console = console(stream, force_terminal=fancy, markup=False, emoji=False)
         self._plain = not fancy or self._console.is_dumb_terminal
         self._console.width = PLAIN_WIDTH if self._plain else min(self._console.width, WIDEST)
         self.speech = Speech(self._console)

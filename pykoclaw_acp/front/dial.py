@@ -28,11 +28,12 @@ STOOD: Final = 1.0  # s; a connection that ends earlier is not made again at onc
 
 
 class NotStarted(Exception):
-    """The daemon cannot be had; the message says what is wrong. `status` is the exit status for it."""
+    """The daemon cannot be had; the message says what is wrong. `status` is the exit status, `kind` for programs."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, kind: str = "daemon_not_started") -> None:
         super().__init__(message)
         self.status = status
+        self.kind = kind
 
 
 class Dialer:
@@ -79,9 +80,9 @@ class Dialer:
         Raises NotStarted if that goes on.
         """
         if refusal is None:
-            self._wait_until("The daemon ends before it answers.", 1)
+            self._wait_until("The daemon ends before it answers.", 1, "daemon_not_started")
         else:
-            self._wait_until(refusal, TEMPORARY)
+            self._wait_until(refusal, TEMPORARY, "daemon_not_started")
 
     def attempt(self) -> _socket.socket | None:
         """A connection, or None: try again. Never waits.
@@ -121,7 +122,7 @@ class Dialer:
                 pass
         message = f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
         # One that names a socket will serve it when it has recovered.
-        self._wait_until(message, TEMPORARY, self._timeout if socket is None else self._recovery)
+        self._wait_until(message, TEMPORARY, "data_in_use", self._timeout if socket is None else self._recovery)
         return None
 
     def _start(self) -> _socket.socket | None:
@@ -160,12 +161,12 @@ class Dialer:
             return False
         status, _, message = word.removeprefix("failed ").partition(" ")
         if status == str(TEMPORARY):
-            self._wait_until(message, TEMPORARY)
+            self._wait_until(message, TEMPORARY, daemon.kind)
             return False
         if status == str(UNUSABLE) and self._served and not self._has_database():
             self._missing = message
             return False
-        raise NotStarted(message, int(status) if status.isdigit() else 1)
+        raise NotStarted(message, int(status) if status.isdigit() else 1, daemon.kind)
 
     def _has_database(self) -> bool:
         return os.path.exists(os.path.join(self.places.data, DATABASE))
@@ -175,7 +176,7 @@ class Dialer:
         if not self._missing or self._has_database():
             self._missing = ""
             return False
-        self._wait_until(self._missing, UNUSABLE)
+        self._wait_until(self._missing, UNUSABLE, "database_missing")
         return True
 
     def _strike(self) -> None:
@@ -185,11 +186,11 @@ class Dialer:
             raise NotStarted(f"The daemon ended before it was ready, {self._strikes} times.", 1)
         self._wait()
 
-    def _wait_until(self, message: str, status: int, limit: float | None = None) -> None:
+    def _wait_until(self, message: str, status: int, kind: str, limit: float | None = None) -> None:
         if self._since is None:
             self._since = time.monotonic()
         if time.monotonic() - self._since >= (self._timeout if limit is None else limit):
-            raise NotStarted(message, status)
+            raise NotStarted(message, status, kind)
         self._wait()
 
     def _wait(self) -> None:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -97,7 +97,7 @@ def secure_directory(path: str | os.PathLike[str]) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
-        raise ConfigurationError(f"The directory {os.fspath(path)} cannot be used: {error.strerror}.") from error
+        raise DirectoryUnusable(os.fspath(path), error) from error
 
 
 def connect(path: str) -> _socket.socket:
@@ -206,7 +206,7 @@ def _read(path: str) -> Mapping[str, str]:
     try:
         return dotenv.read(path)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+        raise DirectoryUnusable(path, error, what="The file") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 

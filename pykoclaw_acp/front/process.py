@@ -33,7 +33,7 @@ def _relay() -> int:
         relay = Relay(0, 1, wake, Dialer(Places.find()))
     except StartupError as error:
         relay = Relay(0, 1, wake, None)
-        relay.fail(str(error), error.exit_code)
+        relay.fail(str(error), error.exit_code, error.kind)
     return relay.run()
 
 

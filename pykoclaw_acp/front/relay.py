@@ -63,7 +63,7 @@ class Relay:
         self._confirm_at = 0.0
         self._ended = False
         self._end_at = _NEVER
-        self._failure: tuple[str, int] | None = None
+        self._failure: tuple[str, int, str] | None = None
         self._refused = False
         self._said = False
 
@@ -78,9 +78,9 @@ class Relay:
             self._say_goodbye()
         return 0 if self._failure is None else self._failure[1]
 
-    def fail(self, message: str, status: int) -> None:
+    def fail(self, message: str, status: int, kind: str) -> None:
         """There will be no daemon: refuse what the client asks, and say why."""
-        self._failure = (" ".join(message.split()), status)
+        self._failure = (" ".join(message.split()), status, kind)
         self._end_at = min(self._end_at, time.monotonic() + FAILURE_LINGER)
         for line in self._ledger.open_requests():
             self._refuse(line)
@@ -222,7 +222,7 @@ class Relay:
     def _refuse(self, line: Line) -> None:
         assert self._failure is not None
         self._refused = True
-        error = _error(line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": "daemon_not_started"})
+        error = _error(line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": self._failure[2]})
         self._client.put(error)
         del self._ledger.lines[line.number]
 
@@ -271,11 +271,15 @@ class Relay:
     def _give_up(self, error: NotStarted | StartupError | OSError) -> None:
         assert self._dialer is not None
         if isinstance(error, NotStarted):
-            self.fail(f"{error} The daemon's log is {self._dialer.places.log}.", error.status)
+            self.fail(f"{error} The daemon's log is {self._dialer.places.log}.", error.status, error.kind)
         elif isinstance(error, StartupError):
-            self.fail(str(error), error.exit_code)
+            self.fail(str(error), error.exit_code, error.kind)
         else:
-            self.fail(f"The daemon cannot be started: {error.strerror}.", 1)
+            from pykoclaw_acp.front.shortage import of
+
+            found = of(error, forks=True)
+            kind, words = found or ("daemon_not_started", f"{error.strerror or error}.")
+            self.fail(f"The daemon cannot be started: {words}", 1, kind)
 
     def _say_goodbye(self) -> None:
         self._receipts.arrived(self._client.written)
@@ -312,8 +316,10 @@ def _encode(message: dict[str, Any]) -> bytes:
 
 
 def _say(text: str) -> None:
-    """On standard error, which clients search for words that mean death: only what must be said."""
+    """One line on standard error, which clients search for words that mean death: only what must be said."""
+    from pykoclaw_acp.neutral import neutral
+
     try:
-        os.write(2, text.encode(errors="replace") + b"\n")
+        os.write(2, neutral(text).encode(errors="replace") + b"\n")
     except OSError:
         return  # nobody listens

@@ -26,7 +26,8 @@ _NOT_PASSED_ON: Final = frozenset(
 class Starting:
     """A daemon that was started, until it says on a pipe that it serves, or why it does not.
 
-    The words are `ready\\n` and `failed <exit status> <message>\\n`.
+    The words are `ready\\n` and `failed <exit status> <message>\\n`; the latter and `kind <kind>\\n` in one write.
+    Daemons of versions before do not say the kind, and fronts of versions before do not read it.
     """
 
     def __init__(self, places: Places, *, scope: bool) -> None:
@@ -56,6 +57,12 @@ class Starting:
             return None
         line, newline, _ = self._said.partition(b"\n")
         return line.decode(errors="replace") if newline else ""
+
+    @property
+    def kind(self) -> str:
+        """What kind of failure it has told, for programs."""
+        word, _, rest = self._said.partition(b"\n")[2].partition(b"\n")[0].partition(b" ")
+        return rest.decode("ascii", "replace") if word == b"kind" and rest else "daemon_not_started"
 
     def reap(self) -> bool:
         """Whether it has ended; it is no zombie from then on."""

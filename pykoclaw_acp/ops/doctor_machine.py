@@ -34,8 +34,14 @@ def settings(context: Context) -> Finding:
 def daemon(context: Context) -> Finding:
     """It runs and answers, and is of our version; or none runs, which is no fault."""
     if context.unreachable is not None:
-        advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
-        return Finding("daemon", "problem", context.unreachable, advice)
+        holder = places.lock_holder(context.places.data)
+        if holder is None:
+            advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
+            return Finding("daemon", "problem", context.unreachable, advice)
+        found = f"pid {holder[0]} has the data directory, and cannot be asked: {context.unreachable}"
+        return Finding("daemon", "problem", found,
+                       f"See what it says in `pykoclaw-acp logs`; then end it with `kill {holder[0]}`: turns go on. "
+                       f"Its socket is {holder[1] or context.places.socket}.")  # fmt: skip
     if context.status is not None:
         running = context.status["daemon"]
         if running["version"] != __version__:

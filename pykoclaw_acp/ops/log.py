@@ -9,6 +9,7 @@ worker_pid are bound once, with `structlog.contextvars.bound_contextvars`. What 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import math
@@ -24,6 +25,7 @@ from uuid import UUID
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.ops.log_share import ration
 from pykoclaw_acp.ops.secrets import MASK, looks_secret
 
@@ -77,10 +79,11 @@ def configure(
     if format == "console" or (format == "auto" and terminal):
         # The default formatter of tracebacks shows local variables, and so prompts and credentials.
         renderer: list[Processor] = [
-            structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
+            _harmless,
+            structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=_traceback),
         ]
     else:
-        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
     handler = _Handler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -138,6 +141,21 @@ def _clean(key: str, value: Any, keep_prompts: bool, depth: int) -> Any:
         case _:
             # Not its repr: that of a message holds the prompt.
             return f"<{type(value).__name__}>"
+
+
+def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Nothing in a line begins another one, or is obeyed by the terminal; lists are shown as Python writes them."""
+    return {key: neutral(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _traceback(stream: TextIO, exc_info: Any) -> None:
+    plain = io.StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    stream.write("\n".join(f"    {neutral(line)}" for line in plain.getvalue().rstrip("\n").split("\n")))
+
+
+def _json(value: Any, **options: Any) -> str:
+    return neutral(json.dumps(value, **options), "json")
 
 
 def _with_action(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

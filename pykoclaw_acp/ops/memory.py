@@ -11,6 +11,26 @@ from pykoclaw_acp.ops import processes
 _PSS: Final = re.compile(rb"^Pss: +(\d+) kB$", re.MULTILINE)
 
 
+CGROUPS: Final = Path("/sys/fs/cgroup")
+KILLED: Final = (
+    "Claude's process was ended while the kernel ended processes for lack of memory. End other programs or workers, or "
+    "raise the limit (`MemoryMax=` of the unit)."
+)
+
+
+def kills() -> int:
+    """How many processes the kernel has ended for lack of memory: in our cgroup, else on the machine."""
+    try:
+        path = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
+        counted = (CGROUPS / path / "memory.events").read_text()
+    except OSError:
+        try:
+            counted = Path("/proc/vmstat").read_text()
+        except OSError:
+            return 0
+    return sum(int(line.split()[1]) for line in counted.splitlines() if line.startswith("oom_kill "))
+
+
 def of_process(pid: int) -> int | None:
     """Proportional set size in bytes, shared pages by their share (proc(5) smaps_rollup); None if it is gone."""
     try:

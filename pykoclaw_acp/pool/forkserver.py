@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.ops.processes import become_subreaper, children, die_with_parent, set_name, start_time
 from pykoclaw_acp.worker.spec import LaunchSpec
 
@@ -32,6 +33,7 @@ class Forked(msgspec.Struct):
     pid: int = 0
     start_time: int = 0
     error: str | None = None
+    kind: str = "start_failed"
 
 
 def main() -> None:
@@ -48,7 +50,14 @@ def main() -> None:
     become_subreaper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the end of the socket is the only way to end
-    import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
+    try:
+        import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
+    except shortage.RAISED as error:
+        if (found := shortage.of(error)) is None:
+            raise
+        traceback.print_exc()
+        _refuse(control, *found)
+        return
 
     gc.freeze()
     workers: set[int] = set()
@@ -83,18 +92,34 @@ def _serve(control: socket.socket, workers: set[int]) -> None:
                 control.sendall(msgspec.json.encode(forked) + b"\n")
 
 
+def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
+    """No worker can be forked: say so to the launch that is waited for."""
+    with contextlib.suppress(ConnectionError):
+        if control.recv(1):
+            control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
+
+
 def _launch(line: bytes) -> Forked:
     try:
         spec = msgspec.json.decode(line, type=LaunchSpec)
         listener = _bind(spec.socket)
     except (msgspec.MsgspecError, OSError) as error:
-        return Forked(error=str(error))
+        return _failed(error)
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        listener.close()
+        return _failed(error)
     if pid == 0:
         _become_worker(spec, listener, parent)
     listener.close()
     return Forked(pid=pid, start_time=start_time(pid) or 0)
+
+
+def _failed(error: Exception) -> Forked:
+    kind, sentence = shortage.of(error, forks=True) or ("start_failed", str(error))
+    return Forked(error=sentence, kind=kind)
 
 
 def _bind(path: str) -> socket.socket:

@@ -29,7 +29,11 @@ class LeftWorker:
 
 
 class LaunchFailed(Exception):
-    """No worker could be launched, or reached; the message says why."""
+    """No worker could be launched, or reached; the message says why, `kind` for programs."""
+
+    def __init__(self, message: str, kind: str = "start_failed") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class Channel(Protocol):

@@ -12,7 +12,8 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp.front import shortage
+from pykoclaw_acp.ops import memory, steps
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.liveness import Liveness
@@ -117,6 +118,7 @@ class WorkerLife:
         structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch)
         kind, message = "worker_lost", "Claude's worker process died."
         watching: asyncio.Task[None] | None = None
+        kills = memory.kills()
         try:
             self._channel = await self._open()
             await self._channel.send(self._hello())
@@ -127,7 +129,7 @@ class WorkerLife:
                 with self._liveness.sign():
                     await self._take(batch)
         except LaunchFailed as error:
-            kind, message = "start_failed", f"Claude's worker could not be launched: {error}"
+            kind, message = error.kind, f"Claude's worker could not be launched: {error}"
         except ConnectionError:
             pass
         except StoreClosed:
@@ -136,10 +138,12 @@ class WorkerLife:
             log.warning("A worker that is not the newest was ended", action="worker_stale")
             message = "Claude's worker was replaced by a newer one."
             self.kill()
-        except Exception:
+        except Exception as error:
             # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             kind, message = "internal", "The answer could not be recorded; the log of pykoclaw-acp says why."
+            if (found := shortage.of(error)) is not None:
+                kind, message = found[0], f"Claude's worker could not go on: {found[1]}"
             self.kill()
         finally:
             if watching is not None:
@@ -147,6 +151,8 @@ class WorkerLife:
             if self._left_alone:
                 await asyncio.shield(self._leave())
             else:
+                if self._lost is None and kind == "worker_lost" and memory.kills() > kills:
+                    kind, message = "out_of_memory", memory.KILLED
                 if self._lost is None:
                     self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
                 await asyncio.shield(self._end())

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.errors import RestartWanted
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool import leftovers, reaper
 from pykoclaw_acp.pool.forkserver import Forked
@@ -116,16 +117,16 @@ class LocalLauncher:
         try:
             os.makedirs(spec.temporary, mode=0o700, exist_ok=True)
         except OSError as error:
-            raise LaunchFailed(f"its temporary directory cannot be made: {error}") from error
+            raise _failed(error, "its temporary directory cannot be made") from error
         forked = await self._fork(spec)
         if forked.error is not None:
-            raise LaunchFailed(forked.error)
+            raise LaunchFailed(forked.error, forked.kind)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
         try:
             channel = await _connect(process, spec.socket)
         except (OSError, LaunchFailed) as error:
             reaper.send(process.pid, process.start_time, signal.SIGKILL)
-            raise LaunchFailed(f"the worker cannot be reached: {error}") from error
+            raise _failed(error, "the worker cannot be reached") from error
         self._pids[spec.cookie] = process.pid
         return channel
 
@@ -189,6 +190,9 @@ class LocalLauncher:
                         self._deaths = 0
                         return msgspec.json.decode(line, type=Forked)
                 except (OSError, TimeoutError) as error:  # OSError also: Python itself was replaced
+                    if shortage.of(error, forks=True) is not None:
+                        self._discard()
+                        raise _failed(error, "the fork server cannot be started") from error
                     log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
                 self._discard()
         self._deaths += 1
@@ -234,6 +238,12 @@ class LocalLauncher:
             self._process.kill()
             self._process.wait()
         self._process = self._reader = self._writer = None
+
+
+def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:
+    if (found := shortage.of(error, forks=True)) is not None:
+        return LaunchFailed(found[1], found[0])
+    return LaunchFailed(f"{what}: {error}")
 
 
 async def _connect(process: WorkerProcess, path: str) -> LocalChannel:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from pykoclaw_acp.protocol.limits import Count, Name
-from pykoclaw_acp.protocol.messages import Params, Update, Wire
+from pykoclaw_acp.protocol.messages import Diff, Params, ShownContent, Update, Wire
 
 EVENT: Final = "_pykoclaw.dev/event"
 QUESTION: Final = "_pykoclaw.dev/question"
@@ -43,6 +43,13 @@ class ListParams(Params, frozen=True, kw_only=True):
 
 class RenameParams(SessionParams, frozen=True, kw_only=True):
     title: str  # of which the first words count
+
+
+class QuestionsParams(Params, frozen=True, kw_only=True):
+    """`question`: only those whose id begins so; `whole`: with all that would run, not what fits a list alone."""
+
+    question: Name = ""
+    whole: bool = False
 
 
 class AnswerParams(Params, frozen=True, kw_only=True):
@@ -146,7 +153,11 @@ class Conversion(_Full, frozen=True, kw_only=True):
 
 
 class QuestionInfo(_Full, frozen=True, kw_only=True):
-    """A permission question that waits. `always`: it may be allowed for the rest of the session."""
+    """A permission question that waits. `always`: it may be allowed for the rest of the session.
+
+    The rest is there only where the whole question was asked for: the tool, its input, what clients are shown of it,
+    what "always" would allow besides, and the text of a form, which has none of these.
+    """
 
     id: str
     session: str
@@ -155,6 +166,11 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
     asked_at: int
     deadline: int | None
     parked: bool
+    tool: str | None = None
+    input: dict[str, Any] | None = None
+    content: list[ShownContent | Diff] | None = None
+    always_allows: str | None = None
+    form: str | None = None
 
 
 class Status(_Full, frozen=True, kw_only=True):
@@ -279,12 +295,17 @@ class EventNotification(_Full, frozen=True, kw_only=True):
 
 
 class QuestionNotification(_Full, frozen=True, kw_only=True):
-    """Somebody must decide."""
+    """Somebody must decide; the fields are those of `QuestionInfo`."""
 
     id: str
     session: str
     title: str
     always: bool
+    tool: str
+    input: dict[str, Any] | None
+    content: list[ShownContent | Diff] | None
+    always_allows: str | None
+    form: str | None
 
 
 class SettledNotification(_Full, frozen=True, kw_only=True):

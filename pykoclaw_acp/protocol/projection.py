@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -58,6 +59,7 @@ from pykoclaw_acp.sessions.events import (
 from pykoclaw_acp.sessions.offers import Choice, Command, Selection
 from pykoclaw_acp.worker.frames import Ask, Form
 
+MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 MODE: Final = "mode"  # ids of the config options
@@ -113,7 +115,11 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
 
     Of a question about trust that is the answer without trust.
     """
-    once, always, reject = "Allow once", f"Always allow {question.always} in this session", "Reject"
+    once, always, reject = (
+        "Allow once",
+        f"Always allow {_cut(neutral(question.always or ''))} in this session",
+        "Reject",
+    )
     if question.workspaces:
         once, always, reject = "Run without it", "Trust it, as it is now", "Refuse: do not send the prompt"
     options = [PermissionOption(option_id="allow_once", name=once, kind="allow_once")]
@@ -122,13 +128,18 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
     options.append(PermissionOption(option_id="reject_once", name=reject, kind="reject_once"))
     call = AskedToolCall(
         tool_call_id=question.tool_call_id,
-        title=question.title,
+        title=neutral(question.title),
         kind=question.tool_kind,
         status="pending",
-        content=_parts(question.content),
+        content=question_parts(question),
         raw_input=question.input,
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def question_parts(question: Ask) -> list[ShownContent | Diff] | None:
+    """What runs if the question is answered with yes."""
+    return _parts(question.content)
 
 
 def elicitation(session_id: str, form: Form) -> CreateElicitation:
@@ -203,6 +214,10 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         raw_input=event.input,
         meta=meta,
     )
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= MAX_RULE else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
 
 
 def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:

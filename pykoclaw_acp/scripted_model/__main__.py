@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import signal
@@ -13,6 +12,8 @@ import threading
 from pathlib import Path
 
 import uvicorn
+
+from pykoclaw_acp import terminal
 
 from .app import make_app
 from .environment import offline_environment
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.environment is not None:
         home = arguments.environment.absolute()
         for name, value in offline_environment(f"http://127.0.0.1:{arguments.port}", home).items():
-            print(f"export {name}={shlex.quote(value)}")  # noqa: T201
+            terminal.line(f"export {name}={shlex.quote(value)}")
         return 0
 
     # uvicorn raises the signal again after it has shut down; that is a clean exit here.
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def started() -> None:
-        print(json.dumps({"url": url}), flush=True)  # noqa: T201
+        terminal.as_json({"url": url}, indent=None)
         if arguments.exit_with_stdin:
             threading.Thread(target=stop_at_end_of_stdin, daemon=True).start()
 

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.front.places import Places, secure_directory
 from pykoclaw_acp.ops import records, steps
@@ -186,10 +186,12 @@ def runtime_directory(places: Places) -> Path:
     try:
         secure_directory(places.directory)
     except ConfigurationError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in TAKES_NO_FILE:
-            log.warning("The state directory cannot be made", action="state_failed", error=str(error))
-        else:
+        cause = error.__cause__
+        if not isinstance(cause, OSError):
             raise ConfigurationError(f"{error} PYKOCLAW_STATE can be set to another directory.") from error
+        if cause.errno not in TAKES_NO_FILE:
+            raise DirectoryUnusable(places.directory, cause, "PYKOCLAW_STATE") from cause
+        log.warning("The state directory cannot be made", action="state_failed", error=str(error))
     return Path(places.directory)
 
 

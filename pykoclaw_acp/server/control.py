@@ -7,13 +7,15 @@ import os
 import sys
 from typing import Any
 
+import msgspec
+
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import memory, processes
 from pykoclaw_acp.ops.lag import LoopLag
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol import control, projection
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
@@ -26,6 +28,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
+from pykoclaw_acp.worker.frames import Ask
 
 
 class Control:
@@ -58,7 +61,9 @@ class Control:
             "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True, heavy=True),
             "_pykoclaw.dev/sessions/rename": Method(control.RenameParams, self.rename, before_initialize=True),
             "_pykoclaw.dev/sessions/delete": Method(control.SessionParams, self.delete, before_initialize=True),
-            "_pykoclaw.dev/questions/list": Method(Params, self.list_questions, before_initialize=True, heavy=True),
+            "_pykoclaw.dev/questions/list": Method(
+                control.QuestionsParams, self.list_questions, before_initialize=True, heavy=True
+            ),
             "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
             "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True, heavy=True),
             "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
@@ -99,7 +104,7 @@ class Control:
             clients=len(clients),
             running=running,
             waiting=waiting,
-            questions=await self._questions(),
+            questions=[info for info, _ in await self._waiting()],
             database=control.DatabaseInfo(
                 path=str(self._database.path),
                 condition=self._database.condition.state,
@@ -167,9 +172,13 @@ class Control:
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    async def list_questions(self, call: Call, params: Params) -> list[control.QuestionInfo]:  # noqa: ARG002
+    async def list_questions(
+        self,
+        call: Call,  # noqa: ARG002
+        params: control.QuestionsParams,
+    ) -> list[control.QuestionInfo]:
         """The questions that wait."""
-        return await self._questions()
+        return [_whole(info, ask) if params.whole else info for info, ask in await self._waiting(params.question)]
 
     async def answer(self, call: Call, params: control.AnswerParams) -> Empty:  # noqa: ARG002
         """Answer one of them."""
@@ -226,18 +235,22 @@ class Control:
         progress = None if self._conversion is None else self._conversion.progress
         return None if progress is None else control.Conversion(events=progress.events, left=progress.left)
 
-    async def _questions(self) -> list[control.QuestionInfo]:
+    async def _waiting(self, prefix: str = "") -> list[tuple[control.QuestionInfo, Ask]]:
         return [
-            control.QuestionInfo(
-                id=one.ask.ask_id,
-                session=one.session_id,
-                title=one.ask.title,
-                always=one.ask.always is not None,
-                asked_at=one.asked_at,
-                deadline=one.deadline,
-                parked=one.policy == permissions.PARKED,
+            (
+                control.QuestionInfo(
+                    id=one.ask.ask_id,
+                    session=one.session_id,
+                    title=one.ask.title,
+                    always=one.ask.always is not None,
+                    asked_at=one.asked_at,
+                    deadline=one.deadline,
+                    parked=one.policy == permissions.PARKED,
+                ),
+                one.ask,
             )
             for one in await self._sessions.approval.open()
+            if one.ask.ask_id.startswith(prefix)
         ]
 
     async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:
@@ -256,6 +269,17 @@ class Control:
             )
             for row, size in zip(rows, used, strict=True)
         ]
+
+
+def _whole(info: control.QuestionInfo, ask: Ask) -> control.QuestionInfo:
+    return msgspec.structs.replace(
+        info,
+        tool=ask.tool,
+        input=ask.input,
+        content=projection.question_parts(ask),
+        always_allows=ask.always,
+        form=None if ask.form is None else ask.form.message,
+    )
 
 
 def _own_memory(workers: set[int]) -> int | None:

@@ -16,7 +16,8 @@ import structlog
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded, RestartWanted, StartupError
+from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
 from pykoclaw_acp.machine import withhold_memory
 from pykoclaw_acp.ops import health, log_share
@@ -300,7 +301,8 @@ class _Starter:
 
     def failed(self, error: StartupError) -> None:
         """There will be no daemon."""
-        self._tell(f"failed {error.exit_code} {' '.join(str(error).split())}\n".encode())
+        words = " ".join(str(error).split())
+        self._tell(f"failed {error.exit_code} {words}\nkind {error.kind}\n".encode(errors="replace"))
 
     def _tell(self, line: bytes) -> None:
         if self._pipe is not None:
@@ -319,6 +321,8 @@ def main(load: Callable[[], Settings]) -> int:
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
     status = 0
     try:
+        if shortage.lacks_descriptors():
+            raise Exhausted(*shortage.DESCRIPTORS)
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
         run(lambda lag: _serve(settings, starter, lag))
@@ -326,9 +330,16 @@ def main(load: Callable[[], Settings]) -> int:
         log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
         status = error.exit_code
     except StartupError as error:
-        log.error("The daemon cannot start", action="daemon_not_started", reason=str(error))
+        log.error("The daemon cannot start", action="daemon_not_started", kind=error.kind, reason=str(error))
         starter.failed(error)
         raise
+    except shortage.RAISED as error:
+        if (found := shortage.of(error)) is None:
+            raise
+        exhausted = Exhausted(*found)
+        log.exception("The daemon cannot go on", action="daemon_exhausted", kind=exhausted.kind, reason=str(exhausted))
+        starter.failed(exhausted)
+        raise exhausted from error
     if ABANDONED:
         os._exit(status)
     return status

@@ -51,7 +51,15 @@ class Follower:
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
         """Show the question until it is settled; the answer never comes from here."""
         shown = control.QuestionNotification(
-            id=question.ask_id, session=session_id, title=question.title, always=question.always is not None
+            id=question.ask_id,
+            session=session_id,
+            title=question.title,
+            always=question.always is not None,
+            tool=question.tool,
+            input=question.input,
+            content=projection.question_parts(question),
+            always_allows=question.always,
+            form=None if question.form is None else question.form.message,
         )
         await self._peer.notify(encode_notification(control.QUESTION, shown))
         never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

@@ -16,7 +16,8 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import Exhausted, StartupError
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.machine import withhold_memory
 from pykoclaw_acp.ops import log as logging
@@ -158,6 +159,8 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
 
 def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
+    if shortage.lacks_descriptors():
+        raise Exhausted(*shortage.DESCRIPTORS)
     _open_missing_streams()
     withhold_memory()
     logging.configure(settings.log_level, settings.log_format)

@@ -14,7 +14,7 @@ import structlog
 
 from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, StoreUnavailable
-from pykoclaw_acp.store import clocks, history_copy, journal_mode, migrate, preflight
+from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
 from pykoclaw_acp.store.checkpoints import Checkpoints
 from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
@@ -343,6 +343,7 @@ async def _connect(stack: AsyncExitStack, path: Path) -> Connection:
 def _prepare(
     connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path
 ) -> journal_mode.JournalMode:
+    inspection.inspect(connection, migrate.pending(connection, migrations, path), path)  # a rollback may have hidden it
     settled = journal_mode.settle(connection, ENGINE)
     settled.configure(connection)
     connection.execute("PRAGMA foreign_keys=ON")

@@ -8,7 +8,8 @@ import os
 import stat
 from pathlib import Path
 
-from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
+from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable, Exhausted
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 
 LOCK_NAME = "pykoclaw-acp.lock"
@@ -38,7 +39,9 @@ class DataLock:
             _require_private(data_dir)
             descriptor = _open(data_dir)
         except OSError as error:
-            raise ConfigurationError(f"The data directory {data_dir} cannot be used: {error.strerror}.") from error
+            if (found := shortage.of(error)) is not None:
+                raise Exhausted(*found) from error
+            raise DirectoryUnusable(data_dir, error, "PYKOCLAW_DATA", "The data directory") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -7,8 +7,9 @@ import shlex
 from contextlib import closing
 from pathlib import Path
 
-from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import migrate
+from pykoclaw_acp.errors import DatabaseUnusable, Exhausted, StartupError
+from pykoclaw_acp.front import shortage
+from pykoclaw_acp.store import inspection, migrate
 from pykoclaw_acp.store.connection import BUSY_TIMEOUT
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 
@@ -19,8 +20,10 @@ ATTEMPTS = 5
 """How often a file is looked at that another process changes meanwhile."""
 
 
-def verify(path: Path, migrations: list[migrate.Migration]) -> None:
-    """Raises DatabaseUnusable if the file is damaged, or newer than this program; changes no byte, leaves no file.
+def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = False) -> None:
+    """Raises DatabaseUnusable if the file is damaged, newer than this program, or cannot become ours.
+
+    Changes no byte, leaves no file. `adopt`: as `inspection.inspect`.
 
     A file that is missing or empty is a new database.
     """
@@ -33,7 +36,7 @@ def verify(path: Path, migrations: list[migrate.Migration]) -> None:
         try:
             with closing(_connect(path)) as connection:
                 _check(connection, path)
-                migrate.pending(connection, migrations, path)
+                inspection.inspect(connection, migrate.pending(connection, migrations, path), path, adopt=adopt)
             return
         except sqlite3.Error as error:
             if result_code(error) == sqlite3.SQLITE_READONLY:
@@ -47,14 +50,28 @@ def verify(path: Path, migrations: list[migrate.Migration]) -> None:
             raise failure
 
 
-def unusable(path: Path, error: sqlite3.Error) -> DatabaseUnusable:
+def unusable(path: Path, error: sqlite3.Error) -> StartupError:
     """What to tell the user about an error of SQLite's that keeps us from using the file."""
     if result_code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return damaged(path, str(error))
+    if (found := _shortage(path, error)) is not None:
+        return Exhausted(*found)
     return DatabaseUnusable(
         f"The database {path} cannot be used: {error}. Check that you may read and write the file and its directory, "
         "that the disk is not full, and that no other program keeps it locked."
     )
+
+
+def _shortage(path: Path, error: sqlite3.Error) -> tuple[str, str] | None:
+    """SQLite does not say why it cannot open a file: a look of our own does."""
+    if result_code(error) == sqlite3.SQLITE_NOMEM:
+        return shortage.MEMORY
+    if result_code(error) == sqlite3.SQLITE_CANTOPEN:
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as found:
+            return shortage.of(found)
+    return None
 
 
 def damaged(path: Path, reason: str) -> DatabaseUnusable:

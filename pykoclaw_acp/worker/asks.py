@@ -13,7 +13,7 @@ from uuid import uuid4
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate, ToolPermissionContext
 from claude_agent_sdk.types import PermissionRuleValue
 
-from pykoclaw_acp.worker import tools
+from pykoclaw_acp.worker import tools, whole
 from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, Form
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
@@ -52,7 +52,10 @@ class Asks:
         """The SDK's `can_use_tool` callback; waits for the answer as long as it takes."""
         tool_id = context.tool_use_id or str(uuid4())
         turn_id = await self._reported(tool_id, name, arguments)
+        if whole.too_large(arguments):
+            return PermissionResultDeny(message=whole.TOO_LARGE)
         updates = session_updates(context.suggestions)
+        always = describe(updates) if updates else None
         answer = await self._answer(
             Ask(
                 epoch=self._epoch,
@@ -61,9 +64,10 @@ class Asks:
                 tool_call_id=tool_id,
                 title=tools.title(name, arguments, self._cwd),
                 tool_kind=tools.kind(name),
-                always=describe(updates) if updates else None,
-                content=tools.content(name, arguments, self._cwd),
-                input=tools.shown_input(arguments),
+                tool=name,
+                always=always,
+                content=whole.parts(name, arguments, self._cwd, always),
+                input=arguments,
                 call=fingerprint(name, arguments),
             )
         )
@@ -82,7 +86,7 @@ class Asks:
                 ask_id=str(uuid4()),
                 turn_id=turn_id,
                 tool_call_id="",
-                title=tools.shorten(f"{form.server} asks: {form.message}", 160),
+                title=tools.one_line(f"{form.server} asks: {form.message}", 160),
                 tool_kind="other",
                 form=form,
             )
@@ -131,7 +135,7 @@ def describe(updates: list[PermissionUpdate]) -> str:
         elif update.mode:
             words.append(f"mode {update.mode}")
         words.extend(f"access to {directory}" for directory in update.directories or ())
-    return tools.shorten(", ".join(words) or "this", 160)
+    return ", ".join(words) or "this"
 
 
 def _rule(rule: PermissionRuleValue) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 from claude_agent_sdk import ResultMessage, SystemMessage
 
+from pykoclaw_acp.front import shortage
 from pykoclaw_acp.sessions.events import Event, Text
 from pykoclaw_acp.worker.frames import TurnError
 
@@ -36,6 +38,7 @@ _EARLY: Final = {
     "max_tokens": "The answer has reached the longest that the model may give. Ask Claude to go on.",
     "max_turn_requests": "The turn has reached the most steps that it may take. Ask Claude to go on.",
 }
+_CRASHES: Final = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL, -signal.SIGBUS}
 _MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
 _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
@@ -48,6 +51,15 @@ class StartFailure(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
+
+
+def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
+    """What had run out when Claude died with this error and these words: the kind, and a sentence with the way out.
+
+    A CLI that crashes under a limit of its address space says nothing: that limit is the likely cause.
+    """
+    crashed = getattr(error, "exit_code", None) in _CRASHES and shortage.memory_is_limited()
+    return shortage.of(error, forks=True) or shortage.of_words(words) or (shortage.MEMORY if crashed else None)
 
 
 def plain(words: str) -> str:

@@ -160,6 +160,9 @@ class Workspace(msgspec.Struct, frozen=True):
 class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
     """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
 
+    `input` and `content` hold all of the arguments: whoever answers must be able to see what runs. A worker of a
+    version before has cut long ones, and says so in them.
+
     With a `form`: will the user fill it in? It belongs to no tool call that is known. With `workspaces`: are these
     directories trusted? That is asked by no worker.
     """
@@ -173,6 +176,7 @@ class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
     content: tuple[ToolPart, ...] = ()
     input: dict[str, Any] | None = None
     call: str = ""
+    tool: str = ""  # its name
     form: Form | None = None
     workspaces: tuple[Workspace, ...] = ()
 

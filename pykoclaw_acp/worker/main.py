@@ -17,12 +17,13 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
+from pykoclaw_acp.ops import memory
 from pykoclaw_acp.ops.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.pool import reaper
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_frames
 from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.failures import StartFailure
+from pykoclaw_acp.worker.failures import StartFailure, lacks
 from pykoclaw_acp.worker.frames import (
     PROTOCOL,
     Ack,
@@ -154,14 +155,21 @@ class Worker:
             return
         self._connected = True
         await self._send(self._ready())
-        reason = "it ended"
+        reason, kills, lacking = "it ended", memory.kills(), None
         try:
             await self._claude.run()
         except ProcessError as error:
             reason = self._claude.last_words() or f"exit status {error.exit_code}"
+            lacking = lacks(error, reason)
         except (ClaudeSDKError, OSError, ValueError) as error:
             reason = self._claude.last_words() or str(error).splitlines()[0]
-        if not self._ended.is_set():
+        if self._ended.is_set():
+            return
+        if memory.kills() > kills:
+            await self._lose("out_of_memory", memory.KILLED)
+        elif lacking is not None:
+            await self._lose(lacking[0], f"Claude's process died: {reason[:300]}. That is, {lacking[1]}")
+        else:
             await self._lose("worker_lost", f"Claude's process died: {reason[:300]}.")
 
     async def _lose(self, kind: str, message: str) -> None:

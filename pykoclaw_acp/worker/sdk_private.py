@@ -58,6 +58,12 @@ def cli_pid(client: ClaudeSDKClient) -> int | None:
     return pid if isinstance(pid, int) else None
 
 
+def cli_status(client: ClaudeSDKClient) -> int | None:
+    """The exit status of a CLI that has ended; None if it has not, or this SDK is another inside."""
+    status = getattr(getattr(getattr(client, "_transport", None), "_process", None), "returncode", None)
+    return status if isinstance(status, int) else None
+
+
 def _form(body: dict[str, Any]) -> Form | None:
     """None for what is no form: a URL that the user should open, or what this version does not know."""
     server, message, schema = body.get("mcp_server_name"), body.get("message"), body.get("requested_schema")

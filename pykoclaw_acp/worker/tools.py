@@ -6,6 +6,7 @@ import os.path
 import re
 from typing import Any, Final
 
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.events import (
     DiffPart,
     ImagePart,
@@ -71,10 +72,21 @@ def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
             detail = detail or _text(arguments, key)
     label = name.replace("mcp__", "").replace("__", ": ") if name.startswith("mcp__") else name
     if detail is None:
-        return label
+        return one_line(label)
     joined = f"{label}: {detail}" if kind(name) in ("execute", "search", "fetch", "think") else f"{label} {detail}"
-    line = " ".join(joined[:_LONGEST_LINE].split())
-    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…"
+    return one_line(joined)
+
+
+def one_line(text: str, most: int = MAX_TITLE) -> str:
+    """The text as one line in which nothing is invisible: ⏎ for its line ends; one that is cut says so."""
+    lines = [" ".join(line.split()) for line in neutral(text[:_LONGEST_LINE], "command").split("\n")]
+    line = " ⏎ ".join(line for line in lines if line)
+    if len(line) <= most and len(text) <= _LONGEST_LINE:
+        return line
+    note = f"… [cut: {len(text)} characters in all]"
+    if (count := text.count("\n") + 1) > 1:
+        note = f"… [cut: {count} lines, {len(text)} characters in all]"
+    return line[: most - len(note)] + note
 
 
 def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:

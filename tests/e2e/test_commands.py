@@ -255,7 +255,8 @@ async def test_a_question_is_answered_by_a_command(stack: Stack) -> None:
     (question,) = (await done(stack, "approve", "--json")).json
     assert (question["session"], question["title"]) == (session, "Bash: mkdir made")
     assert question["id"][:8] in (await done(stack, "approve")).out
-    assert (await run(stack, "approve", question["id"])).status == 2
+    assert question["input"]["command"] == "mkdir made"
+    assert "│ mkdir made\n" in (await done(stack, "approve", question["id"])).out
     unknown = await run(stack, "approve", "nothing", "--allow")
     assert (unknown.status, "no question" in unknown.error) == (1, True)
     assert (await done(stack, "approve", question["id"][:8], "--deny")).out == "Denied.\n"

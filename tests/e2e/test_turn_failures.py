@@ -241,6 +241,21 @@ async def test_claude_that_dies_at_its_start(stack: Stack) -> None:
     assert "this claude is broken" in error.message
 
 
+async def test_claude_that_ends_at_once_without_an_error(stack: Stack) -> None:
+    """The SDK waits 60 s for an answer of it; the limit shows that nobody waited so long."""
+    ended = stack.root / "claude"
+    ended.write_text("#!/bin/sh\necho I am another program >&2\nexit 0\n")
+    ended.chmod(0o755)
+    client = await stack.start(PYKOCLAW_CLI_PATH=str(ended), PYKOCLAW_WORKER_START_TIMEOUT="50")
+    session = await client.new(stack.work)
+    error = await failed(client, session, text("Never said."))
+    assert error.kind == "cli_ended"
+    assert "with status 0" in error.message
+    assert "I am another program" in error.message
+    assert "PYKOCLAW_CLI_PATH" in error.message
+    assert stack.asked() == []
+
+
 async def test_transcript_that_is_gone(stack: Stack) -> None:
     """Claude's memory cannot be restored: an error says so, instead of an answer without it."""
     client = await stack.start()

@@ -444,7 +444,7 @@ def test_what_came_before_the_first_daemon_is_sent_as_new(places: Places) -> Non
 # --- a daemon that cannot be had --------------------------------------------------------------------------------------
 
 
-def refused(client: Client, status: int) -> Any:
+def refused(client: Client, status: int, kind: str) -> Any:
     """Two requests get the same error; returns it."""
     first = client.request("initialize", {"protocolVersion": 1})
     second = client.request("session/new", NEW)
@@ -456,14 +456,14 @@ def refused(client: Client, status: int) -> Any:
     error = errors[second]
     assert client.process.wait(WAIT) == status
     assert error["code"] == -32010
-    assert error["data"] == {"errorKind": "daemon_not_started"}
+    assert error["data"] == {"errorKind": kind}
     assert client.said()[-1] == f"pykoclaw-acp: {error['message']}"
     return error["message"]
 
 
 def test_a_data_directory_that_stays_locked_is_an_error_in_the_end(places: Places) -> None:
     with Daemon(places, listens=False), Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
-        message = refused(client, 75)
+        message = refused(client, 75, "data_in_use")
     assert f"(pid {os.getpid()}) uses the data directory {places.data}." in message
     assert f"log is {places.log}" in message
 
@@ -531,7 +531,7 @@ def test_a_daemon_that_recovers_is_waited_for_longer_than_another_server(
 def test_a_socket_directory_that_others_can_use_is_refused(places: Places, daemon: Daemon) -> None:
     os.chmod(os.path.dirname(places.socket), 0o755)
     with Client(places) as client:
-        assert "chmod 700" in refused(client, 78)
+        assert "chmod 700" in refused(client, 78, "configuration")
 
 
 def test_settings_that_cannot_be_read_are_an_error(places: Places, tmp_path: Path, monkeypatch: Any) -> None:
@@ -540,4 +540,4 @@ def test_settings_that_cannot_be_read_are_an_error(places: Places, tmp_path: Pat
     file.parent.mkdir(parents=True)
     file.write_bytes(b"PYKOCLAW_MODEL=\xff\n")
     with Client(places) as client:
-        assert "it is not UTF-8 text" in refused(client, 78)
+        assert "it is not UTF-8 text" in refused(client, 78, "configuration")

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from pykoclaw_acp import terminal
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import daemon, logs, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
@@ -59,21 +61,6 @@ def summary(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain\ttext\n", "plain\ttext\n"),
-        ("\x1b[2J\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;a title\x07after", "after"),
-        ("\x1b]8;;http://x\x1b\\link", "link"),
-        ("a\rb\x00c\x9b1md", "abc1md"),
-        ("naïve → 日本", "naïve → 日本"),
-    ],
-)
-def test_nothing_reaches_the_terminal_that_it_would_obey(text: str, shown: str) -> None:
-    assert show.plain(text) == shown
-
-
-@pytest.mark.parametrize(
     ("size", "words"),
     [
         (None, "unknown"),
@@ -97,11 +84,10 @@ def test_times(seconds: int, words: str) -> None:
 
 def test_a_table_in_a_pipe_is_not_cut_and_what_it_holds_is_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
     title = "[bold]x[/bold] " + "long " * 60
-    show.table(("id", "title"), [("1", title), ("22", "two\nlines\x1b[31m")], right=("id",))
+    terminal.table(("id", "title"), [("1", title), ("22", "two\nlines\x1b[31m")], right=("id",))
     out = capsys.readouterr().out
     assert title.strip() in out
-    assert "two lines" in out
-    assert "\x1b" not in out
+    assert r"two\nlines\x1b[31m" in out
 
 
 # --- transcripts -----------------------------------------------------------------------------------------------------
@@ -130,11 +116,11 @@ HISTORY = [
 
 def test_a_terminal_shows_messages_in_one_piece_and_tools_by_their_end() -> None:
     written: list[str] = []
-    terminal = Terminal(written.append)
+    page = Terminal(written.append)
     for update in HISTORY:
-        terminal.show(update)
-    terminal.end()
-    assert show.plain("".join(written)) == (
+        page.show(update)
+    page.end()
+    assert click.unstyle("".join(written)) == (
         "You:\nChange it.\nClaude, thinking:\nHm.\nClaude:\nI will.\n• Edit a.py\n✓ Edit a.py\nClaude:\nDone.\n"
     )
 
@@ -205,10 +191,24 @@ def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
 
 def test_an_answer_needs_a_question_and_a_decision(asked: list[Any]) -> None:
     assert run("approve", "--allow").exit_code == 2
-    assert run("approve", "q1").exit_code == 2
     ANSWERS["questions/answer"] = {}
     assert run("approve", "q1", "--always").exit_code == 0
     assert asked == [("questions/answer", {"question": "q1", "decision": "allow_always"})]
+
+
+def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:
+    hostile = {"title": "a\x1b]0;b\x07", "cwd": "/w/\u200bx", "client": "Zed\nFake: yes"}
+    details = {
+        "summary": summary(**hostile), "additionalDirectories": ["/\u202e"], "mode": None, "model": "m\x9b",
+        "awayPolicy": None, "claudeSession": None, "events": 1, "turnCount": 0, "turns": [],
+    }  # fmt: skip
+    ANSWERS.update({"sessions/list": {"sessions": [summary(**hostile)], "more": False}, "sessions/show": details})
+    shown = run("sessions", "list").stdout + run("sessions", "show", "5e55").stdout
+    assert not set(shown) & set("\x1b\x07\u200b\u202e\x9b")
+    for words in (r"a\x1b]0;b\x07", r"/w/\u200bx", r"by Zed\nFake: yes", r"/\u202e", r"m\x9b"):
+        assert words in shown
+    told = run("sessions", "show", "5e55", "--json").stdout
+    assert (json.loads(told), set(told) & set("\u200b\u202e\x9b")) == (details, set())
 
 
 def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
@@ -266,10 +266,34 @@ def entry(event: str, **more: Any) -> str:
 def test_the_log_is_shown_in_words_or_as_it_is() -> None:
     assert "There is no log yet" in run("logs").stderr
     log_file().write_text("\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""]))
-    assert run("logs", "-n", "2").stdout == "Traceback\n2026-01-01T00:00:00Z info    One  session=s\n"
+    assert run("logs", "-n", "2").stdout == "Traceback\\x1b[2J\n2026-01-01T00:00:00Z info    One  session=s\n"
     assert run("logs", "-n", "1", "--json").stdout == entry("One", session="s") + "\n"
     (log_file().parent / "workers.log").write_text("a worker\n")
     assert run("logs", "--workers").stdout == "a worker\n"
+
+
+def test_a_name_from_outside_forges_no_line() -> None:
+    name = "Zed\n2026-01-01T00:00:00Z error   Forged  session=a\x1b[2J\u202e\x9b2J"
+    failed = entry("One", exception="Traceback\nValueError: x\n2026-01-01 Forged")
+    log_file().write_text("\n".join([entry("Client", client=name), failed, ""]))
+    client, *others = run("logs").stdout.splitlines()
+    assert client.endswith(r'client="Zed\n2026-01-01T00:00:00Z error   Forged  session=a\u001b[2J\u202e\x9b2J"')
+    assert [one.startswith("2026") for one in others] == [True, False, False, False]
+    written = run("logs", "--json").stdout
+    assert json.loads(written.splitlines()[0])["client"] == name
+    assert not set(written) & set("\x1b\x9b\u202e")
+
+
+def test_what_journalctl_writes_is_neutral_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "journalctl"
+    program.write_text("#!/bin/sh\nprintf 'Jan 1 %s \\302\\2332J\\n' \"$*\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(logs, "_unit", lambda places: ("pykoclaw-acp.service", True))
+    words = "--user --no-pager --unit=pykoclaw-acp.service --lines=3 --follow"
+    assert run("logs", "-n", "3", "-f").stdout == rf"Jan 1 {words} \x9b2J" + "\n"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    assert "status 3" in run("logs").stderr
 
 
 def test_a_log_is_followed_also_when_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from claude_agent_sdk.types import AssistantMessageError
 import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
 from pykoclaw_acp import __version__, config, errors
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.front import dial, ledger, relay
+from pykoclaw_acp.front import dial, ledger, relay, shortage
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import health
 from pykoclaw_acp.protocol import control, framing, jsonrpc, line_room, long_lines, projection, prompt
@@ -29,7 +29,7 @@ from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import events, folding, joining, model, offers, turn_queue
-from pykoclaw_acp.worker import failures, frames, tools
+from pykoclaw_acp.worker import failures, frames, tools, whole
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pykoclaw_acp"
@@ -298,7 +298,12 @@ def test_the_error_codes_are_those_of_the_exceptions() -> None:
 def test_the_error_kinds_are_those_of_the_code() -> None:
     documented = [codes(row[0])[0] for row in table("docs/protocol.md", "`errorKind`")]
     named = set(get_args(AssistantMessageError)) - {"unknown"}
-    assert set(documented) == set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
+    starts = {error.kind for error in every(errors.StartupError)}
+    starts |= {kind for kind, _ in (shortage.DESCRIPTORS, shortage.MEMORY, shortage.PROCESSES)}
+    assert (
+        set(documented)
+        == starts | set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
+    )
     assert len(documented) == len(set(documented))
 
 
@@ -335,6 +340,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
     assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
     assert f"| {tools.MAX_TITLE} characters |" in limits
+    assert f"is asked about | {whole.MOST >> 20} MiB as JSON |" in limits
 
 
 # --- docs/architecture.md --------------------------------------------------------------------------------------------
@@ -420,6 +426,13 @@ def said_in_code() -> Iterator[str]:
             yield node.value
         elif isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in node.values)
+
+
+def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:
+    """The class and all that are made from it."""
+    yield base
+    for one in base.__subclasses__():
+        yield from every(one)
 
 
 def error_kinds() -> Iterator[str]:

@@ -51,6 +51,7 @@ def database(context: Context, mode: str = "DELETE") -> Path:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.execute("CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id, cwd, created_at)")
         connection.execute("CREATE TABLE t (x)")
     connection.close()
     path.chmod(0o600)
@@ -89,6 +90,42 @@ def test_a_daemon_that_answers_is_well_and_one_of_another_version_is_to_be_resta
 def test_a_daemon_that_does_not_answer_is_a_problem(context: Context) -> None:
     found = doctor_machine.daemon(replace(context, unreachable="The daemon has not answered within 10 s."))
     assert (found.level, found.found) == ("problem", "The daemon has not answered within 10 s.")
+
+
+def test_who_holds_the_lock_of_a_daemon_that_does_not_answer_is_named(context: Context) -> None:
+    from pykoclaw_acp.store.lock import DataLock
+
+    lock = DataLock.acquire(Path(context.places.data), "/run/other.sock")
+    try:
+        found = doctor_machine.daemon(replace(context, unreachable="It has not answered within 10 s."))
+    finally:
+        lock.release()
+    assert found.level == "problem"
+    assert f"pid {os.getpid()} has the data directory" in found.found
+    assert "has not answered" in found.found
+    assert (f"`kill {os.getpid()}`" in found.advice, "/run/other.sock" in found.advice) == (True, True)
+
+
+def test_a_database_that_is_missing_though_there_was_one_is_a_problem(context: Context) -> None:
+    assert doctor_database.database(context).level == "ok"
+    data = Path(context.places.data)
+    data.mkdir()
+    seen = data.stat()
+    directory = Path(context.places.state, "ab" * 8)
+    directory.mkdir(parents=True)
+    site = records.Site(str(data), seen.st_dev, seen.st_ino, "b")
+    records.write(context.places.state, records.Record(directory.name, site))
+    found = doctor_database.database(context)
+    assert (found.level, found.found) == ("problem", "it is missing, and no daemon starts without it")
+    assert str(records.path_of(context.places.state, directory.name)) in found.advice
+
+
+def test_another_programs_database_is_a_problem_with_the_command_that_adopts_it(context: Context) -> None:
+    with closing(sqlite3.connect(database(context))) as connection:
+        connection.execute("DROP TABLE conversations")
+        connection.execute("CREATE TABLE photos (x)")
+    found = doctor_database.database(context)
+    assert (found.level, "`pykoclaw-acp adopt`" in found.advice) == ("problem", True)
 
 
 def test_a_server_without_a_socket_is_named(context: Context) -> None:

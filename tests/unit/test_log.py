@@ -108,6 +108,23 @@ def test_a_terminal_gets_the_console_form_and_json_can_be_forced() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
+def test_a_value_from_outside_forges_no_line(form: Any, stream: io.StringIO) -> None:
+    output = io.StringIO()
+    log.configure("info", form, output)
+    name = "Zed\n2026-01-01 [error] Forged\x1b[2J\u202e\x9b\x7f"
+    logger.info("A client came", client=name, deep=[name])
+    logging.getLogger("asyncio").error("Task of %s", name)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        logger.exception("It failed", action="failed")
+    written = output.getvalue()
+    assert not set(written) & set("\x1b\x9b\u202e\x7f")
+    begun = [line for line in written.splitlines() if not line.startswith("    ")]
+    assert [("Forged" in line[:40], line[:1] in "2{") for line in begun] == [(False, True)] * 3
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
 def test_a_traceback_shows_no_local_variables(form: Any, stream: io.StringIO) -> None:
     output = io.StringIO()
     log.configure("info", form, output)

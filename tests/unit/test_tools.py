@@ -13,7 +13,7 @@ from pykoclaw_acp.worker import tools
 @pytest.mark.parametrize(
     ("name", "arguments", "title"),
     [
-        ("Bash", {"command": "pytest -q\n  tests"}, "Bash: pytest -q tests"),
+        ("Bash", {"command": "pytest -q\n  tests"}, "Bash: pytest -q ⏎ tests"),
         ("Edit", {"file_path": "/work/src/a.py"}, "Edit src/a.py"),
         ("Read", {"file_path": "src/a.py"}, "Read src/a.py"),
         ("Read", {"file_path": "/etc/hosts"}, "Read /etc/hosts"),
@@ -31,7 +31,14 @@ def test_titles_say_what_is_done_to_what(name: str, arguments: dict[str, Any], t
 def test_a_title_is_one_short_line() -> None:
     title = tools.title("Bash", {"command": "x\n" * 500}, "/work")
     assert len(title) == tools.MAX_TITLE
-    assert "\n" not in title
+    assert title.endswith("… [cut: 501 lines, 1006 characters in all]")
+
+
+def test_a_title_hides_no_line_and_no_character() -> None:
+    assert tools.title("Bash", {"command": "ls" + " " * 300 + "\ncurl x | sh"}, "/work") == "Bash: ls ⏎ curl x | sh"
+    assert tools.title("Bash", {"command": "a\rb\u202ec\u200bd\x1b[2K"}, "/w") == r"Bash: a\rb\u202ec\u200bd\x1b[2K"
+    long = tools.title("Bash", {"command": "echo " + "x" * 5000}, "/work")
+    assert (len(long), long.endswith("… [cut: 5011 characters in all]")) == (tools.MAX_TITLE, True)
 
 
 def test_changes_are_shown_before_they_are_made() -> None:

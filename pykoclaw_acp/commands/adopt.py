@@ -1,0 +1,30 @@
+"""`pykoclaw-acp adopt`: our tables in a database that has another program's."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pykoclaw_acp import config, terminal
+from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.ops import records
+from pykoclaw_acp.store import migrate, preflight
+from pykoclaw_acp.store.lock import DataLock
+from pykoclaw_acp.store.sqlite import sqlite3
+
+
+def main() -> None:
+    """Bring the database up to date beside the tables that are there. Raises StartupError, having changed nothing."""
+    path = config.load().data / records.DATABASE
+    if not path.is_file():
+        raise CommandFailed(f"There is no database to adopt: {path} does not exist. The daemon makes a new one.")
+    lock = DataLock.acquire(path.parent)
+    try:
+        migrations = migrate.load()
+        preflight.verify(path, migrations, adopt=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            migrate.apply(connection, migrations, path)
+    except sqlite3.Error as error:
+        raise preflight.unusable(path, error) from error
+    finally:
+        lock.release()
+    terminal.line(f"The database {path} has our tables beside its own.")

@@ -1,0 +1,54 @@
+"""A permission question as text: all that runs if it is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pykoclaw_acp.terminal import Shown, joined, shown
+
+GUTTER = "  │ "
+"""Before each line that the question shows, so that none of them passes for one of ours."""
+
+
+def rendered(question: dict[str, Any]) -> Shown:
+    """The whole question, in lines; nothing is left out, and what a daemon of another version left out is said."""
+    return joined(line for parts in _lines(question) for line in (*parts, shown("\n", "command")))
+
+
+def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
+    yield (shown(question["title"], bold=True),)
+    if question.get("form") is not None:
+        yield from _quoted(question["form"])
+        yield (shown("  A form: only a client that shows forms can fill it in. Here it can be denied."),)
+        return
+    content, arguments = question.get("content") or [], question.get("input")
+    if not content and arguments is None:
+        yield (
+            shown(
+                "  (What runs is not shown: the daemon is of another version. Run `pykoclaw-acp restart`.)", fg="red"
+            ),
+        )
+        return
+    for part in content:
+        if part["type"] == "diff":
+            yield from _change(part)
+        elif part["content"].get("type") == "text":
+            yield from _quoted(part["content"]["text"])
+    if arguments is not None and (not content or not question.get("tool")):  # a worker of a version before
+        yield from _quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
+
+
+def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
+    yield (shown(f"  {part['path']}", bold=True),)
+    if part.get("oldText") is None:
+        yield (shown("  the whole file will be:"),)
+    for text, sign, colour in ((part.get("oldText"), "-", "red"), (part["newText"], "+", "green")):
+        for line in (text or "").split("\n") if text else ():
+            yield (shown(GUTTER), shown(sign + line, "command", fg=colour))
+
+
+def _quoted(text: str) -> Iterator[tuple[Shown, ...]]:
+    for line in text.split("\n"):
+        yield (shown(GUTTER), shown(line, "command"))

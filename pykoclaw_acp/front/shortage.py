@@ -1,0 +1,104 @@
+"""What the machine or a limit has run out of, in a sentence with the way out. Standard library only."""
+
+from __future__ import annotations
+
+import errno
+
+TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
+if TYPE_CHECKING:
+    from typing import Final
+
+DESCRIPTORS: Final = (
+    "out_of_descriptors",
+    (
+        "no file descriptor is left. Close programs that have many files open, or raise the limit (`ulimit -n`, "
+        "`LimitNOFILE=` of the unit)."
+    ),
+)
+MEMORY: Final = (
+    "out_of_memory",
+    (
+        "there is not enough memory. End other programs or workers, or raise the limit (`ulimit -v`, `MemoryMax=` of "
+        "the unit)."
+    ),
+)
+PROCESSES: Final = (
+    "out_of_processes",
+    (
+        "no other process may be started. End other programs or workers, or raise the limit (`ulimit -u`, `TasksMax=` "
+        "of the unit)."
+    ),
+)
+_BY_NUMBER: Final = {
+    errno.EMFILE: DESCRIPTORS,
+    errno.ENFILE: DESCRIPTORS,
+    errno.ENOMEM: MEMORY,
+}
+_OF_THE_LOADER: Final = ("cannot allocate memory", "failed to map segment", "cannot create shared object descriptor")
+
+
+_WORDS: Final = {
+    "too many open files": DESCRIPTORS,
+    "emfile": DESCRIPTORS,
+    "enfile": DESCRIPTORS,
+    "cannot fork": PROCESSES,
+    "can't fork": PROCESSES,
+    "resource temporarily unavailable": PROCESSES,
+    "cannot allocate memory": MEMORY,
+    "out of memory": MEMORY,
+    "enomem": MEMORY,
+}
+RAISED: Final = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
+"""What Python raises when something has run out."""
+
+LEAST_DESCRIPTORS: Final = 48
+"""What a server needs with one client and one worker."""
+
+
+def lacks_descriptors() -> bool:
+    """Whether this process may open too few files to serve; a limit that may be raised is raised as far as needed."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= LEAST_DESCRIPTORS:
+        return False
+    if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
+        return True
+    resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_DESCRIPTORS, hard))
+    return False
+
+
+def of_words(words: str) -> tuple[str, str] | None:
+    """The same of what another program says on standard error as it ends."""
+    lowered = words.lower()
+    return next((found for known, found in _WORDS.items() if known in lowered), None)
+
+
+def memory_is_limited() -> bool:
+    """Whether the address space of this process, and of what it starts, has a limit."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] | None:
+    """The kind, for programs, and the sentence; None if the error, and whatever it came from, is of another kind.
+
+    `forks`: a process was to be started, so that EAGAIN says that there are too many.
+    """
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, MemoryError):
+            return MEMORY
+        if isinstance(error, ImportError) and any(words in str(error).lower() for words in _OF_THE_LOADER):
+            return MEMORY
+        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+            return MEMORY if memory_is_limited() else PROCESSES
+        if isinstance(error, SystemError) and memory_is_limited():  # of a library that forgot to say so
+            return MEMORY
+        if forks and isinstance(error, BlockingIOError):
+            return PROCESSES
+        if isinstance(error, OSError) and (found := _BY_NUMBER.get(error.errno or 0)) is not None:
+            return found
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return None

@@ -1,0 +1,57 @@
+"""Text from outside, made harmless for a terminal and for the eyes of whoever reads it. Standard library only.
+
+What a terminal would obey (C0 and C1 controls, and with them every escape sequence), what changes the order in which
+text is read (bidi controls) and what cannot be seen (zero-width characters) becomes an escape: `\\x1b`, `\\u202e`.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False  # the front imports this, where every import counts
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    Kind = Literal["name", "command", "prose", "json"]
+
+# Controls, bidi controls, separators of lines, and halves of surrogate pairs, which no stream can encode.
+_OBEYED: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff"
+_UNSEEN: Final = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_PATTERNS: Final = {
+    "name": re.compile(f"[\t\n{_OBEYED}{_UNSEEN}]"),
+    "command": re.compile(f"[{_OBEYED}{_UNSEEN}]"),
+    "prose": re.compile(f"[{_OBEYED}]"),
+    "json": re.compile(f"[{_OBEYED}{_UNSEEN}]"),
+}
+_SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def neutral(text: str, kind: Kind = "name") -> str:
+    """The text with everything escaped that is dangerous in such a place.
+
+    `name`: one line, so line ends and tabs are escaped too. `command`: what runs, in lines. `prose`: what people and
+    models say, in lines; zero-width characters stay, since emoji and many scripts are written with them. `json`: JSON
+    that was encoded already, and means what it meant before.
+    """
+    if kind == "prose":
+        text = text.replace("\r\n", "\n")
+    return _PATTERNS[kind].sub(_for_json if kind == "json" else _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    code = ord(character)
+    if code < 0x100:
+        return _SHORT.get(character) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _for_json(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -1,0 +1,86 @@
+"""Whose database a file is, and whether it can become ours: found out in memory, before a byte of it is changed."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.errors import DatabaseForeign, DatabaseIncompatible
+from pykoclaw_acp.store import migrate
+from pykoclaw_acp.store.sqlite import sqlite3
+
+RECORD: Final = "acp_migrations"
+PYKOCLAWS: Final = {
+    "conversations": {"name", "session_id", "cwd", "created_at"},
+    "scheduled_tasks": {"id", "conversation", "prompt"},
+    "task_run_logs": {"id", "task_id"},
+    "delivery_queue": {"id", "conversation", "message"},
+}
+"""Pykoclaw's tables, and columns that they have in all of its versions; its plugins add tables of any name."""
+_MAPPING: Final = "acp_sessions"  # of pykoclaw's own ACP agent: two columns
+_SHOWN: Final = 5  # tables that a message names
+_SCHEMA: Final = (
+    "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND sql IS NOT NULL"
+    " AND name NOT LIKE 'sqlite_%' ORDER BY type = 'index', rowid"
+)
+_UPSERT: Final = (
+    "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES ('', NULL, NULL, '')"
+    " ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id"
+)
+
+
+def inspect(
+    connection: sqlite3.Connection, missing: list[migrate.Migration], path: Path, *, adopt: bool = False
+) -> None:
+    """Raises DatabaseForeign or DatabaseIncompatible if the file cannot be brought up to date; reads only.
+
+    `missing` are the migrations that it does not have yet; `adopt`: another program's tables may stay beside ours.
+    """
+    tables = _tables(connection)
+    if not tables or not missing:
+        return
+    if RECORD not in tables and not adopt and not _is_pykoclaws(connection, tables):
+        raise DatabaseForeign(path, sorted(tables)[:_SHOWN], len(tables))
+    if RECORD not in tables and _MAPPING in tables and len(_columns(connection, _MAPPING)) != 2:
+        raise DatabaseIncompatible(path, f"its table {_MAPPING} is not the one that pykoclaw makes")
+    schema = connection.execute(_SCHEMA).fetchall()
+    mapped = []
+    if RECORD not in tables and _MAPPING in tables:
+        mapped = connection.execute(f"SELECT acp_session_id, conversation_name FROM {_MAPPING}").fetchall()  # noqa: S608
+    try:
+        _rehearse([sql for (sql,) in schema], mapped, missing)
+    except sqlite3.Error as error:
+        raise DatabaseIncompatible(path, str(error)) from error
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+    return {name for (name,) in rows if not name.startswith("sqlite_")}
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+
+def _is_pykoclaws(connection: sqlite3.Connection, tables: set[str]) -> bool:
+    """Whether pykoclaw made it: its first table is there, whatever its plugins have added; none has another shape."""
+    known = tables & PYKOCLAWS.keys()
+    if any(not PYKOCLAWS[table] <= _columns(connection, table) for table in known):
+        return False
+    return "conversations" in tables or tables <= {*PYKOCLAWS, _MAPPING}
+
+
+def _rehearse(schema: list[str], mapped: list[tuple[object, ...]], missing: list[migrate.Migration]) -> None:
+    """The missing migrations, and what is written every day, on a copy of the schema with the rows that they move."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        for sql in schema:
+            with suppress(sqlite3.Error):  # a virtual table of a module that is not here
+                copy.execute(sql)
+        if mapped:
+            copy.executemany(f"INSERT INTO {_MAPPING} (acp_session_id, conversation_name) VALUES (?, ?)", mapped)  # noqa: S608
+        for migration in missing:
+            for statement in migrate.split(migration.sql):
+                copy.execute(statement)
+        copy.execute(_UPSERT)
+        copy.execute(_UPSERT)

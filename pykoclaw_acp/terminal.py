@@ -1,0 +1,136 @@
+"""The one printer: everything that commands write to a terminal passes through here, and is made neutral.
+
+A `Shown` is text that may be written as it is. Only `shown` makes one, so that the type checker finds what was not
+made neutral; `tests/unit/test_terminal.py` finds who writes to a terminal in another way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NewType, TextIO
+
+import click
+
+from pykoclaw_acp.neutral import neutral
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pykoclaw_acp.neutral import Kind
+
+Shown = NewType("Shown", str)
+PIPE_WIDTH: Final = 1000  # columns of a table for whoever reads a pipe: whole
+
+
+def shown(text: str, kind: Kind = "name", **style: Any) -> Shown:
+    """The text, neutral, in the style that is wanted (that of `click.style`)."""
+    harmless = neutral(text, kind)
+    return Shown(click.style(harmless, **style) if style else harmless)
+
+
+def joined(pieces: Iterable[Shown], between: str = "") -> Shown:
+    """Several pieces as one."""
+    return Shown(shown(between, "command").join(pieces))
+
+
+def write(text: Shown, *, err: bool = False) -> None:
+    """Write what is neutral, as it is."""
+    click.echo(text, nl=False, err=err)
+
+
+def line(text: str = "", *, err: bool = False, **style: Any) -> None:
+    """Write one line, whatever is in the text."""
+    write(joined([shown(text, **style), Shown("\n")]), err=err)
+
+
+def prose(text: str) -> None:
+    """Write what was said, in its lines, and nothing after it."""
+    write(shown(text, "prose"))
+
+
+def complain(*lines: str) -> None:
+    """Write lines of ours to standard error; if they cannot be written, nothing changes."""
+    with contextlib.suppress(OSError):  # a log on a full disk: the exit status says it all the same
+        for one in lines:
+            line(one, err=True)
+
+
+def as_json(value: Any, *, indent: int | None = 2, end: str = "\n") -> None:
+    """Write a value for programs."""
+    json_text(json.dumps(value, indent=indent, ensure_ascii=False) + end)
+
+
+def json_text(encoded: str) -> None:
+    """Write JSON, or a part of it, that is encoded already."""
+    write(Shown(neutral(encoded, "json")))
+
+
+def confirm(question: str) -> None:
+    """Ask for a yes; anything else ends the command."""
+    click.confirm(shown(question), abort=True)
+
+
+def is_terminal() -> bool:
+    """Whether a person sees what is written."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def height() -> int:
+    """Lines of the terminal."""
+    return shutil.get_terminal_size().lines
+
+
+def too_long(text: Shown) -> bool:
+    """Whether the text would scroll away on the terminal that it is written to."""
+    columns, lines = shutil.get_terminal_size()
+    return sum(1 + len(click.unstyle(one)) // columns for one in text.split("\n")) > lines - 2
+
+
+def paged(text: Shown) -> None:
+    """Write the text; through the pager if it is longer than the terminal that it is written to."""
+    if is_terminal() and too_long(text):
+        click.echo_via_pager(text)
+    else:
+        write(text)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """Write a table, as wide as the terminal allows; `right`: columns of numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[neutral(cell) for cell in row] for row in rows]
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for at, column in enumerate(columns):
+        narrow = column not in ("title", "directory", "question")
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=max((len(row[at]) for row in cells), default=0) if narrow else None,
+        )
+    for row in cells:
+        made.add_row(*(Text(cell) for cell in row))
+    where = console()
+    if not where.is_terminal:
+        where.width = PIPE_WIDTH
+    where.print(made)
+
+
+def console(stream: TextIO | None = None, **options: Any) -> Console:
+    """A console of rich's that makes neutral what it writes."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Neutral(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else neutral(text, "prose"), style, control)
+
+    return Neutral(file=stream, highlight=False, soft_wrap=False, **options)

@@ -1,0 +1,76 @@
+"""The whole of a tool call, for the person who is to allow it: nothing is cut, and nothing in it is invisible."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from typing import Any, Final
+
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.sessions.events import DiffPart, TextPart, ToolPart
+
+MOST: Final = 2 * 1024 * 1024
+"""Bytes (JSON) of the arguments of a call that a person can be asked about; clients take lines of 8 MiB."""
+
+TOO_LARGE: Final = (
+    "The user was not asked: the arguments of this call have more than 2 MiB, and nobody can look through that before "
+    "allowing it. Make the call in smaller pieces."
+)
+_LAID_OUT: Final = 4096  # characters of a structure that is written over several lines
+_FENCES: Final = re.compile("`{3,}")
+_PATHS: Final = ("file_path", "notebook_path", "path")
+
+
+def too_large(arguments: dict[str, Any]) -> bool:
+    """Whether nobody can be asked about the call."""
+    return len(json.dumps(arguments, ensure_ascii=False).encode(errors="surrogatepass")) > MOST
+
+
+def parts(name: str, arguments: dict[str, Any], cwd: str, always: str | None) -> tuple[ToolPart, ...]:
+    """What clients show with the question: the change as a diff, and every other argument in words.
+
+    `always`: what an "always" would allow besides.
+    """
+    diffs, told = _diffs(name, arguments, cwd)
+    words = [_argument(key, value) for key, value in arguments.items() if key not in told]
+    if always is not None and words:
+        words.append(f"“Always” would allow: {neutral(always)}")
+    return (*diffs, TextPart("\n\n".join(words))) if words else diffs
+
+
+def _diffs(name: str, arguments: dict[str, Any], cwd: str) -> tuple[tuple[ToolPart, ...], frozenset[str]]:
+    """The changes to a file, and which arguments they show."""
+    path = arguments.get("file_path")
+    if not isinstance(path, str) or not path:
+        return (), frozenset()
+    path = os.path.normpath(os.path.join(cwd, path))
+    content, old, new = (arguments.get(key) for key in ("content", "old_string", "new_string"))
+    if name == "Write" and isinstance(content, str):
+        return (DiffPart(path=path, old_text=None, new_text=content),), frozenset({"file_path", "content"})
+    if name == "Edit" and isinstance(old, str) and isinstance(new, str):
+        told = {"file_path", "old_string", "new_string"}
+        if arguments.get("replace_all") is False:
+            told.add("replace_all")
+        return (DiffPart(path=path, old_text=old, new_text=new),), frozenset(told)
+    return (), frozenset()
+
+
+def _argument(key: str, value: object) -> str:
+    name = neutral(key)
+    if isinstance(value, str):
+        if key in _PATHS or (key != "command" and "\n" not in value and len(value) <= 200 and "`" not in value):
+            return f"{name}: {neutral(value)}"
+        return f"{name}:\n{_block(value, 'sh' if key == 'command' else '')}"
+    shown = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, list | dict):
+        return f"{name}: {shown}"
+    if len(shown) <= _LAID_OUT:
+        shown = json.dumps(value, ensure_ascii=False, indent=2)
+    return f"{name}:\n{_block(shown, 'json')}"
+
+
+def _block(text: str, language: str) -> str:
+    text = neutral(text, "command")
+    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
+    return f"{fence}{language}\n{text}\n{fence}"

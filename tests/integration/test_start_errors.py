@@ -1,0 +1,141 @@
+"""A start that lacks something says in one sentence what, with the way out and a kind, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = [sys.executable, "-m", "pykoclaw_acp"]
+# Root without the right to pass over modes: what an ordinary user has.
+UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+LINES = [
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
+    {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}},
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home with a database that was used; afterwards it can be removed."""
+    if UNPRIVILEGED and shutil.which("setpriv") is None:
+        pytest.skip("root can read everything, and there is no setpriv")
+    home = tmp_path / "home"
+    home.mkdir()
+    made = run(home, "serve", "--stdio")
+    assert made.returncode == 0, made.stderr
+    yield home
+    for path in [home, *home.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+            for inner in path.iterdir():
+                if inner.is_dir():
+                    inner.chmod(0o700)
+
+
+def run(home: Path, *arguments: str, limit: Any = None, given: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYKOCLAW", "XDG"))}
+    return subprocess.run(
+        [*UNPRIVILEGED, *PROGRAM, *arguments], input=given, capture_output=True, text=True, timeout=120, cwd="/",
+        env={**environment, "HOME": str(home)}, preexec_fn=limit, check=False,
+    )  # fmt: skip
+
+
+def said(result: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+    """What the daemon's last line says for people, and the kind that its log has."""
+    *log, last = result.stderr.splitlines()
+    assert not any(line.startswith("Traceback") for line in log), result.stderr
+    kinds = [json.loads(line)["kind"] for line in log if '"kind"' in line]
+    return last.removeprefix("pykoclaw-acp: "), kinds[-1] if kinds else ""
+
+
+def database(home: Path) -> bytes:
+    return (home / ".local/share/pykoclaw/pykoclaw.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("where", "setting", "logged"),
+    [
+        (".local/share/pykoclaw", "chmod u+", ""),  # before the settings are known, there is no log
+        (".local/state/pykoclaw", "PYKOCLAW_STATE", "directory_unusable"),
+    ],
+)
+def test_a_directory_that_cannot_be_read_is_named_with_the_way_out(
+    where: str, setting: str, logged: str, home: Path
+) -> None:
+    before = database(home)
+    with ExitStack() as undo:
+        (home / where).chmod(0)
+        undo.callback((home / where).chmod, 0o700)
+        result = run(home, "serve")
+    words, kind = said(result)
+    assert result.returncode == 78
+    assert (f"{home / where}" in words, "Permission denied" in words, setting in words) == (True, True, True)
+    assert kind == logged
+    assert database(home) == before
+
+
+def test_a_client_gets_the_sentence_and_the_kind(home: Path) -> None:
+    (home / ".local/state/pykoclaw").chmod(0)
+    result = run(home, given="".join(json.dumps(line) + "\n" for line in LINES))
+    errors = [json.loads(line)["error"] for line in result.stdout.splitlines()]
+    assert [error["data"] for error in errors] == [{"errorKind": "directory_unusable"}] * 2
+    assert "chmod u+rwx" in errors[0]["message"]
+    assert result.returncode == 78
+
+
+def test_a_client_of_a_foreign_database_gets_the_command_and_the_kind(home: Path) -> None:
+    path = home / ".local/share/pykoclaw/pykoclaw.db"
+    path.unlink()
+    shutil.rmtree(home / ".local/state/pykoclaw")
+    subprocess.run(
+        [sys.executable, "-c", f"import sqlite3; sqlite3.connect({str(path)!r}).execute('CREATE TABLE photos (x)')"],
+        check=True,
+    )
+    before = database(home)
+    with subprocess.Popen(
+        [*UNPRIVILEGED, *PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/",
+        env={**os.environ, "HOME": str(home)},
+    ) as front:  # fmt: skip
+        assert front.stdin is not None
+        assert front.stdout is not None
+        front.stdin.write(json.dumps(LINES[1]).encode() + b"\n")
+        front.stdin.flush()
+        error = json.loads(front.stdout.readline())["error"]
+        front.stdin.close()
+        assert front.wait(60) == 78
+    assert error["data"] == {"errorKind": "database_foreign"}
+    assert "`pykoclaw-acp adopt`" in error["message"]
+    assert database(home) == before
+
+
+@pytest.mark.parametrize("count", [6, 12, 20, 47])
+def test_a_start_without_descriptors_says_so(count: int, home: Path) -> None:
+    before = database(home)
+    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)))
+    assert (result.returncode, "`ulimit -n`" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+    assert database(home) == before
+
+
+def test_a_soft_limit_of_descriptors_is_raised_as_far_as_needed(home: Path) -> None:
+    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 4096)))
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("size", [64, 80, 100])
+def test_a_start_without_memory_says_so(size: int, home: Path) -> None:
+    before = database(home)
+    limit = size * 1024 * 1024
+    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    assert "Traceback" not in result.stderr
+    assert result.returncode == 0 or "`ulimit -v`" in result.stderr  # how much is enough differs between machines
+    assert database(home)[:100] == before[:100]

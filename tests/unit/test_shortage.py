@@ -1,0 +1,83 @@
+"""What has run out is known by errors, by words, and by what the kernel has counted."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.front import shortage
+from pykoclaw_acp.ops import memory
+from pykoclaw_acp.pool import forkserver
+from pykoclaw_acp.pool.forkserver import Forked
+from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+
+
+def caused(error: BaseException) -> Exception:
+    """As libraries pass errors on."""
+    try:
+        try:
+            raise error
+        except BaseException as inner:
+            raise RuntimeError("It failed") from inner
+    except RuntimeError as outer:
+        return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.EMFILE, "x"), "out_of_descriptors"),
+        (OSError(errno.ENFILE, "x"), "out_of_descriptors"),
+        (OSError(errno.ENOMEM, "x"), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (ImportError("x.so: failed to map segment from shared object"), "out_of_memory"),
+        (RuntimeError("can't start new thread"), "out_of_processes"),
+        (BlockingIOError(errno.EAGAIN, "x"), "out_of_processes"),
+        (OSError(errno.EACCES, "x"), None),
+        (ValueError(), None),
+    ],
+)
+def test_an_error_and_whatever_came_of_it_say_what_has_run_out(error: BaseException, kind: str | None) -> None:
+    for one in (error, caused(error)):
+        found = shortage.of(one, forks=True)
+        assert (found and found[0]) == kind
+    assert shortage.of(BlockingIOError(errno.EAGAIN, "a socket that is not ready")) is None
+
+
+def test_what_another_program_says_as_it_ends_is_understood() -> None:
+    found = shortage.of_words("/bin/sh: 1: Cannot fork")
+    assert found == shortage.PROCESSES
+    assert shortage.of_words("EMFILE: too many open files, watch") == shortage.DESCRIPTORS
+    assert shortage.of_words("a syntax error") is None
+
+
+def test_a_fork_that_is_refused_is_told_and_the_fork_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    place = WorkerIdentity.at(tmp_path, "w", "s", 1)
+    (tmp_path / "sockets").mkdir()
+    known = LaunchSpec(**msgspec.structs.asdict(place), cwd="/", setting_sources=[], orphan_grace=1, spool_limit=1)
+    kind, words = shortage.PROCESSES
+    assert forkserver._launch(msgspec.json.encode(known)) == Forked(error=words, kind=kind)
+
+
+def test_the_kernels_own_count_is_that_of_the_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "nothing")
+    assert memory.kills() >= 0  # that of the machine
+    group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    (tmp_path / group).mkdir(parents=True, exist_ok=True)
+    (tmp_path / group / "memory.events").write_text("low 0\nhigh 2\nmax 9\noom 4\noom_kill 3\noom_group_kill 1\n")
+    assert memory.kills() == 3
+
+
+def test_a_forked_answer_of_a_version_before_is_understood() -> None:
+    assert msgspec.json.decode(b'{"error":"x"}', type=Forked) == Forked(error="x")
