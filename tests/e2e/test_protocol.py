@@ -239,12 +239,12 @@ async def test_session_of_another_directory(stack: Stack, method: str) -> None:
 async def test_line_over_64_mib(stack: Stack) -> None:
     client = await stack.start()
     filler = b"x" * (65 * 1024 * 1024)
-    client.write(b'{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"', filler, b'"}}\n')
-    await client.until(lambda: client.unplaced)
+    long = client.expect("long", "session/new")
+    client.write(b'{"jsonrpc":"2.0","id":"long","method":"session/new","params":{"cwd":"', filler, b'"}}\n')
+    with pytest.raises(RpcError, match="64 MiB") as refused:
+        await client.answer(long)
+    assert refused.value.code == -32600
     await lives(client)
-    (error,) = client.unplaced
-    assert error["code"] == -32600
-    assert "64 MiB" in error["message"]
     session = await client.new(stack.work)
     await client.prompt(session, text("It lives."))
     assert client.text(session) == "It lives."
