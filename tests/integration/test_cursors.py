@@ -282,9 +282,7 @@ async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path:
         await seen(w, two, 14)
         again = await returns(w, 1, session, after(4) + GROWN)
         await seen(w, again, 13)
-        await returns(
-            w, 1, session, GROWN[-1:]
-        )  # of what their client was shown by all of its fronts that live, the least
+        await returns(w, 1, session, GROWN[-1:])  # the least of what its fronts that live were shown
 
 
 async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> None:
