@@ -37,7 +37,7 @@ def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
 
 
 def follow_live(session: str, turns: int | None, *, present: bool = False) -> Iterator[dict[str, Any]]:
-    """The same without an end, until the session is closed, also across restarts of the daemon: each event once."""
+    """Follow a session until it is closed, also across restarts of the daemon: each event once."""
     place: dict[str, Any] = {"turns": turns}
     lost: float | None = None
     while True:

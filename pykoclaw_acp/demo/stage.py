@@ -104,7 +104,7 @@ class Stage:
         return self.editor.arrivals[self._mark :]
 
     def keep(self) -> list[Arrival]:
-        """The same, when the turn is over, to be compared with what is replayed later."""
+        """What it was told, when the turn is over; kept, to be compared with what is replayed later."""
         self.held += logged(self.heard)
         return self.heard
 

@@ -41,7 +41,7 @@ def of_process(pid: int) -> int | None:
 
 
 def of_tree(pid: int) -> int | None:
-    """The same of a process and all its descendants; None if it is gone."""
+    """Memory of a process and all its descendants, in bytes; None if it is gone."""
     own = of_process(pid)
     if own is None:
         return None

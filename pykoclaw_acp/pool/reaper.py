@@ -55,12 +55,12 @@ async def end(belongs: Callable[[str], bool], grace: float, spared: Collection[i
 
 
 def end_now(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
-    """The same, while the caller waits."""
+    """As `end`, while the caller waits."""
     return _end(lambda: find(belongs, spared), grace)
 
 
 def end_these(strays: Sequence[Stray], grace: float) -> None:
-    """The same with exactly these processes."""
+    """End exactly these processes, while the caller waits: SIGTERM, after `grace` (s) SIGKILL."""
     _end(lambda: [one for one in strays if _alive(one)], grace)
 
 

@@ -94,7 +94,7 @@ def auxiliary(text: str) -> bool:
 
 
 def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
-    """The same for a prompt's content and the name of the client that sent it, which Mitto does not always give."""
+    """Whether no user wrote the prompt with this content; Mitto does not always give its name (`client`)."""
     if client is not None and client.lower() not in _MAY_BE_MITTO:
         return False
     return any(auxiliary(block["text"]) for block in blocks[:1] if block.get("type") == "text")

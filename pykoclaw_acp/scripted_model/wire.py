@@ -131,7 +131,7 @@ class ResponseWriter:
         yield Send(_event("message_delta", delta=delta, usage=self._usage()) + _event("message_stop"))
 
     def message(self) -> Iterator[Action]:
-        """The same response in one piece."""
+        """The response in one piece, for a request that wants no stream."""
         content: list[dict[str, Any]] = []
         before: type[Step] | None = None
         for step in self._steps:

@@ -10,6 +10,6 @@ from pykoclaw_acp.server.call import Call
 
 
 async def initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
-    """The same answer to every client."""
+    """What every client is answered, whatever it can do."""
     call.connection.initialized(params)
     return greeting()

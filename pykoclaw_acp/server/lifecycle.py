@@ -79,7 +79,7 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
-    """The same without history: what the client has not seen yet follows the answer.
+    """Open a session without its history: what the client has not seen yet follows the answer.
 
     That is what comes after `_meta["pykoclaw.dev/after"]`, or else after what this instance of the client has
     confirmed, or one of its name that has ended.

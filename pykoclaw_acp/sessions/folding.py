@@ -44,7 +44,7 @@ def passing(event: Event | None) -> bool:
 
 
 def merged(logged: Sequence[Logged]) -> list[Logged]:
-    """The same log with contiguous pieces of one message as one event each, of one part at most."""
+    """The log with contiguous pieces of one message as one event each, of one part at most."""
     found: list[Logged] = []
     begin, room = 0, 0
     for at, one in enumerate(logged):

@@ -21,7 +21,7 @@ class Grants:
         turn.ended.add_done_callback(lambda _: self._by_turn.pop(turn.turn_id, None))
 
     def restore(self, row: Question) -> None:
-        """The same, of another daemon's time."""
+        """A turn of another daemon's time goes on with the answer to this question."""
         if row.turn_id is not None and row.outcome is not None:
             self._by_turn[row.turn_id] = (row.ask, Verdict(row.outcome, row.option, row.answered_by))
 

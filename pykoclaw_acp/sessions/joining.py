@@ -88,7 +88,7 @@ class Joining:
             log.debug("An answered turn could not be noted", action="answered_lost", turn=turn.turn_id)
 
     async def answered_before(self, request_key: str) -> None:
-        """The same, for the turn of this request, if it was one and has ended."""
+        """The client has the answer of this request's turn, if it was a prompt and has ended."""
         lost = [turn for turn in self._lost.values() if turn.keys.request == request_key]
         ended = await self._journal.ended_turns(self._session.id, "request_key", request_key)
         for turn in [*lost, *(turn for turn, _ in ended if not turn.answered)]:

@@ -151,14 +151,14 @@ class Sessions:
         return live
 
     async def get(self, session_id: str) -> Session:
-        """The same; raises SessionNotFound."""
+        """The session under this id; raises SessionNotFound."""
         session = await self.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
         return session
 
     async def get_open(self, session_id: str) -> Session:
-        """The same; raises InvalidRequest as well, if no client has opened it."""
+        """The session, if a client has opened it; raises SessionNotFound, and InvalidRequest if none has."""
         session = await self.get(session_id)
         if session.record.closed or session.record.cwd is None:
             raise InvalidRequest(NOT_OPEN)

@@ -42,7 +42,7 @@ class SessionLog:
         self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
 
     def publish(self, logged: Sequence[Logged]) -> None:
-        """The same, for what the journal gives back whole."""
+        """Show events with their places, as the journal gives them back."""
         if not logged:
             return
         for one in logged:

@@ -13,6 +13,7 @@ import structlog
 
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.store import merging
+from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.merging import Ended
@@ -33,6 +34,9 @@ log: Final = structlog.get_logger()
 async def unite(database: Database, kept: Collection[str]) -> bool:
     """Give each conversation one session, in a transaction for each; whether there was anything to do.
 
+    Logs that have to move are brought into the new form before, piece by piece: what moves then is few rows, and other
+    programs, which give up after 5 s, can write in between.
+
     `kept` are sessions whose worker goes on: these stay. The caller serves nobody yet, and no other worker lives.
     """
     shared: dict[str, list[Ended]] = {}
@@ -41,6 +45,8 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
     for name, sessions in shared.items():
         owner = _owner(sessions, kept)
         others = [one for one in sessions if one is not owner]
+        if any(other.last_seq for other in others):
+            await _convert(database, sessions)
         await database.commit(await _union(database, owner, others), patient=True)
         log.info(
             "Sessions of one conversation were merged",
@@ -48,6 +54,13 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
         )  # fmt: skip
         steps.reached("conversation_united")
     return bool(shared)
+
+
+async def _convert(database: Database, sessions: Sequence[Ended]) -> None:
+    conversion = Conversion(database, lambda: True)
+    for one in sessions:
+        while await conversion.step(one.session_id):
+            pass
 
 
 async def aliases(database: Database) -> dict[str, str]:

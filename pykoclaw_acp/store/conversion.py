@@ -99,17 +99,20 @@ class Conversion:
         self.progress = None
         log.info("All logs are in the new form", action="conversion_ended", events=events)
 
-    async def step(self) -> int:
-        """Convert a piece; returns how many events that were, 0 if there are none any more.
+    async def step(self, session_id: str | None = None) -> int:
+        """Convert a piece, of this session's log or any; returns how many events that were, 0 if there are none left.
 
         Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable and sqlite3.Error; then nothing
         has changed.
         """
-        found = await self._database.read(_FIRST)
-        if not found:
-            return 0
-        session_id = str(found[0][0])
+        if session_id is None:
+            found = await self._database.read(_FIRST)
+            if not found:
+                return 0
+            session_id = str(found[0][0])
         rows = await self._database.read(_PIECE, (session_id, self._rows), PIECE_SIZE)
+        if not rows:
+            return 0
         old_turns = bool(await self._database.read(_HAS_OLD_TURNS, (session_id,)))
         unit = await asyncio.to_thread(_convert, session_id, rows, old_turns=old_turns)
         steps.reached("log_piece_read")

@@ -48,7 +48,7 @@ class Row:
 
 
 def fold(rows: Sequence[Row]) -> list[Row]:
-    """The same log in as few rows as it can be; what cannot be read, or has a source, stays as it is."""
+    """The log in as few rows as it can be; what cannot be read, or has a source, stays as it is."""
     events = [None if row.source is not None else decode(row.payload) for row in rows]
     kept, events = _without_replaced(rows, events)
     folded: list[Row] = []

@@ -1,5 +1,7 @@
 """Logs of sessions that become one are merged, in the order in which their turns began, and no turn is torn apart.
 
+They are in the form of today: nothing of them is in `acp_events` any more.
+
 A log that was merged begins behind all old places, so that a place says by itself whether it is an old one;
 `acp_merged_logs` says where that has gone. Turns get new positions, in the order of the merged log.
 """
@@ -16,18 +18,13 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import GIVE_KEY
 
 _SPANS: Final = (
-    "SELECT turn_id, MIN(begin), MAX(last) FROM ("
-    "SELECT turn_id, MIN(seq) AS begin, MAX(seq) AS last FROM acp_events WHERE acp_session_id = ? GROUP BY turn_id"
-    " UNION ALL SELECT t.turn_id, MIN(e.first_seq), MAX(e.seq) FROM acp_sessions s JOIN acp_log e"
-    " ON e.log_key = s.log_key LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
-    " WHERE s.acp_session_id = ? GROUP BY t.turn_id) AS spans GROUP BY turn_id ORDER BY 2"
+    "SELECT t.turn_id, MIN(e.first_seq), MAX(e.seq) FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
+    " WHERE s.acp_session_id = ? GROUP BY t.turn_id ORDER BY 2"
 )
 _TURNS: Final = (
     "SELECT turn_id, position, COALESCE(dispatched_at, started_at, created_at), state FROM acp_turns"
     " WHERE acp_session_id = ? ORDER BY COALESCE(position, 0), created_at, turn_id"
-)
-_MOVE_OLD: Final = (
-    "UPDATE acp_events SET acp_session_id = ?, seq = seq + ? WHERE acp_session_id = ? AND seq BETWEEN ? AND ?"
 )
 _KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 # Which frames of a worker are in the log counts for the owner's workers alone.
@@ -151,7 +148,7 @@ async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) ->
     by_id = {turn.turn_id: turn for turn in turns}
     parts: list[_Part] = []
     last = 0
-    spans: list[tuple[Any, ...]] = await database.read(_SPANS, (session_id, session_id))
+    spans: list[tuple[Any, ...]] = await database.read(_SPANS, (session_id,))
     for turn_id, begin, end in spans:
         last = max(last, end)
         turn = by_id.get(turn_id)
@@ -181,7 +178,6 @@ def _moved(logs: Iterable[list[_Part]], owner: Ended, last: int, positions: _Pos
         last = part.last + by
         session_id, new = part.session_id, owner.session_id
         places = (session_id, part.first, part.last)
-        yield Statement(_MOVE_OLD, (new, by, *places))
         yield Statement(_MOVE, (new, by, by, turn_by, new, session_id, new, session_id, *places))
         yield from _turns(owner, new_positions, by)
         if runs and runs[-1][0] == session_id and runs[-1][2:] == (part.first - 1, by):

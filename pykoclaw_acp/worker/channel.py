@@ -178,7 +178,7 @@ async def read_batches(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncI
 
 
 async def read_frames(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
-    """The same, one by one."""
+    """Frames one by one, until the line ends."""
     async for batch in read_batches(line, decode):
         for frame in batch:
             yield frame

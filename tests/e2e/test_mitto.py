@@ -630,7 +630,7 @@ async def test_18_a_front_that_is_killed_while_it_starts_leaves_nothing_behind(s
 # --- a to j ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["resume", "load"])
+@pytest.mark.parametrize("method", ["resume", pytest.param("load", marks=pytest.mark.long)])
 async def test_a_any_session_is_given_back_at_once_and_without_a_process(stack: Stack, web: Mitto, method: str) -> None:
     conversation = Conversation()
     await web.open(conversation)

@@ -86,7 +86,9 @@ async def test_an_answer_given_while_no_daemon_runs_is_not_lost(stack: Stack) ->
     assert row(stack)["option_id"] == "allow_once"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=["SIGTERM", "SIGKILL"]
+)
 async def test_a_question_outlives_the_daemon_and_its_client(stack: Stack, number: signal.Signals) -> None:
     client, session, _ = await asked(stack)
     await client.kill()

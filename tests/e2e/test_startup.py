@@ -61,7 +61,7 @@ async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
     assert first.text(session) == "One still."
 
 
-@pytest.mark.parametrize("damage", ["garbage", "truncated", "empty pages"])
+@pytest.mark.parametrize("damage", ["garbage", pytest.param("truncated", marks=pytest.mark.long), "empty pages"])
 async def test_damaged_database(stack: Stack, damage: str) -> None:
     path = stack.data / "pykoclaw.db"
     if damage == "garbage":

@@ -82,6 +82,8 @@ DEATHS: list[Death] = [
     fork_server_and_worker_killed,
     evicted,
 ]
+# By the death of everything, by the crash tests, and by those of the worker alone.
+SHOWN_ELSEWHERE = (server_killed, server_terminated, fork_server_and_worker_killed)
 
 FIRST = script(
     "thinking I should make the directory.", "text Let me make it.", "bash mkdir made && echo done",
@@ -89,7 +91,11 @@ FIRST = script(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.__name__)
+@pytest.mark.parametrize(
+    "death",
+    [pytest.param(one, marks=pytest.mark.long if one in SHOWN_ELSEWHERE else ()) for one in DEATHS],
+    ids=lambda death: death.__name__,
+)
 async def test_conversation_survives(stack: Stack, death: Death) -> None:
     client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.3" if death is evicted else "1000")
     session = await client.new(stack.work)
@@ -143,7 +149,7 @@ async def test_resume_has_the_memory_without_the_history(stack: Stack, death: De
     assert stack.asked()[-1]["user_texts"] == [text("The first answer."), text("The second answer.")]
 
 
-@pytest.mark.parametrize("opening", ["load", "resume"])
+@pytest.mark.parametrize("opening", ["load", pytest.param("resume", marks=pytest.mark.long)])
 async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -157,7 +163,9 @@ async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> No
     assert stack.asked()[-1]["session"] == session
 
 
-@pytest.mark.parametrize("moment", ["before the first byte", "in the middle of the answer"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("before the first byte", marks=pytest.mark.long), "in the middle of the answer"]
+)
 async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str) -> None:
     slow = script("hang 60s") if moment.startswith("before") else script("repeat 2000x20ms word{n} ")
     client = await stack.start()

@@ -84,7 +84,7 @@ async def initialize(manager: UserManager) -> dict[str, Any]:
 
 
 async def served(manager: UserManager) -> dict[str, Any]:
-    """The same for a client that comes again when it is hung up on, as a front does."""
+    """The answer to a client that comes again when it is hung up on, as a front does."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(EOFError, OSError):

@@ -126,24 +126,23 @@ async def test_worker_that_hangs(stack: Stack) -> None:
     await goes_on(stack, client, session, ENDLESS)
 
 
-@pytest.mark.parametrize(
-    ("directive", "code", "kind", "status"),
-    [
+async def test_errors_of_the_model(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    for directive, code, kind, status in (
         ("error 400 you said something wrong", -32010, "invalid_request", 400),
         ("error 401", -32000, "authentication_failed", 401),
         ("error 429", -32010, "rate_limit", 429),
         ("error 500", -32010, "server_error", 500),
         ("error 529", -32010, "overloaded", 529),
-    ],
-)
-async def test_error_of_the_model(stack: Stack, directive: str, code: int, kind: str, status: int) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
-    error = await failed(client, session, script(directive))
-    assert (error.code, error.kind, error.data["httpStatus"], error.data["turnState"]) == (code, kind, status, "failed")
-    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["failed"]
-    assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
-    assert client.text(session).endswith("It goes on.")
+    ):
+        error = await failed(client, session, script(directive))
+        assert (error.code, error.kind, error.data["httpStatus"]) == (code, kind, status)
+        assert error.data["turnState"] == "failed"
+        (turn,) = stack.rows("SELECT state FROM acp_turns ORDER BY position DESC LIMIT 1")
+        assert turn["state"] == "failed"
+        assert (await client.prompt(session, text(f"It goes on after {status}.")))["stopReason"] == "end_turn"
+        assert client.text(session).endswith(f"It goes on after {status}.")
 
 
 def messages(client: Client, session: str) -> list[str]:
@@ -158,7 +157,11 @@ WORDS = " ".join(f"word{n}" for n in range(1, 31))
 
 
 @pytest.mark.parametrize(
-    ("directive", "kind"), [("stream-error overloaded_error", "overloaded"), ("cut", "server_error")]
+    ("directive", "kind"),
+    [
+        pytest.param("stream-error overloaded_error", "overloaded", marks=pytest.mark.long),
+        ("cut", "server_error"),
+    ],
 )
 async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> None:
     """What was said stays, what is missing is an error and no end of turn."""

@@ -1,4 +1,4 @@
-"""The same stack as the end-to-end tests."""
+"""The stack of the end-to-end tests."""
 
 from tests.e2e.conftest import model, stack
 

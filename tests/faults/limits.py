@@ -83,7 +83,10 @@ class FullDisk(Limit):
 
 
 class Immutable(Limit):
-    """`chattr +i` on the directory and its files, which root's own writes respect, too."""
+    """`chattr +i` on the directory and its files, which root's own writes respect, too.
+
+    The `-shm` is spared: who writes to a mapping of an immutable file gets SIGBUS, which ends a daemon as SIGKILL does.
+    """
 
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack)
@@ -94,7 +97,8 @@ class Immutable(Limit):
         _chattr("-i", probe)
 
     def on(self) -> None:
-        paths = [*(path for path in self.stack.data.iterdir() if path.is_file()), self.stack.data]
+        files = (path for path in self.stack.data.iterdir() if path.is_file() and not path.name.endswith("-shm"))
+        paths = [*files, self.stack.data]
         for path in paths:
             self.held.callback(_chattr, "-i", path)
             assert _chattr("+i", path) == 0
@@ -163,7 +167,6 @@ IN_USE: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,
     "immutable": Immutable,
     "locked": Locked,
-    "moved": Moved,
 }
 AT_START: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,

@@ -22,7 +22,7 @@ from tests.faults.limits import AT_START, IN_USE, FullDisk, Limit, Locked
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-HOLD: Final = 90.0 if LONG else 2.0  # s for which it lasts, after all has been tried
+HOLD: Final = 90.0 if LONG else 1.0  # s for which it lasts, after all has been tried
 ANSWER: Final = 15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
 WORDS: Final = 400
 TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")

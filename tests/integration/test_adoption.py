@@ -52,7 +52,7 @@ def alive() -> Iterator[WorkerProcess]:
 
 @pytest.fixture
 def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
-    """The same, with the cookie of another worker, in whose tool its fork server was started."""
+    """A process with the cookie of another worker, in whose tool its fork server was started."""
     process = subprocess.Popen(["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": f"{tmp_path.name}:other:1"})
     started = processes.start_time(process.pid)
     assert started is not None

@@ -135,6 +135,30 @@ async def nothing_of_the_past(w: Windows, one: Front, session: str) -> None:
     await shown(one, GROWN)
 
 
+async def returns(w: Windows, pid: int, session: str, missed: list[str], **more: Any) -> Front:
+    """A window, which plainly resumes and is shown exactly what it has missed."""
+    one = await w.open(pid, **more)
+    await resume(one, session)
+    await shown(one, missed)
+    return one
+
+
+async def has_everything(w: Windows, pid: int, session: str) -> None:
+    """A window that resumes is shown nothing of the past."""
+    one = await w.open(pid)
+    await resume(one, session)
+    await nothing_of_the_past(w, one, session)
+
+
+async def left_at(w: Windows, place: int) -> str:
+    """A session whose only window has confirmed this place, and died."""
+    one = await w.open(1)
+    session = await begun(w, one)
+    await seen(w, one, place)
+    await w.die(1, one)
+    return session
+
+
 async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         one = await w.open(1)
@@ -144,9 +168,7 @@ async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp
         await seen(w, one, 6)
         await w.die(1, one)
         await seen(w, two, END)
-        again = await w.open(3)
-        await resume(again, session)
-        await shown(again, after(6))
+        await returns(w, 3, session, after(6))
         assert heard(two) == []
 
 
@@ -156,34 +178,26 @@ async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path:
         for pid, place in ((2, 5), (3, 9)):
             await seen(w, one, place)
             await w.die(pid - 1, one)
-            one = await w.open(pid)
-            await resume(one, session)
-            await shown(one, after(place))
+            one = await returns(w, pid, session, after(place))
 
 
 async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
-        session = await begun(w, one := await w.open(1))
-        await seen(w, one, 6)
-        await w.die(1, one)
+        session = await left_at(w, 6)
         two = await w.open(2)
         await resume(two, session)
         # Both were written, in one transaction, before the answer.
         rows = await w.r.database.read("SELECT instance, seq, used_by FROM acp_cursors")
         assert set(rows) == {("this boot:1:1:7", 6, "this boot:1:2:7"), ("this boot:1:2:7", 6, None)}
         await two.leave()  # its front alone, before it has confirmed anything
-        again = await w.open(2)
-        await resume(again, session)
-        await shown(again, after(6))
+        await returns(w, 2, session, after(6))
 
 
 async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with windows(tmp_path) as w:
-        session = await begun(w, one := await w.open(1))
-        await seen(w, one, 6)
-        await w.die(1, one)
+        session = await left_at(w, 6)
         two = await w.open(2)
 
         async def at_once(_: Confirmations, limit: float) -> None:
@@ -193,27 +207,17 @@ async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(
         await resume(two, session)
         w.r.sessions.confirmations._unwritten.clear()  # the daemon dies before it wrote this down
         await two.leave()
-        again = await w.open(2)
-        await resume(again, session)
-        await shown(again, after(6))
+        await returns(w, 2, session, after(6))
 
 
 async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
-        session = await begun(w, one := await w.open(1))
-        await seen(w, one, 6)
-        await w.die(1, one)
-        two = await w.open(2)
-        await resume(two, session)
-        await shown(two, after(6))
-        three = await w.open(3)
-        await resume(three, session)
-        await nothing_of_the_past(w, three, session)
+        session = await left_at(w, 6)
+        two = await returns(w, 2, session, after(6))
+        await has_everything(w, 3, session)
         await seen(w, two, END + 2)
         await w.die(2, two)
-        four = await w.open(4)
-        await resume(four, session)
-        await shown(four, GROWN[3:])
+        await returns(w, 4, session, GROWN[3:])
 
 
 async def test_one_that_never_returns_is_dropped_after_30_days(tmp_path: Path) -> None:
@@ -227,9 +231,7 @@ async def test_one_that_never_returns_is_dropped_after_30_days(tmp_path: Path) -
         assert len(await w.r.database.read("SELECT 1 FROM acp_cursors")) == 1
         await w.pass_time(DAY)
         assert await w.r.database.read("SELECT 1 FROM acp_cursors") == []
-        two = await w.open(2)
-        await resume(two, session)
-        await nothing_of_the_past(w, two, session)
+        await has_everything(w, 2, session)
 
 
 async def test_a_spare_place_is_not_handed_on_for_ever(tmp_path: Path) -> None:
@@ -262,12 +264,8 @@ async def test_two_windows_that_both_died_are_shown_enough_in_whichever_order_th
         await w.die(1, one)
         await w.die(2, two)
         for pid in order:
-            again = await w.open(10 + pid)
-            await resume(again, session)
-            await shown(again, after(5))  # it cannot be known which of the two it is
-        third = await w.open(20)
-        await resume(third, session)
-        await nothing_of_the_past(w, third, session)
+            await returns(w, 10 + pid, session, after(5))  # it cannot be known which of the two it is
+        await has_everything(w, 20, session)
 
 
 async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Path) -> None:
@@ -276,9 +274,7 @@ async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Pa
         await w.die(2, await beside(w, 2, session, 3))
         await seen(w, one, 9)
         await one.leave()
-        again = await w.open(1)
-        await resume(again, session)
-        await shown(again, after(9))  # not what the other window has left
+        await returns(w, 1, session, after(9))  # not what the other window has left
 
 
 async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path: Path) -> None:
@@ -289,13 +285,9 @@ async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path:
         await one.leave()
         await grow(w, session)
         await seen(w, two, 14)
-        again = await w.open(1)
-        await resume(again, session)
-        await shown(again, after(4) + GROWN)
+        again = await returns(w, 1, session, after(4) + GROWN)
         await seen(w, again, 13)
-        third = await w.open(1)
-        await resume(third, session)
-        await shown(third, GROWN[-1:])  # of what their client was shown by all of its fronts that live, the least
+        await returns(w, 1, session, GROWN[-1:])  # the least of what its fronts that live were shown
 
 
 async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> None:
@@ -305,12 +297,8 @@ async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> 
         await seen(w, one, 4)
         await w.die(1, one)
         await w.die(1, two)
-        again = await w.open(2)
-        await resume(again, session)
-        await shown(again, after(4))
-        other = await w.open(3)
-        await resume(other, session)
-        await nothing_of_the_past(w, other, session)
+        await returns(w, 2, session, after(4))
+        await has_everything(w, 3, session)
 
 
 async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
@@ -319,9 +307,7 @@ async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
         await seen(w, one, 6)
         await beside(w, 2, session, 4)
         await w.die(1, one)
-        again = await w.open(1, start=8)
-        await resume(again, session)
-        await shown(again, after(6))
+        again = await returns(w, 1, session, after(6), start=8)
         await again.leave()
         assert {row for (row,) in await w.r.database.read("SELECT used_by FROM acp_cursors WHERE seq = 6")} == {
             "this boot:1:1:8",
@@ -335,9 +321,7 @@ async def test_a_front_that_does_not_say_whose_it_is_loses_nothing(tmp_path: Pat
         session = await begun(w, one := await w.open(1, hello=hello))
         await seen(w, one, 6)
         await one.leave()
-        two = await w.open(1, hello=hello)
-        await resume(two, session)
-        await shown(two, after(6))
+        await returns(w, 1, session, after(6), hello=hello)
         three = await w.open(1, hello=hello)
         await resume(three, session)
         await nothing_of_the_past(w, three, session)  # the second one is there
@@ -351,9 +335,7 @@ async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_pat
         two = await w.open(2)
         await resume(two, session)
         await one.leave()
-        three = await w.open(3)
-        await resume(three, session)
-        await shown(three, after(6))
+        await returns(w, 3, session, after(6))
         back = await w.open(1, hello=elsewhere)  # it lived: what was taken is still its own
         await resume(back, session)
         await shown(back, after(6))
@@ -371,9 +353,7 @@ async def test_one_that_was_taken_for_dead_and_comes_back_leaves_its_place_again
         back = await w.open(1, hello=elsewhere | {"sessions": {session: {"seq": END, "seen": 6}}})
         await eventually(lambda: back.rests("attached"))
         await back.leave()
-        again = await w.open(3)
-        await resume(again, session)
-        await shown(again, after(6))
+        await returns(w, 3, session, after(6))
 
 
 async def test_what_is_on_its_way_to_a_client_when_its_front_connects_again_has_not_arrived(tmp_path: Path) -> None:
@@ -382,9 +362,7 @@ async def test_what_is_on_its_way_to_a_client_when_its_front_connects_again_has_
         two = await w.open(2, sessions={session: {"seq": END, "seen": 6}})  # of what is in no table any more
         await eventually(lambda: two.rests("attached"))
         await two.leave()
-        again = await w.open(2)
-        await resume(again, session)
-        await shown(again, after(6))
+        await returns(w, 2, session, after(6))
 
 
 async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:
@@ -415,9 +393,7 @@ async def test_one_that_died_before_anything_happened_is_shown_what_came_after_i
         await there(w.r, f"SELECT 1 FROM acp_cursors WHERE seq = {END}")
         await w.die(2, two)
         await grow(w, session)
-        again = await w.open(3)
-        await resume(again, session)
-        await shown(again, GROWN)
+        await returns(w, 3, session, GROWN)
 
 
 async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_others(tmp_path: Path) -> None:
@@ -432,9 +408,7 @@ async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_other
         knows = await w.open(5)
         await resume(knows, session, _meta={"pykoclaw.dev/after": 7})
         await shown(knows, after(7))
-        rest = await w.open(6)
-        await resume(rest, session)
-        await shown(rest, after(5))
+        await returns(w, 6, session, after(5))
 
 
 async def test_a_place_beyond_the_end_of_the_log_is_none(tmp_path: Path) -> None:
@@ -476,9 +450,7 @@ async def test_a_front_of_before_the_upgrade_takes_the_place_of_its_name(tmp_pat
         back = await w.open(1, hello={"sessions": {session: {"seq": 10}}})
         await shown(back, after(10))
         await back.leave()
-        again = await w.open(2)
-        await resume(again, session)
-        await shown(again, after(9))
+        await returns(w, 2, session, after(9))
 
 
 def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
@@ -493,18 +465,12 @@ def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
 
 async def test_the_place_of_a_name_counts_as_that_of_one_instance_that_has_ended(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
-        session = await begun(w, one := await w.open(1))
-        await seen(w, one, 6)
-        await w.die(1, one)
+        session = await left_at(w, 6)
         await w.r.sessions.confirmations.flush()
         by_name = Statement("UPDATE acp_cursors SET instance = '', front = ''")
         await w.r.database.commit(Unit(statements=(by_name,)))
-        two = await w.open(2)
-        await resume(two, session)
-        await shown(two, after(6))
-        three = await w.open(3)
-        await resume(three, session)
-        await nothing_of_the_past(w, three, session)
+        await returns(w, 2, session, after(6))
+        await has_everything(w, 3, session)
 
 
 async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,9 +489,7 @@ async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeyp
             one.say("seen 1 6")
             await tried.wait()
             await w.die(1, one)
-            two = await w.open(2)
-            await resume(two, session)
-            await shown(two, after(6))
+            await returns(w, 2, session, after(6))
         await w.r.sessions.confirmations.flush()
         assert ("this boot:1:1:7", 6, "this boot:1:2:7") in await w.r.database.read(
             "SELECT instance, seq, used_by FROM acp_cursors"

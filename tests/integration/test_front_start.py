@@ -171,6 +171,8 @@ def database_is_moved_behind(client: Client, places: Places) -> Path:
     Path(places.data, "pykoclaw.db").rename(aside)
     Path(places.lock).unlink()
     eventually_sync(lambda: len(starts(places)) == 2)
+    second = Path("/proc", starts(places)[1].split()[0])
+    eventually_sync(lambda: not second.exists() or is_zombie(int(second.name)))
     return aside
 
 

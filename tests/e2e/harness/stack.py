@@ -117,7 +117,7 @@ class Stack:
         return client
 
     async def spawn_front(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> Client:
-        """The same, not initialized."""
+        """A client behind a front, not initialized."""
         return await self.connect(Client, *program, **environment)
 
     async def connect(self, kind: type[ClientT], *command: str, **environment: str) -> ClientT:
