@@ -147,13 +147,13 @@ async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_
 @pytest.mark.parametrize(
     "step",
     [
-        "worker_epoch",
+        pytest.param("worker_epoch", marks=pytest.mark.long),
         "worker_launched",
-        "worker_recorded",
-        "worker_ready",
+        pytest.param("worker_recorded", marks=pytest.mark.long),
+        pytest.param("worker_ready", marks=pytest.mark.long),
         "turn_dispatched",
         "prompt_sent",
-        "frames_received",
+        pytest.param("frames_received", marks=pytest.mark.long),
     ],
 )
 async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: Stack, step: str) -> None:
