@@ -54,6 +54,9 @@ RAISED: Final = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
 LEAST_DESCRIPTORS: Final = 48
 """What a server needs with one client and one worker."""
 
+LEAST_MEMORY: Final = 128 * 1024 * 1024
+"""Bytes of address space for the threads of a server, besides its code: each has a stack of 8 MiB."""
+
 
 def lacks_descriptors() -> bool:
     """Whether this process may open too few files to serve; a limit that may be raised is raised as far as needed."""
@@ -68,8 +71,24 @@ def lacks_descriptors() -> bool:
     return False
 
 
+def lacks_memory() -> bool:
+    """Whether a limit leaves less address space than a server needs for its threads.
+
+    Asked before the first one starts: `Thread.start` never returns if the new thread fails before it says that it runs.
+    """
+    import mmap
+
+    if not memory_is_limited():
+        return False
+    try:
+        mmap.mmap(-1, LEAST_MEMORY).close()
+    except (OSError, MemoryError):
+        return True
+    return False
+
+
 def of_words(words: str) -> tuple[str, str] | None:
-    """The same of what another program says on standard error as it ends."""
+    """Kind and sentence for what another program says on standard error as it ends; None if it is another matter."""
     lowered = words.lower()
     return next((found for known, found in _WORDS.items() if known in lowered), None)
 

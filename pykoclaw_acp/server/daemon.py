@@ -323,6 +323,8 @@ def main(load: Callable[[], Settings]) -> int:
     try:
         if shortage.lacks_descriptors():
             raise Exhausted(*shortage.DESCRIPTORS)
+        if shortage.lacks_memory():
+            raise Exhausted(*shortage.MEMORY)
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
         run(lambda lag: _serve(settings, starter, lag))

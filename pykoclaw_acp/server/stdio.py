@@ -161,6 +161,8 @@ def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
     if shortage.lacks_descriptors():
         raise Exhausted(*shortage.DESCRIPTORS)
+    if shortage.lacks_memory():
+        raise Exhausted(*shortage.MEMORY)
     _open_missing_streams()
     withhold_memory()
     logging.configure(settings.log_level, settings.log_format)
