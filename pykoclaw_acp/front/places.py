@@ -92,9 +92,15 @@ class Places:
 
 
 def secure_directory(path: str | os.PathLike[str]) -> None:
-    """Make `path` a directory of mode 0700; raises ConfigurationError if it belongs to others or is open to them."""
+    """Make `path` a directory of mode 0700, whatever the umask is.
+
+    Raises ConfigurationError if it belongs to others, is open to them, or lies where they could replace it.
+    """
+    from pykoclaw_acp.front import trusted_path  # not at the top: only who starts a daemon makes directories
+
+    trusted_path.require(os.fspath(path))
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        trusted_path.make(os.fspath(path))
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
         raise DirectoryUnusable(os.fspath(path), error) from error
