@@ -10,7 +10,7 @@ from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
-from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front import places
 
@@ -36,6 +36,7 @@ def stop() -> None:
 
 def restart() -> None:
     """End the daemon, and have the next one go on with its workers and clients. Raises as `stop`."""
+    require_operator()
     pid = _daemon()
     _end(pid)
     status = ask("status", timeout=START_WAIT)
