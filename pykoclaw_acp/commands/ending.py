@@ -30,7 +30,7 @@ def stop() -> None:
     else:
         terminal.line(f"The database cannot be written. {database['reason']}")
         terminal.line("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
-    _end(pid)
+    end(pid)
     terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
 
 
@@ -38,7 +38,7 @@ def restart() -> None:
     """End the daemon, and have the next one go on with its workers and clients. Raises as `stop`."""
     require_operator()
     pid = _daemon()
-    _end(pid)
+    end(pid)
     status = ask("status", timeout=START_WAIT)
     running = show.count(len(status["workers"]), "worker")
     terminal.line(f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}.")
@@ -55,8 +55,8 @@ def _daemon() -> int:
     return pid
 
 
-def _end(pid: int) -> None:
-    """SIGTERM, and wait; another process that gets the same pid in the meantime is left alone."""
+def end(pid: int) -> None:
+    """SIGTERM to the daemon, and wait; another process that gets the same pid in the meantime is left alone."""
     with contextlib.suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:
