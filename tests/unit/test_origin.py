@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -115,3 +116,21 @@ def test_a_group_that_others_share_tells_nothing(
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid() if main else os.getppid()))
     monkeypatch.setattr(origin, "_group_of", lambda _: group)
     assert (origin._own_group("hash") is not None) is dedicated
+
+
+async def test_without_descriptors_nobody_is_taken_for_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be looked at then: neither who is inside passes, nor is anybody else refused."""
+    tried = 0
+
+    def exhausted(pid: int) -> list[lineage.Process]:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return []
+
+    monkeypatch.setattr(lineage, "ancestry", exhausted)
+    monkeypatch.setattr(origin, "PAUSE", 0)
+    with peer() as connection:
+        assert await Origins(lambda _: False, no_workers, "hash").of(connection) is None
+    assert tried == 3
