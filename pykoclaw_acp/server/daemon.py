@@ -19,7 +19,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
 from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
-from pykoclaw_acp.machine import withhold_memory
+from pykoclaw_acp.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.ops import health, log_share
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
@@ -331,6 +331,7 @@ def main(load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
     starter = _Starter()
     withhold_memory()
+    make_no_core_files()
     for mark in MARKS:
         os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
