@@ -1,7 +1,11 @@
 #!/bin/sh
 # Install pykoclaw-acp's systemd units, for you or for this machine, or take them away again. May be run any number of
 # times. It touches no conversation: a daemon that runs hands over to the service, and its turns go on.
+#
+# With --system it runs as root, and trusts nothing that the user pykoclaw can write, as Claude's tools are that user: such
+# files are opened, and such processes ended, by a process of that user alone.
 set -eu
+umask 022
 
 usage() {
     cat <<'END'
@@ -41,6 +45,7 @@ else
     config=${XDG_CONFIG_HOME:-$HOME/.config}
     units=$config/systemd/user settings=$config/pykoclaw
     home=$HOME state_home=${XDG_STATE_HOME:-$HOME/.local/state}
+    [ "$(stat -c %u "$home/.")" = "$(id -u)" ] || fail "$home is not yours. Run it as its user, without sudo."
 fi
 dropin=$units/$service.d/program.conf
 changed=no
@@ -65,6 +70,22 @@ link() {
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
+# What root reads and writes is root's, and so is everything above it.
+require_own() {
+    [ $scope = system ] && [ -z "$destdir" ] || return 0
+    place=$1
+    while :; do
+        if [ -e "$place" ] || [ -L "$place" ]; then
+            case $(stat -c '%u %A' "$place") in
+                "0 "[d-]????[!w]??[!w]*) ;;
+                *) fail "$place must be root's, no link, and writable by nobody else. See \`ls -ld $place\`." ;;
+            esac
+        fi
+        [ "$place" != / ] || return 0
+        place=$(dirname "$place")
+    done
+}
+
 # put FILE TARGET: only what differs is written, as a whole.
 put() {
     cmp -s "$1" "$2" && return 0
@@ -78,7 +99,7 @@ put() {
 # A file for secrets, empty at first.
 secret() {
     [ -e "$1" ] && return 0
-    (umask 077; mkdir -p "$(dirname "$1")"; : >"$1")
+    (umask 077; mkdir -p "$(dirname "$1")"; set -C; : >"$1")
     say "wrote $1 (empty; only its owner can read it)"
 }
 
@@ -90,15 +111,21 @@ take_away() {
 
 # Which program the service runs: a drop-in is needed only if the unit's own PATH does not lead to it.
 choose_program() {
+    path=$(sed -n 's/^Environment=PATH=//p' "$source/$service" | sed "s|%h|$home|g")
     if [ -n "$program" ]; then
         [ -x "$program" ] || fail "$program is not an executable program."
         program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
     else
-        path=$(sed -n 's/^Environment=PATH=//p' "$source/$service" | sed "s|%h|$home|g")
-        [ -n "$(PATH=$path command -v pykoclaw-acp)" ] && { take_away "$dropin"; return 0; }
-        [ -e "$dropin" ] && return 0
+        [ -n "$(PATH=$path command -v pykoclaw-acp)" ] && { take_away "$dropin"; program=pykoclaw-acp; return 0; }
+        if [ -e "$dropin" ]; then
+            program=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")
+            return 0
+        fi
         program=$(command -v pykoclaw-acp) || fail "pykoclaw-acp is not on PATH. Install it, or say --program PATH."
     fi
+    case $program in
+        *[!A-Za-z0-9/._+@~,:=-]*) fail "The path $program has a character that a unit cannot hold. Use another path." ;;
+    esac
     new=$(mktemp)
     printf '# Written by install.sh.\n[Service]\nExecStart=\nExecStart="%s" serve\n' "$program" >"$new"
     put "$new" "$dropin"
@@ -107,22 +134,44 @@ choose_program() {
 
 # --- a daemon that a client has started -------------------------------------------------------------------------------
 
-# It ends, its workers go on, and the service takes them over. Meanwhile no client may start another.
+# It ends, its workers go on, and the service takes them over. Meanwhile no client may start another: the program keeps
+# the lock for that until its standard input ends. It asks the kernel who has the data directory, as the owner of that.
 hand_over() {
+    main=$(manage show --property MainPID --value $service)
+    meeting=$(mktemp -d)
+    trap 'rm -rf "$meeting"' EXIT
+    mkfifo "$meeting/hold" "$meeting/said"
+    as_owner hand-over --but "${main:-0}" \
+        <"$meeting/hold" >"$meeting/said" 2>&1 &
+    exec 8>"$meeting/hold" 7<"$meeting/said"
+    while IFS= read -r word <&7; do
+        word=$(printf %s "$word" | tr -cd '[:print:]')
+        case $word in
+            none) ;;
+            "found "*[!0-9]* | "ended "*[!0-9]*) fail "The program said: $word" ;;
+            "found "*) say "the daemon that runs now (pid ${word#found }) hands over to the service" ;;
+            "ended "*) manage start $socket $service; exec 8>&- ;;
+            *) fail "${word#Error: }" ;;
+        esac
+    done
+    exec 8>&- 7<&-
+    wait $! || fail "The daemon could not be looked for. Run \`pykoclaw-acp doctor\` as the service's user."
+}
+
+# as_owner ARGUMENT…: the program, as the user whose data it is. As another user it has neither our terminal, into which
+# it could type, nor our environment; and its PATH counts only when it is that user.
+as_owner() {
     data=$(setting PYKOCLAW_DATA "$home/.local/share/pykoclaw")
-    lock=$data/pykoclaw-acp.lock
-    [ -e "$lock" ] && ! flock -n "$lock" true || return 0
-    pid=$(sed -n 1p "$lock")
-    [ "$pid" != "$(manage show --property MainPID --value $service)" ] || return 0
-    [ -n "$(sed -n 2p "$lock")" ] || fail "A client's own server (pid $pid) uses $data. End that client first."
-    say "the daemon that runs now (pid $pid) hands over to the service"
     state=$(setting PYKOCLAW_STATE "$state_home/pykoclaw")
-    exec 9>"$state/$(printf %s "$data" | sha256sum | cut -c 1-12)/spawn.lock"
-    flock -w 60 9 || fail "A client has been starting a daemon for 60 s. See \`pykoclaw-acp doctor\`."
-    kill -TERM "$pid"
-    flock -w 60 "$lock" true || fail "The daemon (pid $pid) does not end. See \`pykoclaw-acp doctor\`."
-    manage start $socket $service
-    exec 9>&-
+    if [ $scope = system ]; then
+        cd /
+        set -- setsid -w setpriv --reuid=pykoclaw --regid=pykoclaw --init-groups --no-new-privs -- \
+            env -i PATH="$path" HOME="$home" PYKOCLAW_DATA="$data" PYKOCLAW_STATE="$state" \
+            PYKOCLAW_SOCKET=/run/pykoclaw/acp.sock "$program" "$@"
+    else
+        set -- env PATH="$path:$PATH" PYKOCLAW_DATA="$data" PYKOCLAW_STATE="$state" "$program" "$@"
+    fi
+    exec "$@"
 }
 
 # setting NAME DEFAULT: what the service's environment file says.
@@ -134,6 +183,7 @@ setting() {
 # ----------------------------------------------------------------------------------------------------------------------
 
 install_units() {
+    for place in "$units/$service.d" "$settings"; do require_own "$place"; done
     choose_program
     put "$source/$socket" "$units/$socket"
     put "$source/$service" "$units/$service"
@@ -160,6 +210,7 @@ install_units() {
 }
 
 uninstall_units() {
+    for place in "$units/$service.d" "$settings"; do require_own "$place"; done
     if managed; then
         manage stop $socket $service 2>/dev/null || true
     fi

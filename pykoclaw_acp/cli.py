@@ -301,6 +301,15 @@ def remove_trust(directory: str) -> None:
     command.remove(directory)
 
 
+@cli.command(name="hand-over", hidden=True)
+@click.option("--but", type=int, default=0, help="Pid of a daemon that may stay.")
+def hand_over(but: int) -> None:
+    """End the daemon, and keep clients from starting another until standard input ends; for deploy/install.sh."""
+    from pykoclaw_acp.commands import hand_over as command
+
+    command.main(but)
+
+
 @cli.group(invoke_without_command=True)
 @click.pass_context
 def workers(ctx: click.Context) -> None:

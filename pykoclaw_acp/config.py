@@ -31,6 +31,7 @@ SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 AwayPolicy = Literal["wait", "deny", "allow", "park"]
+NestedAccess = Literal["none", "clients", "all"]
 
 _PREFIX = "PYKOCLAW_"
 _LONGEST_ECHO = 80  # characters of a bad value that an error repeats
@@ -174,6 +175,13 @@ class Settings(BaseSettings):
     workspace_trust: Annotated[Literal["ask", "off"], BeforeValidator(_lowered)] = Field(
         default="ask",
         description="Directories with hooks, MCP servers and the like: ask before those count, or off: they count.",
+    )
+    nested_access: Annotated[NestedAccess, BeforeValidator(_lowered)] = Field(
+        default="none",
+        description="What programs inside of a session may use of the daemon: none, clients (ACP), all (commands too).",
+    )
+    group: str | None = Field(
+        default=None, description="Group whose members may use the database, too; only its user when unset."
     )
     crash_points: str | None = Field(
         default=None,

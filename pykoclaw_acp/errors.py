@@ -105,6 +105,20 @@ class Overloaded(AcpError):
         super().__init__(message, {"errorKind": f"too_many_{what}", "retryable": True})
 
 
+class NestedCaller(AcpError):
+    """Whoever asks runs inside of a session, and may not: `may_not` says what, and which setting allows it."""
+
+    code = -32013
+
+    def __init__(self, may_not: str, session_id: str | None) -> None:
+        where = "a session" if session_id is None else f"session {session_id}"
+        data = {"errorKind": "nested_caller", "setting": "PYKOCLAW_NESTED_ACCESS"}
+        super().__init__(
+            f"This program runs inside of {where}: Claude, or one of its tools, has started it. {may_not}",
+            data if session_id is None else data | {"sessionId": session_id},
+        )
+
+
 class TurnFailed(AcpError):
     """A turn ended without an answer; `data.errorKind` says why (see docs/protocol.md)."""
 

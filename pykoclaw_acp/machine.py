@@ -22,13 +22,10 @@ def check_platform() -> None:
 def withhold_memory() -> None:
     """No core dump of this process, nor of those that it starts, holds what is in memory: keys and conversations.
 
-    A soft limit of 0 makes no file; the filter (core(5)) also counts where a program takes the dump. PR_SET_DUMPABLE
-    would close /proc to `doctor`, and to the daemon itself. Whoever debugs a program in a session can undo both there.
+    The filter (core(5)) also counts where a program takes the dump, which a limit of its size does not stop.
+    PR_SET_DUMPABLE would close /proc to `doctor`, and to the daemon. Who debugs in a session can undo it there.
     """
-    import resource
-
     try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         descriptor = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:  # a kernel without core dumps
         return
@@ -36,3 +33,10 @@ def withhold_memory() -> None:
         os.write(descriptor, b"0")
     finally:
         os.close(descriptor)
+
+
+def make_no_core_files() -> None:
+    """What this process and those that it starts would leave is of no use, and may be large: the soft limit is 0."""
+    import resource  # not at the top: it would cost the front half a millisecond
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

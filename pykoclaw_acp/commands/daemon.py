@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front import lineage
 from pykoclaw_acp.front.places import Places
 
 PREFIX: Final = "_pykoclaw.dev/"
@@ -25,6 +27,21 @@ def ask(method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT,
     """
     with _said_plainly():
         return front.call(Places.find(), PREFIX + method, params, start=start, timeout=timeout)
+
+
+def require_operator() -> None:
+    """Before what a command does to processes by itself: inside of a session, the daemon says whether it may.
+
+    Raises CommandFailed there if it may not, or if no daemon is there to say so.
+    """
+    if lineage.is_inside(os.getpid()):
+        try:
+            ask("status", start=False)
+        except DaemonNotRunning as error:
+            raise CommandFailed(
+                "This command runs inside of a session, and no daemon is there to say whether it may. "
+                "Use a terminal of your own."
+            ) from error
 
 
 def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
-from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front import places
 
@@ -30,14 +30,15 @@ def stop() -> None:
     else:
         terminal.line(f"The database cannot be written. {database['reason']}")
         terminal.line("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
-    _end(pid)
+    end(pid)
     terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
 
 
 def restart() -> None:
     """End the daemon, and have the next one go on with its workers and clients. Raises as `stop`."""
+    require_operator()
     pid = _daemon()
-    _end(pid)
+    end(pid)
     status = ask("status", timeout=START_WAIT)
     running = show.count(len(status["workers"]), "worker")
     terminal.line(f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}.")
@@ -54,8 +55,8 @@ def _daemon() -> int:
     return pid
 
 
-def _end(pid: int) -> None:
-    """SIGTERM, and wait; another process that gets the same pid in the meantime is left alone."""
+def end(pid: int) -> None:
+    """SIGTERM to the daemon, and wait; another process that gets the same pid in the meantime is left alone."""
     with contextlib.suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
-from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import places
 
@@ -50,7 +50,9 @@ def stop(session: str | None, now: bool) -> None:
     """End the workers, or a session's, by the daemon or without it."""
     where = places.Places.find()
     try:
-        stopped = ask("workers/stop", start=False, timeout=STOP_WAIT, session=session, now=now)["workers"]
+        stopped = ask("workers/stop", start=False, timeout=STOP_WAIT, session=session, all=session is None, now=now)[
+            "workers"
+        ]
     except DaemonNotRunning:
         if places.lock_holder(where.data) is not None:
             raise CommandFailed(
@@ -59,6 +61,7 @@ def stop(session: str | None, now: bool) -> None:
             ) from None
         if session is not None:
             raise
+        require_operator()
         stopped = _end(where, 0 if now else GRACE)
     terminal.line(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
 

@@ -130,7 +130,7 @@ class Dialer:
         if self.pause or self._lacks_database():
             return None
         secure_directory(self.places.directory)
-        self._lock = at.try_lock(os.path.join(self.places.directory, "spawn.lock"))
+        self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:
             self.pause = LOCK_PAUSE
             return None

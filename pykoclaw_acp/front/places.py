@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
+SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, in its directory
 
 _SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
 _DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
@@ -92,9 +93,15 @@ class Places:
 
 
 def secure_directory(path: str | os.PathLike[str]) -> None:
-    """Make `path` a directory of mode 0700; raises ConfigurationError if it belongs to others or is open to them."""
+    """Make `path` a directory of mode 0700, whatever the umask is.
+
+    Raises ConfigurationError if it belongs to others, is open to them, or lies where they could replace it.
+    """
+    from pykoclaw_acp.front import trusted_path  # not at the top: only who starts a daemon makes directories
+
+    trusted_path.require(os.fspath(path))
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        trusted_path.make(os.fspath(path))
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
         raise DirectoryUnusable(os.fspath(path), error) from error
@@ -142,7 +149,9 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
     Asks /proc/locks: locking the file for a try would refuse a server that starts in the same moment.
     """
     try:
-        with open(os.path.join(data, LOCK_NAME), "rb") as file:
+        # Neither a link nor a pipe that somebody has put there.
+        lock = os.open(os.path.join(data, LOCK_NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(lock, "rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             pid, _, rest = file.read(_LOCK_LINES).partition(b"\n")
         with open("/proc/locks", "rb") as locks:

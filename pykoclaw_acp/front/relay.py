@@ -206,8 +206,12 @@ class Relay:
 
     def _greet(self) -> None:
         """Answer `initialize` in place of a daemon that is late, if it would have answered with a result."""
+        from pykoclaw_acp.front.lineage import is_inside
         from pykoclaw_acp.protocol.greeting import greeting
 
+        if is_inside(os.getpid()):
+            self._greet_at = _NEVER  # it may be refused, and is to hear that now, not as it opens a session
+            return
         line, self._initialize, self._greet_at = self._initialize, None, _NEVER
         if line is None or line.number not in self._ledger.lines:
             return

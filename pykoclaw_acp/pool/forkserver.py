@@ -20,10 +20,10 @@ from typing import Final, NoReturn
 import msgspec
 
 from pykoclaw_acp.front import shortage
+from pykoclaw_acp.front.lineage import WORKER_NAME
 from pykoclaw_acp.ops.processes import become_subreaper, children, die_with_parent, set_name, start_time
 from pykoclaw_acp.worker.spec import LaunchSpec
 
-WORKER_NAME: Final = "pykoclaw-worker"  # in the lists of ps and top
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
 
 

@@ -12,12 +12,11 @@ import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.front import lineage
 from pykoclaw_acp.ops import processes
 
-COOKIE: Final = b"PYKOCLAW_WORKER="
 GIVE_UP: Final = 10.0  # s
 _POLL: Final = 0.02  # s
 
@@ -40,7 +39,7 @@ def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[S
         if not entry.name.isdigit() or int(entry.name) == os.getpid() or int(entry.name) in spared:
             continue
         pid = int(entry.name)
-        mark = cookie(pid)
+        mark = lineage.cookie(pid)
         started = processes.start_time(pid)
         if mark is None or started is None or processes.state(pid) in ("Z", "X"):
             continue
@@ -92,15 +91,3 @@ def send(pid: int, started: int, number: signal.Signals) -> None:
                 signal.pidfd_send_signal(pidfd, number)
         finally:
             os.close(pidfd)
-
-
-def cookie(pid: int) -> str | None:
-    """Of which worker the process is a child; None if it is none's, or cannot be looked at."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return None
-    for variable in environment.split(b"\0"):
-        if variable.startswith(COOKIE):
-            return variable[len(COOKIE) :].decode(errors="replace")
-    return None

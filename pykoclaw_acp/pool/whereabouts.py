@@ -12,11 +12,10 @@ import stat
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pykoclaw_acp.front import lineage
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.ops.records import Site
-from pykoclaw_acp.pool import reaper
-from pykoclaw_acp.pool.forkserver import WORKER_NAME
 from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
 from pykoclaw_acp.worker.channel import SocketLine, connect, read_frames
 from pykoclaw_acp.worker.frames import Place, Where, decode_from_worker, encode
@@ -92,12 +91,12 @@ def survey(here: Site, listed: frozenset[int]) -> list[Unlisted]:
     """All live workers of this user but those whose pids are `listed`."""
     found: list[Unlisted] = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        if pid in listed or processes.name(pid) != WORKER_NAME:
+        if pid in listed or processes.name(pid) != lineage.WORKER_NAME:
             continue
         started = processes.start_time(pid)
         if started is None or processes.ending(pid):
             continue
-        cookies = (reaper.cookie(child) for child in processes.children(pid))
+        cookies = (lineage.cookie(child) for child in processes.children(pid))
         found.append(Unlisted(pid, started, _look(pid, here), next(filter(None, cookies), None)))
     return found
 

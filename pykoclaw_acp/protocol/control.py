@@ -1,6 +1,7 @@
 """Our own methods, `_pykoclaw.dev/…`: how the command line asks the daemon. Times are milliseconds since 1970.
 
-Whoever may connect to the socket may call them, before `initialize` too; they are no part of ACP. Sizes are bytes.
+Whoever may connect to the socket, and does not run inside of a session, may call them, before `initialize` too; they
+are no part of ACP. Sizes are bytes.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ class AnswerParams(Params, frozen=True, kw_only=True):
 
 
 class StopParams(Params, frozen=True, kw_only=True):
-    """Without a session all workers; `now`: without time for their turns to end in order."""
+    """A session's worker, or `all`; `now`: without time for their turns to end in order."""
 
     session: Name | None = None
+    all: bool = False
     now: bool = False
 
 

@@ -15,9 +15,10 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.front import trusted_path
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.front.places import Places, secure_directory
-from pykoclaw_acp.ops import records, steps
+from pykoclaw_acp.ops import processes, records, steps
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -30,7 +31,7 @@ from pykoclaw_acp.sessions.model import TurnTimes
 from pykoclaw_acp.sessions.offers import may_bypass
 from pykoclaw_acp.sessions.pruning import Pruner
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
-from pykoclaw_acp.store import conversations, history_copy, overview
+from pykoclaw_acp.store import conversations, history_copy, overview, privacy
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
@@ -72,12 +73,17 @@ class App:
         steps.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
             records.require_database(places, whereabouts.is_held)
-            lock = DataLock.acquire(settings.data, places.socket if resident else None)
+            group = privacy.group_id(settings.group)
+            lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
             undo.callback(lock.release)
+            if group is not None:
+                privacy.require_shared(settings.data, group, str(settings.group))
             directory = runtime_directory(places)
-            spare = [directory, Path(places.socket).parent, Path(tempfile.gettempdir())]
+            spare = [directory, Path(places.socket).parent, *_warn_of_weak_places(settings.data, places, group)]
+            privacy.close(settings.data / records.DATABASE, group)
             database = await Database.open(settings.data / records.DATABASE, spare)
             undo.push_async_callback(database.close)
+            privacy.close(settings.data / records.DATABASE, group)  # what was made just now
             identity = await settle(database, places)
             undo.callback(identity.release)
             standing = identity.standing
@@ -106,6 +112,16 @@ class App:
         state = database.condition.state
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
         return cls(settings, lock, database, sessions, pool, identity=identity)
+
+    def owns_process(self, cookie: str) -> bool:
+        """Whether what a worker of this cookie has started is this server's."""
+        return self._identity.standing.owns_process(cookie)
+
+    async def worker_sessions(self) -> dict[tuple[int, int], str]:
+        """The sessions of the workers that may live, by pid and start time."""
+        boot = processes.boot_id()
+        rows = [row for row in await WorkerLedger(self.database).rows() if row.process.boot_id == boot]
+        return {(row.process.pid, row.process.start_time): row.session_id for row in rows}
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
@@ -193,6 +209,17 @@ def runtime_directory(places: Places) -> Path:
             raise DirectoryUnusable(places.directory, cause, "PYKOCLAW_STATE") from cause
         log.warning("The state directory cannot be made", action="state_failed", error=str(error))
     return Path(places.directory)
+
+
+def _warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[Path]:
+    """Say what is weak, though nobody can use that; returns the temporary directory unless somebody can."""
+    temporary = Path(tempfile.gettempdir())
+    used = (data, Path(places.directory), Path(places.socket).parent, temporary / history_copy.NAME)
+    found = {one.words: one for path in used for one in trusted_path.examine(str(path), group)}
+    for one in found.values():
+        log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)
+    trusted = not any(one.certain for one in trusted_path.examine(str(temporary / history_copy.NAME)))
+    return [temporary] if trusted else []
 
 
 def _defaults(settings: Settings) -> SessionDefaults:

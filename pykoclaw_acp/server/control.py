@@ -194,8 +194,11 @@ class Control:
     async def stop_workers(self, call: Call, params: control.StopParams) -> control.Stopped:  # noqa: ARG002
         """End a session's worker, or all: turns end as cancelled, also those that wait.
 
-        Raises StoreUnavailable, unless `now`, while the ends of turns cannot be stored.
+        Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the ends of turns cannot be
+        stored.
         """
+        if (params.session is None) != params.all:
+            raise InvalidParams("`session` or `all`: give a session, or `all: true` to end all workers.")
         if not params.now or self._sessions.awaits_recovery:
             self._database.condition.require()
         only = None if params.session is None else await self._session(params.session)

@@ -9,8 +9,8 @@ import faulthandler
 import os
 import signal
 import socket
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import structlog
 
@@ -19,21 +19,24 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
 from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
-from pykoclaw_acp.machine import withhold_memory
+from pykoclaw_acp.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.ops import health, log_share
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
 from pykoclaw_acp.pool.local import MARKS
 from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.line_room import LineRoom
-from pykoclaw_acp.server import instances, returning, sockets
+from pykoclaw_acp.server import instances, nested, returning, sockets
 from pykoclaw_acp.server.admission import Admission, SpareDescriptor, Visitor, places_left, turn_away
 from pykoclaw_acp.server.app import App
+from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.link import GREETING, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.server.peer import DirectPeer, Peer
 from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
@@ -53,10 +56,15 @@ class Daemon:
 
     def __init__(self, app: App, places: Places, lag: LoopLag) -> None:
         self._app = app
-        self._methods = METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
+        self._origins = Origins(app.owns_process, app.worker_sessions, places.hash)
+        self._methods: Mapping[str, Method[Call, Any]] = (
+            METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
+        )
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
-        self._commands = {name: method for name, method in self._methods.items() if name not in METHODS}
+        self._commands: Mapping[str, Method[Call, Any]] = {
+            name: method for name, method in self._methods.items() if name not in METHODS
+        }
         self._admission = Admission(places_left(app.settings.max_clients, app.settings.max_workers), os.geteuid())
         self._spare = SpareDescriptor()
         self._turnstile = Turnstile()
@@ -107,14 +115,16 @@ class Daemon:
         visitor.close = transport.abort
         connection: Connection | None = None
         hurrying: asyncio.Task[None] | None = None
+        looking = asyncio.ensure_future(self._origins.of(accepted))
         try:
             peer = None if visitor.gone else await _meet(transport, visitor, self._admission, self._room)
+            inside = await looking
             if peer is None:
                 return
-            connection = self._connect(peer, visitor)
+            connection = self._connect(peer, visitor, inside)
             hurrying = self._tasks.start(_hurry(transport, visitor))
             self._connections.add(connection)
-            if isinstance(peer, FrontPeer):
+            if isinstance(peer, FrontPeer) and (inside is None or nested.is_client(self._app.settings.nested_access)):
                 await returning.welcome(connection, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
@@ -129,6 +139,7 @@ class Daemon:
             share.tell()
             if hurrying is not None:
                 hurrying.cancel()
+            looking.cancel()
             if connection is not None:
                 self._connections.discard(connection)
                 connection.leave()
@@ -137,12 +148,16 @@ class Daemon:
             finally:
                 self._admission.left(visitor)
 
-    def _connect(self, peer: Peer, visitor: Visitor) -> Connection:
+    def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
         sessions, turnstile = self._app.sessions, self._turnstile
+        methods, access = self._commands if visitor.kept else self._methods, self._app.settings.nested_access
+        if inside is not None:
+            log.info("A client inside of a session", action="nested_client", session=inside.session, may=access)
+            methods = nested.allowed(methods, inside, access)
         if visitor.kept:
-            connection = Connection(sessions, self._commands, peer, turnstile, self._admission.refusal)
+            connection = Connection(sessions, methods, peer, turnstile, self._admission.refusal)
         else:
-            connection = Connection(sessions, self._methods, peer, turnstile)
+            connection = Connection(sessions, methods, peer, turnstile)
         visitor.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
         return connection
 
@@ -316,6 +331,7 @@ def main(load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
     starter = _Starter()
     withhold_memory()
+    make_no_core_files()
     for mark in MARKS:
         os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where

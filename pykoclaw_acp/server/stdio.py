@@ -19,7 +19,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import Exhausted, StartupError
 from pykoclaw_acp.front import shortage
 from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.machine import withhold_memory
+from pykoclaw_acp.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import run
 from pykoclaw_acp.server import instances
@@ -165,6 +165,7 @@ def main(settings: Settings) -> int:
         raise Exhausted(*shortage.MEMORY)
     _open_missing_streams()
     withhold_memory()
+    make_no_core_files()
     logging.configure(settings.log_level, settings.log_format)
     with _same_modes_after():
         source, sink = _take_streams()

@@ -108,7 +108,7 @@ class Database:
         try:
             await asyncio.to_thread(preflight.verify, path, migrations)
             with suppress(FileExistsError):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+                _create(path)
             return await _open(path, migrations)
         except OSError as error:
             raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
@@ -281,6 +281,13 @@ class Database:
     def _require_open(self) -> None:
         if self._closing is not None:
             raise DatabaseClosed(f"the database {self.path} was closed")
+
+
+def _create(path: Path) -> None:
+    """An empty file, 0600 whatever the umask is; raises FileExistsError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    os.fchmod(descriptor, 0o600)
+    os.close(descriptor)
 
 
 async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:

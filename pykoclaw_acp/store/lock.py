@@ -9,10 +9,11 @@ import stat
 from pathlib import Path
 
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable, Exhausted
-from pykoclaw_acp.front import shortage
+from pykoclaw_acp.front import shortage, trusted_path
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
 
 LOCK_NAME = "pykoclaw-acp.lock"
+DATABASE = "pykoclaw.db"
 
 
 class DataLock:
@@ -26,8 +27,8 @@ class DataLock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, data_dir: Path, socket: str | None = None) -> DataLock:
-        """Creates the directory (0700) if it is missing, and locks it; never waits.
+    def acquire(cls, data_dir: Path, socket: str | None = None, group: int | None = None) -> DataLock:
+        """Creates the directory (0700) if it is missing, and locks it; never waits. Members of `group` are trusted.
 
         The file then says who holds it: a pid, and on a second line the path of the `socket` at which it serves.
 
@@ -35,8 +36,10 @@ class DataLock:
         the directory cannot be used or other users could change what is in it.
         """
         try:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            trusted_path.require(os.fspath(data_dir.parent))
+            trusted_path.make(os.fspath(data_dir))
             _require_private(data_dir)
+            trusted_path.require(os.fspath(data_dir / DATABASE), group)  # that may be a link to elsewhere
             descriptor = _open(data_dir)
         except OSError as error:
             if (found := shortage.of(error)) is not None:

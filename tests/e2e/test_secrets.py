@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from pathlib import Path
 
@@ -40,12 +41,18 @@ async def test_a_key_reaches_claude_and_nothing_that_it_starts(stack: Stack, nam
 
 
 async def test_no_core_dump_holds_memory(stack: Stack) -> None:
-    client = await stack.front()
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        client = await stack.front()
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     session = await client.new(stack.work)
     await client.prompt(session, script("text Here."))
     for process in stack.processes():
         filtered = int(Path(f"/proc/{process.pid}/coredump_filter").read_text(), 16)
         limits = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
         (core,) = [line.split()[4] for line in limits if line.startswith("Max core file size")]
-        assert (filtered, core) == (0, "0"), process
+        assert filtered == 0, process
+        assert core == "0" or process.pid == client.process.pid, process
     assert len(stack.processes()) >= 5, "front, daemon, fork server, worker, Claude"

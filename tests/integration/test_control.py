@@ -353,12 +353,20 @@ async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path
         assert await cli.call("workers/stop", session=one.id) == {"workers": 1}
         assert (await r.states())[first] == "cancelled"
         assert [row["session"] for row in await cli.call("workers/list")] == [two.id]
-        assert await cli.call("workers/stop", now=True) == {"workers": 1}
+        assert await cli.call("workers/stop", all=True, now=True) == {"workers": 1}
         states = await r.states()
         assert (states[second], states[waiting.turn_id]) == ("cancelled", "cancelled")
         assert await cli.call("workers/list") == []
         assert not r.launcher.live
         assert (await r.run(two, "say 1")).state == "done"
+
+
+async def test_all_workers_are_stopped_only_if_all_are_named(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, _, turn = await hanging(r)
+        for unclear in ({}, {"now": True}, {"session": session.id, "all": True}):
+            assert "`all: true`" in (await cli.refused("workers/stop", **unclear))["message"]
+        assert (await r.states())[turn] == "running"
 
 
 async def test_wrong_parameters_are_named(tmp_path: Path) -> None:

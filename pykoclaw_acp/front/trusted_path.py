@@ -1,0 +1,218 @@
+"""Who can put something else in the place of a path: every directory on the way to it counts (sshd's StrictModes).
+
+The path is followed by handles, symbolic links included, so that what is looked at is what is on the way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from pykoclaw_acp.errors import ConfigurationError
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from typing import Final
+
+_MOST_LINKS: Final = 40  # as path_resolution(7)
+_ACL: Final = "system.posix_acl_access"  # acl(5): a version, then entries of tag, permissions and id
+_ACL_USER: Final = 0x02
+_ACL_GROUP_OBJ: Final = 0x04
+_ACL_GROUP: Final = 0x08
+_ACL_WRITE: Final = 0x02
+_ALL_IDS: Final = 2**32 - 1  # of /proc/self/uid_map outside of user name spaces
+
+
+class Weakness:
+    """Somebody else can change `directory`; `certain`: and can reach it. `remedy` is what to do about it."""
+
+    __slots__ = ("certain", "directory", "remedy", "words")
+
+    def __init__(self, directory: str, words: str, remedy: str, certain: bool) -> None:
+        self.directory = directory
+        self.words = words
+        self.remedy = remedy
+        self.certain = certain
+
+    def __str__(self) -> str:
+        return f"{self.words} {self.remedy}"
+
+
+def require(path: str, group: int | None = None) -> None:
+    """Raises ConfigurationError if another user can put something else in the place of `path`."""
+    for weakness in examine(path, group):
+        if weakness.certain:
+            raise ConfigurationError(
+                f"The directory {path} cannot be used: another user could put something else in its place. {weakness}"
+            )
+
+
+def make(path: str) -> None:
+    """Make the directory and those that are missing on the way, each 0700 whatever the umask is; raises OSError."""
+    parent, name = os.path.split(path.rstrip("/") or "/")
+    if not name or os.path.isdir(path):
+        return
+    make(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    else:
+        os.chmod(path, 0o700)
+
+
+def examine(path: str, group: int | None = None) -> list[Weakness]:
+    """What is weak on the way to `path`, and in itself as far as it is there; members of `group` are trusted.
+
+    Directories must be root's or ours, and nobody else may write to them; in those above it anybody may if they are
+    sticky, as the next one on the way is judged for itself. What others cannot reach, as a directory above is closed
+    to them, is weak and not certain.
+    """
+    names = _parts(os.path.abspath(path))
+    way = [_Directory.open("/", None)]
+    found = way[0].weaknesses(group, last=not names)
+    links = 0
+    try:
+        while names and links <= _MOST_LINKS:
+            name = names.pop()
+            if name == "..":
+                if len(way) > 1:
+                    way.pop().close()
+                continue
+            try:
+                target = _link(name, way[-1].handle)
+                if target is None:
+                    way.append(_Directory.open(name, way[-1]))
+            except OSError:
+                break  # it is not there, or no directory: who uses it will say
+            if target is None:
+                found += way[-1].weaknesses(group, last=not names)
+                continue
+            links += 1
+            found += way[-1].weak_link(name)
+            names += _parts(target)
+            while os.path.isabs(target) and len(way) > 1:
+                way.pop().close()
+    finally:
+        for one in way:
+            one.close()
+    return list({weakness.words: weakness for weakness in found}.values())
+
+
+class _Directory:
+    """A directory on the way, held; `closed`: to others, by one above."""
+
+    __slots__ = ("closed", "handle", "path", "status")
+
+    def __init__(self, handle: int, path: str, closed: bool) -> None:
+        self.handle = handle
+        self.path = path
+        self.status = os.fstat(handle)
+        self.closed = closed
+
+    @classmethod
+    def open(cls, name: str, above: _Directory | None) -> _Directory:
+        """Raises OSError."""
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        if above is None:
+            return cls(os.open(name, flags), name, False)
+        path = os.path.join(above.path, name)
+        return cls(os.open(name, flags, dir_fd=above.handle), path, above.closed or above.is_closed())
+
+    def close(self) -> None:
+        os.close(self.handle)
+
+    def is_closed(self) -> bool:
+        """Nobody else can look for names in it."""
+        mode = self.status.st_mode
+        if mode & stat.S_IXOTH or not _is_trusted(self.status.st_uid):
+            return False
+        return not mode & stat.S_IXGRP or not (_others_in(self.status.st_gid) or self._acl())
+
+    def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
+        """What others can do in it."""
+        status, path = self.status, self.path
+        if not _is_trusted(status.st_uid):
+            return [self._weak(f"{path} belongs to user {status.st_uid}.", "Choose a directory of your own.")]
+        if not last and status.st_mode & stat.S_ISVTX:
+            return []
+        if status.st_mode & stat.S_IWOTH:
+            return [self._weak(f"Everybody can write to {path}.", f"Close it with `chmod o-w {path}`.")]
+        if not status.st_mode & stat.S_IWGRP:
+            return []
+        writers = self._acl()
+        if writers is None:
+            writers = [] if status.st_gid == group else _others_in(status.st_gid)
+        if not writers:
+            return []
+        names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
+        return [self._weak(f"Others ({names}) can write to {path}.", f"Close it with `chmod g-w {path}`.")]
+
+    def weak_link(self, name: str) -> list[Weakness]:
+        """A symbolic link in a directory that others can write is theirs to change, unless it is ours."""
+        owner = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_uid
+        if _is_trusted(owner) or not self.status.st_mode & 0o022:
+            return []
+        link = os.path.join(self.path, name)
+        return [self._weak(f"The symbolic link {link} belongs to user {owner}.", "Choose another directory.")]
+
+    def _weak(self, words: str, remedy: str) -> Weakness:
+        return Weakness(self.path, words, remedy, certain=not self.closed)
+
+    def _acl(self) -> list[str] | None:
+        """Those whom an access control list lets write, besides owner and group; None if there is no such list."""
+        try:
+            raw = os.getxattr(f"/proc/self/fd/{self.handle}", _ACL)
+        except OSError:
+            return None
+        writers = []
+        for at in range(4, len(raw) - 7, 8):
+            tag, allowed, one = (int.from_bytes(raw[at + a : at + b], "little") for a, b in ((0, 2), (2, 4), (4, 8)))
+            if allowed & _ACL_WRITE and tag == _ACL_USER and not _is_trusted(one):
+                writers.append(f"user {one}")
+            elif allowed & _ACL_WRITE and tag in {_ACL_GROUP, _ACL_GROUP_OBJ}:
+                writers += _others_in(self.status.st_gid if tag == _ACL_GROUP_OBJ else one)
+        return writers
+
+
+def _parts(path: str) -> list[str]:
+    """The names in a path, the last one first."""
+    return [name for name in reversed(path.split("/")) if name and name != "."]
+
+
+def _link(name: str, directory: int) -> str | None:
+    """Where a symbolic link leads; None for anything else. Raises OSError."""
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return None
+
+
+def _is_trusted(user: int) -> bool:
+    """Root, ourselves, or, in a user name space, whoever has no number in it: root of the machine, as a rule."""
+    if user in (0, os.geteuid()):
+        return True
+    try:
+        with open("/proc/sys/kernel/overflowuid") as overflow, open("/proc/self/uid_map") as known:
+            return user == int(overflow.read()) and int(known.read().split()[2]) != _ALL_IDS
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _others_in(group: int) -> list[str]:
+    """Users of the group, but root and ourselves."""
+    import grp  # not at the top: hardly anybody has such a directory
+    import pwd
+
+    try:
+        members = set(grp.getgrgid(group).gr_mem)
+    except KeyError:
+        members = set()
+    known = pwd.getpwall()
+    members |= {one.pw_name for one in known if one.pw_gid == group}
+    trusted = {one.pw_name for one in known if one.pw_uid in (0, os.geteuid())}
+    return sorted(members - trusted)

@@ -1,0 +1,47 @@
+"""What those who run inside of a session may ask the daemon: nothing, unless PYKOCLAW_NESTED_ACCESS says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pykoclaw_acp.config import NestedAccess
+from pykoclaw_acp.errors import NestedCaller
+from pykoclaw_acp.protocol.dispatch import Method
+from pykoclaw_acp.protocol.messages import Params
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.origin import Inside
+
+_CLIENT: Final = (
+    "It may not use the daemon, so that no session reads, prompts or answers for another. To allow clients inside of "
+    "sessions, set PYKOCLAW_NESTED_ACCESS=clients for the daemon."
+)
+_OPERATOR: Final = (
+    "It may not ask the daemon what operators ask, so that no session stops, reads or answers for another. Use a "
+    "terminal of your own. To allow it, set PYKOCLAW_NESTED_ACCESS=all for the daemon."
+)
+
+
+def is_client(access: NestedAccess) -> bool:
+    """Whether they may be clients, with sessions of their own or of others."""
+    return access != "none"
+
+
+def allowed(
+    methods: Mapping[str, Method[Call, Any]], inside: Inside, access: NestedAccess
+) -> Mapping[str, Method[Call, Any]]:
+    """The dispatch table for them: what they may not call answers with a refusal, `initialize` first of all."""
+    if access == "all":
+        return methods
+    return {
+        name: method if name in METHODS and is_client(access) else _refused(name in METHODS, inside)
+        for name, method in methods.items()
+    }
+
+
+def _refused(as_client: bool, inside: Inside) -> Method[Call, Any]:
+    async def refuse(call: Call, params: Params) -> None:  # noqa: ARG001
+        raise NestedCaller(_CLIENT if as_client else _OPERATOR, inside.session)
+
+    return Method(Params, refuse, before_initialize=True)

@@ -1,0 +1,222 @@
+"""The installer as root, in a root file system of its own: nothing that the service user can write leads it astray.
+
+In a mount name space, with a stubbed systemctl; as another user than root in a user name space as well, in which both
+root and the service user are that user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SERVICE_USER = 64000
+DATA = "/var/lib/pykoclaw/.local/share/pykoclaw"
+STATE = f"/var/lib/pykoclaw/.local/state/pykoclaw/{hashlib.sha256(DATA.encode()).hexdigest()[:12]}"
+# Holds the lock of the data directory as a daemon does, until SIGTERM; the pid that it writes down is the argument's.
+HOLDER = f"""
+import fcntl, os, sys, time
+os.makedirs("{DATA}", exist_ok=True)
+os.makedirs("{STATE}", mode=0o700, exist_ok=True)
+lock = os.open("{DATA}/pykoclaw-acp.lock", os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.write(lock, (sys.argv[1:] or [str(os.getpid())])[0].encode() + b"\\n/run/pykoclaw/acp.sock\\n")
+with open("/var/lib/pykoclaw/held.new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename("/var/lib/pykoclaw/held.new", "/var/lib/pykoclaw/held")
+time.sleep(600)
+"""
+STUB = """#!/bin/sh
+echo "$(basename "$0") $*" >> /said
+case "$*" in *MainPID*) echo 0 ;; esac
+"""
+# A new root of which this user is root: /usr and the program are those of the machine, all else is empty.
+ENTER = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs "$NEW"
+cd "$NEW"
+mkdir -p etc/systemd/system run/pykoclaw var/lib/pykoclaw/.local/bin tmp dev proc usr stub root opt
+for link in bin sbin lib lib64; do [ ! -L /$link ] || cp -P /$link .; done
+mount --rbind /usr usr; mount --rbind /proc proc; mount --rbind /dev dev
+for place in "$REPOSITORY" "$PYTHON" "$ENVIRONMENT"; do
+    mkdir -p ".$place"; mount --rbind "$place" ".$place"
+done
+printf 'root:x:0:0::/root:/bin/sh\\npykoclaw:x:%s:%s::/var/lib/pykoclaw:/bin/sh\\n' "$OWNER" "$OWNER" > etc/passwd
+printf 'root:x:0:\\npykoclaw:x:%s:\\n' "$OWNER" > etc/group
+for name in systemctl systemd-sysusers systemd-tmpfiles; do printf '%s' "$STUB" > stub/$name; done
+# Where there is one user only, nobody can become another.
+[ "$OWNER" != 0 ] || printf '#!/bin/sh\\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\\n' > stub/setpriv
+printf '#!/bin/sh\\nexec %s/bin/python -m pykoclaw_acp "$@"\\n' "$ENVIRONMENT" > opt/pykoclaw-acp
+printf '%s' "$HOLDER" > opt/holder.py
+chmod 755 stub/* opt/*; chmod 1777 tmp; chmod 700 run/pykoclaw var/lib/pykoclaw
+chown -R "$OWNER:$OWNER" run/pykoclaw var/lib/pykoclaw
+exec chroot . /bin/sh -c "$SCRIPT"
+"""
+COMMON = r"""
+as_service() { setpriv --reuid=pykoclaw --regid=pykoclaw --clear-groups -- env HOME=/var/lib/pykoclaw "$@"; }
+hold() {
+    as_service $ENVIRONMENT/bin/python /opt/holder.py "$@" &
+    until [ -e /var/lib/pykoclaw/held ]; do sleep 0.05; done
+    holder=$(cat /var/lib/pykoclaw/held)
+}
+install() {
+    status=0
+    $REPOSITORY/deploy/install.sh --system --program /opt/pykoclaw-acp "$@" 2>&1 || status=$?
+    echo STATUS $status
+}
+end() { kill $holder $victim 2>/dev/null; wait; }
+trap end EXIT
+"""
+# Another user than root, who can reach the program: from there on it is as for anybody.
+BECOME_ANOTHER = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs /mnt
+mkdir /mnt/python /mnt/new
+chown 65533 /mnt/new
+mount --rbind "$PYTHON" /mnt/python
+case $PYTHON in /root/*)
+    mount -t tmpfs -o mode=755 tmpfs /root
+    mkdir -p "$PYTHON"
+    mount --rbind /mnt/python "$PYTHON" ;;
+esac
+export NEW=/mnt/new
+exec setpriv --reuid=65533 --regid=65533 --clear-groups unshare --user --map-root-user --mount sh -c "$ENTER"
+"""
+
+Inside = Callable[[str], str]
+
+
+@pytest.fixture(params=["root", "another user"])
+def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Inside:
+    """Runs a script in there; gives what it says."""
+    if not all(shutil.which(name) for name in ("unshare", "setpriv", "chroot")):
+        pytest.skip("util-linux is not installed")
+    is_root = request.param == "root"
+    if is_root and os.geteuid() != 0:
+        pytest.skip("only root is root")
+    if os.geteuid() != 0:
+        enter = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    else:
+        enter = ["unshare", "--mount", "--propagation=private", "sh", "-c"]
+    becoming = BECOME_ANOTHER if os.geteuid() == 0 and not is_root else ENTER
+    new = tmp_path / "new"
+    new.mkdir()
+
+    def run(script: str) -> str:
+        common = COMMON.replace("$ENVIRONMENT", sys.prefix).replace("$REPOSITORY", str(ROOT))
+        environment = {
+            "NEW": str(new),
+            "REPOSITORY": str(ROOT),
+            "PYTHON": sys.base_prefix,
+            "ENVIRONMENT": sys.prefix,
+            "OWNER": str(SERVICE_USER if is_root else 0),
+            "STUB": STUB,
+            "HOLDER": HOLDER,
+            "ENTER": ENTER,
+            "SCRIPT": f"cd /; {common}\n{script}\nexit",
+            "PATH": "/stub:/usr/sbin:/usr/bin:/sbin:/bin",
+        }
+        done = subprocess.run(
+            [*enter, becoming], env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    tried = subprocess.run([*enter, "mount -t tmpfs tmpfs /mnt"], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"name spaces cannot be made here: {tried.stderr}")
+    return run
+
+
+def test_a_daemon_of_a_client_hands_over(inside: Inside) -> None:
+    said = inside("hold; install; kill -0 $holder 2>/dev/null && echo ALIVE; cat /said")
+    assert "hands over to the service" in said
+    assert "STATUS 0" in said
+    assert "ALIVE" not in said
+    assert "systemctl --system start pykoclaw-acp.socket pykoclaw-acp.service" in said
+
+
+def test_the_pid_in_the_lock_file_is_believed_only_if_the_kernel_says_it_too(inside: Inside) -> None:
+    """The file is the service user's: root ended the process that it named."""
+    said = inside("sleep 600 & victim=$!; hold $victim; install; kill -0 $victim && echo UNHARMED")
+    assert "UNHARMED" in said
+    assert "hands over" not in said
+
+
+@pytest.mark.parametrize("name", ["spawn.lock", "pykoclaw-acp.lock"])
+def test_no_link_of_the_service_user_is_followed(inside: Inside, name: str) -> None:
+    """Root opened spawn.lock for writing, and so truncated what it led to."""
+    place = f"{STATE}/{name}" if name == "spawn.lock" else f"{DATA}/{name}"
+    said = inside(
+        f"hold; echo precious > /root/precious; rm -f {place}; ln -s /root/precious {place}; install;"
+        " cat /root/precious"
+    )
+    assert said.endswith("precious\n")
+
+
+def test_a_pipe_in_the_place_of_the_lock_does_not_hold_the_installer_up(inside: Inside) -> None:
+    said = inside(f"as_service mkdir -p {DATA}; as_service mkfifo {DATA}/pykoclaw-acp.lock; install; cat /said")
+    assert "STATUS 0" in said
+
+
+@pytest.mark.parametrize("program", ["setsid", "setpriv", "env", "pykoclaw-acp", "systemctl", "stat", "sh"])
+def test_no_program_of_the_service_user_is_run_as_root(inside: Inside, program: str) -> None:
+    said = inside(
+        f"bin=/var/lib/pykoclaw/.local/bin; printf '#!/bin/sh\\nid -u >> /var/lib/pykoclaw/ran\\n' > $bin/{program};"
+        f" chmod 755 $bin/{program}; touch /var/lib/pykoclaw/ran; chmod 666 /var/lib/pykoclaw/ran; hold;"
+        " install; echo RAN $(cat /var/lib/pykoclaw/ran); id -u pykoclaw"
+    )
+    ran = said.partition("RAN")[2].split()
+    owner = ran.pop()
+    assert set(ran) <= {owner}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "mkdir /tmp/other; ln -s /tmp/other /etc/pykoclaw",
+        "mkdir -m 777 /etc/pykoclaw",
+        "mkdir -m 775 /etc/systemd/system/pykoclaw-acp.service.d",
+        "chmod 777 /etc/systemd",
+    ],
+)
+def test_what_others_can_write_is_refused(inside: Inside, spoil: str) -> None:
+    said = inside(f"{spoil}; install; ls /etc/systemd/system/*.service /tmp/other 2>/dev/null; :")
+    assert "must be root's, no link, and writable by nobody else" in said
+    assert "STATUS 1" in said
+    assert "pykoclaw-acp.service\n" not in said
+
+
+def test_settings_of_the_service_user_are_refused(inside: Inside) -> None:
+    said = inside("mkdir -m 755 /etc/pykoclaw; chown pykoclaw /etc/pykoclaw; install; id -u pykoclaw")
+    if said.splitlines()[-1] == "0":
+        pytest.skip("in this name space the service user is root")
+    assert "STATUS 1" in said
+
+
+def test_no_umask_opens_what_it_makes(inside: Inside) -> None:
+    said = inside("umask 000; install; find /etc -perm /022 ! -type l; stat -c '%a' /etc/pykoclaw/*")
+    assert said.endswith("STATUS 0\n600\n600\n")
+
+
+def test_a_path_that_is_more_than_a_path_in_a_unit_is_refused(inside: Inside) -> None:
+    said = inside('cp /opt/pykoclaw-acp "/opt/a b%n"; install --program "/opt/a b%n"')
+    assert "has a character that a unit cannot hold" in said
+
+
+def test_for_you_it_does_not_run_as_root_in_the_home_of_another(inside: Inside) -> None:
+    script = (
+        f"HOME=/var/lib/pykoclaw {ROOT}/deploy/install.sh --program /opt/pykoclaw-acp 2>&1 && echo DONE; id -u pykoclaw"
+    )
+    said = inside(script)
+    if said.splitlines()[-1] == "0":
+        pytest.skip("in this name space the service user is root")
+    assert "is not yours" in said
+    assert "DONE" not in said

@@ -1,0 +1,100 @@
+"""Who may open the files of a real server: nobody but its user, or a group that is set."""
+
+from __future__ import annotations
+
+import grp
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.server import app as wired
+from pykoclaw_acp.server.app import App
+from pykoclaw_acp.store.sqlite import sqlite3
+
+
+def settings_in(path: Path, group: str | None = None) -> Settings:
+    return Settings(data=path / "data", state=path / "state", socket=path / "run" / "s", group=group)
+
+
+@asynccontextmanager
+async def server(settings: Settings) -> AsyncIterator[App]:
+    app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=True)
+    try:
+        yield app
+    finally:
+        await app.detach()
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {one.name: stat.S_IMODE(one.stat().st_mode) for one in directory.glob("pykoclaw.db*")}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o664, 0o666, 0o400 | 0o200])
+async def test_an_adopted_database_is_closed_to_others(tmp_path: Path, mode: int) -> None:
+    """Made by another program, which has it open, in WAL mode."""
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data/pykoclaw.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode=WAL")
+        other.execute("CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT,"
+                      " created_at TEXT NOT NULL, system_prompt_hash TEXT)")  # fmt: skip
+        other.commit()
+        for one in (tmp_path / "data").glob("pykoclaw.db*"):
+            one.chmod(mode)
+        async with server(settings_in(tmp_path)):
+            assert set(modes(tmp_path / "data")) >= {"pykoclaw.db", "pykoclaw.db-wal", "pykoclaw.db-shm"}
+            assert set(modes(tmp_path / "data").values()) == {0o600}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o277])
+async def test_no_umask_matters(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        async with server(settings_in(tmp_path)) as app:
+            await app.database.read("SELECT 1 FROM acp_sessions")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "data", tmp_path / "state", *(tmp_path / "state").iterdir()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    assert set(modes(tmp_path / "data").values()) == {0o600}
+
+
+async def test_a_group_that_is_set_shares_it(tmp_path: Path) -> None:
+    name = grp.getgrgid(os.getegid()).gr_name
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    with pytest.raises(ConfigurationError, match=f"chgrp {name} {data} && chmod 2770 {data}"):
+        async with server(settings_in(tmp_path, group=name)):
+            pass
+    data.chmod(0o2770)
+    async with server(settings_in(tmp_path, group=name)):
+        assert set(modes(data).values()) == {0o660}
+        assert {one.stat().st_gid for one in data.glob("pykoclaw.db*")} == {os.getegid()}
+
+
+async def test_a_group_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such group"):
+        async with server(settings_in(tmp_path, group="of-nobody")):
+            pass
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_temporary_directory_of_others_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_uid == os.geteuid() and directory not in (Path("/"), Path("/tmp")):
+            directory.chmod(directory.stat().st_mode | 0o055)
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "s")
+    for mode, used in ((0o755, [shared]), (0o1777, [shared]), (0o777, [])):
+        shared.chmod(mode)
+        assert wired._warn_of_weak_places(tmp_path / "data", places, None) == used

@@ -1,0 +1,136 @@
+"""Who counts as inside of a session, by what /proc says; on real processes in tests/e2e/test_nested.py."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pykoclaw_acp.front import lineage
+from pykoclaw_acp.front.places import peer_pid
+from pykoclaw_acp.server import origin
+from pykoclaw_acp.server.origin import Inside, Origins
+
+
+async def no_workers() -> dict[tuple[int, int], str]:
+    return {}
+
+
+@contextmanager
+def peer(**environment: str) -> Iterator[socket.socket]:
+    """Our end of a connection that another process has made, with this in its environment."""
+    listener = socket.socket(socket.AF_UNIX)
+    name = f"\0pykoclaw-test-{os.getpid()}"
+    listener.bind(name)
+    listener.listen(1)
+    code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect('\\0' + sys.argv[1]); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, name[1:]], stdin=subprocess.PIPE, env={**os.environ, **environment}
+    )
+    connection, _ = listener.accept()
+    try:
+        yield connection
+    finally:
+        process.communicate()
+        connection.close()
+        listener.close()
+
+
+async def looked(own: str, connection: socket.socket, workers: origin.Workers = no_workers) -> Inside | None:
+    """What is said of a process below this one: not to be taken for a child of the daemon."""
+    made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, "hash")
+    ancestors = lineage.ancestry(peer_pid(connection))
+    assert [one.pid for one in ancestors[:2]][1] == os.getpid()
+    return await made._judge(ancestors[:1]) or (Inside() if made._is_in_group(ancestors) else None)
+
+
+async def test_the_cookie_of_our_workers_tells_and_that_of_others_does_not() -> None:
+    with peer(PYKOCLAW_WORKER="ours:session-1:3") as connection:
+        assert await looked("ours", connection) == Inside("session-1")
+        assert await looked("theirs", connection) is None
+    with peer() as connection:
+        assert await looked("ours", connection) is None
+
+
+async def test_a_child_of_the_daemon_is_inside() -> None:
+    with peer() as connection:
+        assert await Origins(lambda _: False, no_workers, "hash").of(connection) == Inside()
+
+
+async def test_a_worker_is_told_from_another_process_of_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer() as connection:
+        (process, *_) = lineage.ancestry(peer_pid(connection))
+        monkeypatch.setattr(origin, "WORKER_NAME", process.name)
+
+        async def live() -> dict[tuple[int, int], str]:
+            return {(process.pid, process.start): "session-1"}
+
+        async def ended() -> dict[tuple[int, int], str]:
+            return {(process.pid, process.start - 1): "session-1"}
+
+        assert await looked("ours", connection, live) == Inside("session-1")
+        assert await looked("ours", connection, ended) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "by_systemd", "inside"),
+    [
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service", False, True),
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service/tools", False, True),
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service", True, False),
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service-2", False, False),
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/terminal.scope", False, False),
+        ("/", "/", False, False),
+    ],
+)
+async def test_the_control_group_of_the_service_tells(
+    monkeypatch: pytest.MonkeyPatch, own: str, theirs: str, by_systemd: bool, inside: bool
+) -> None:
+    """Also of an orphan that nothing else leads to; what systemd starts there by itself, as ExecStartPost=, is not."""
+    monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
+    monkeypatch.setattr(origin, "_group_of", lambda pid: own if pid == os.getpid() else theirs)
+    monkeypatch.setattr(lineage, "variable", lambda pid, name: str(pid) if by_systemd else None)
+    with peer() as connection:
+        assert (await looked("ours", connection) == Inside()) is inside
+
+
+@pytest.mark.parametrize(
+    ("group", "main", "dedicated"),
+    [
+        ("/a/pykoclaw-acp-hash-12.scope", False, True),
+        ("/a/pykoclaw-acp-other-12.scope", False, False),
+        ("/a/mitto.service", False, False),
+        ("/a/mitto.service", True, True),
+    ],
+)
+def test_a_group_that_others_share_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, group: str, main: bool, dedicated: bool
+) -> None:
+    """A daemon that a client has started is in the group of the client's service."""
+    monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid() if main else os.getppid()))
+    monkeypatch.setattr(origin, "_group_of", lambda _: group)
+    assert (origin._own_group("hash") is not None) is dedicated
+
+
+async def test_without_descriptors_nobody_is_taken_for_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be looked at then: neither who is inside passes, nor is anybody else refused."""
+    tried = 0
+
+    def exhausted(pid: int) -> list[lineage.Process]:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return []
+
+    monkeypatch.setattr(lineage, "ancestry", exhausted)
+    monkeypatch.setattr(origin, "PAUSE", 0)
+    with peer() as connection:
+        assert await Origins(lambda _: False, no_workers, "hash").of(connection) is None
+    assert tried == 3
