@@ -321,9 +321,11 @@ def _encode(message: dict[str, Any]) -> bytes:
 
 def _say(text: str) -> None:
     """One line on standard error, which clients search for words that mean death: only what must be said."""
-    from pykoclaw_acp.neutral import neutral
+    if not (text.isascii() and text.isprintable()):
+        from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
 
+        text = neutral(text)
     try:
-        os.write(2, neutral(text).encode(errors="replace") + b"\n")
+        os.write(2, text.encode(errors="replace") + b"\n")
     except OSError:
         return  # nobody listens
