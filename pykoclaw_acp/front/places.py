@@ -88,8 +88,21 @@ class Places:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         if not _is_own_directory(runtime):
             return os.path.join(self.directory, SOCKET_NAME)
-        default = os.path.realpath(self.data) == os.path.realpath(os.path.expanduser(_DEFAULT_DATA))
-        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if default else f"acp-{self.hash}.sock")
+        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if _is_the_users(self.data) else f"acp-{self.hash}.sock")
+
+
+def _is_the_users(data: str) -> bool:
+    """Whether it is the data directory of the user's own home; with another `HOME` the same default is another place.
+
+    Several homes may share the runtime directory, but must not share a socket.
+    """
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a container's user without a name
+        home = os.path.expanduser("~")
+    return os.path.realpath(data) == os.path.realpath(home + _DEFAULT_DATA[1:])
 
 
 def secure_directory(path: str | os.PathLike[str]) -> None:

@@ -128,7 +128,7 @@ async def test_a_daemon_that_hangs_is_replaced(systemd: UserManager) -> None:
 
 
 async def test_a_restart_refuses_nobody_and_keeps_the_turn(systemd: UserManager, stack: Stack) -> None:
-    client = await stack.front(XDG_RUNTIME_DIR=systemd.environment["XDG_RUNTIME_DIR"])
+    client = await stack.front(PYKOCLAW_SOCKET=str(systemd.socket))
     session = await client.new(stack.work)
     turn = client.prompting(session, script("repeat 400x10ms word{n} "))
     await client.until(lambda: "word20 " in client.text(session))
@@ -163,7 +163,7 @@ async def test_a_restart_refuses_nobody_and_keeps_the_turn(systemd: UserManager,
 
 
 async def test_workers_outlive_the_service_and_its_crash(systemd: UserManager, stack: Stack) -> None:
-    client = await stack.front(XDG_RUNTIME_DIR=systemd.environment["XDG_RUNTIME_DIR"])
+    client = await stack.front(PYKOCLAW_SOCKET=str(systemd.socket))
     session = await client.new(stack.work)
     turn = client.prompting(session, script("repeat 300x10ms word{n} "))
     await client.until(lambda: "word20 " in client.text(session))

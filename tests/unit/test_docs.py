@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import os
+import pwd
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -174,7 +176,7 @@ def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     said = {code for row in table("docs/operating.md", "what") for code in codes(row[1])}
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     places = Places(tmp_path / "data", tmp_path / "state")
-    default = Places(Path("~/.local/share/pykoclaw").expanduser(), tmp_path / "state")
+    default = Places(Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/share/pykoclaw", tmp_path / "state")
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     without = Places(tmp_path / "data", tmp_path / "state")
     assert Path(places.lock).name in said

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from pathlib import Path
 
@@ -74,6 +75,11 @@ def test_the_environment_beats_the_homes_file_and_the_directorys_has_no_say(
     assert (found.data, found.state, found.socket) == ("/environment/data", "/home/state", "/home/socket")
 
 
+def own_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    user = list(pwd.getpwuid(os.getuid()))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd([*user[:5], str(home), user[6]]))
+
+
 def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
     tmp_path: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +87,7 @@ def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
     usual.mkdir(parents=True)
     (tmp_path / "link").symlink_to(usual)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    own_home(monkeypatch, empty_home)
     one, other = Places(usual, "/state"), Places(tmp_path / "link", "/state")
     assert (one.hash, one.directory, one.socket) == (other.hash, other.directory, other.socket)
 
@@ -93,6 +100,9 @@ def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
     assert found.directory == str(empty_home / ".local/state/pykoclaw" / found.hash)
     assert found.socket == f"{found.directory}/acp.sock"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    another = same_as_the_settings().socket
+    assert another == f"{tmp_path}/pykoclaw/acp-{Places.find().hash}.sock", "a HOME that is not the user's own"
+    own_home(monkeypatch, empty_home)
     assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp.sock"
     monkeypatch.setenv("PYKOCLAW_DATA", "/elsewhere")
     assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp-{Places.find().hash}.sock"
