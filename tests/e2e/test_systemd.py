@@ -176,8 +176,7 @@ async def test_workers_outlive_the_service_and_its_crash(systemd: UserManager, s
 
 
 async def test_the_installer_takes_over_from_a_daemon_of_a_client(bare: UserManager, stack: Stack) -> None:
-    runtime = bare.environment["XDG_RUNTIME_DIR"]
-    client = await stack.front(XDG_RUNTIME_DIR=runtime)
+    client = await stack.front(PYKOCLAW_SOCKET=str(bare.socket))
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))
     earlier = stack.daemon_pid()
