@@ -8,6 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from pykoclaw_acp.neutral import fenced, neutral
+from pykoclaw_acp.sessions.answers import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
 from pykoclaw_acp.sessions.events import Event, Text, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.worker.frames import Ask, Workspace
 
@@ -22,6 +23,12 @@ _INCOMPLETE: Final = (
     "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
     " directory whatever it holds."
 )
+DONE: Final = {
+    ALLOW_ONCE: "Claude runs without what the directory holds.",
+    ALLOW_ALWAYS: "Trusted: what the directory holds now counts, until it changes.",
+    REJECT_ONCE: "Refused: the prompt is not sent.",
+}
+"""What a choice on the command line has brought about."""
 
 
 def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions.events import Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.session import Session
@@ -19,6 +20,7 @@ from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.trust.watch import Watch
 from pykoclaw_acp.worker.spec import LaunchSpec
 from tests.integration import test_questions
+from tests.integration.test_control import caller
 from tests.integration.test_pool import Rig
 from tests.integration.test_questions import LONG, SOON, Person, choice, write
 from tests.waiting import eventually
@@ -105,6 +107,22 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
         assert await trusted(r) == []
         await eventually(lambda: f"trust add {work}" in one.said)
         assert "hook at Stop: true" in one.said
+
+
+@pytest.mark.parametrize(
+    ("decision", "done"), [("allow_once", "runs without"), ("allow_always", "Trusted"), ("deny", "not sent")]
+)
+async def test_the_command_line_is_told_what_its_answer_means(
+    tmp_path: Path, work: Path, decision: str, done: str
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        (question,) = await cli.call("questions/list", whole=True)
+        assert question["choices"][decision] in projection.choices(one.person.asked[0]).values()
+        assert done in (await cli.call("questions/answer", question=question["id"], decision=decision))["done"]
+        await over(turn)
 
 
 @pytest.mark.parametrize(("policy", "timeout"), [("wait", SOON), ("deny", LONG), ("allow", LONG)])
