@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from pykoclaw_acp.protocol.limits import Count, Name
+from pykoclaw_acp.protocol.limits import Count, Name, Path
 from pykoclaw_acp.protocol.messages import Diff, Params, ShownContent, Update, Wire
 
 EVENT: Final = "_pykoclaw.dev/event"
@@ -71,7 +71,7 @@ class StopParams(Params, frozen=True, kw_only=True):
 class TrustParams(Params, frozen=True, kw_only=True):
     """`path`: of a directory, absolute. `tree`: it and those below, whatever they hold."""
 
-    path: str
+    path: Path
     tree: bool = False
 
 

@@ -21,6 +21,7 @@ from pykoclaw_acp.trust.watch import Watch
 from pykoclaw_acp.worker.frames import Workspace
 
 BY: Final = "cli"
+_NO_DIRECTORY: Final = "`path`: must be the absolute path of a directory."
 
 
 class Trusting:
@@ -56,12 +57,12 @@ class Trusting:
 
     async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """What a directory holds that acts."""
-        return await self._looked(_directory(params.path))
+        return await self._looked(await asyncio.to_thread(_directory, params.path))
 
     async def add(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
         self._database.condition.require()
-        path = _directory(params.path)
+        path = await asyncio.to_thread(_directory, params.path)
         found = await self._look(path)
         file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
         if params.tree:
@@ -79,7 +80,7 @@ class Trusting:
     async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
         self._database.condition.require()
-        said = (text(params.path), text(await asyncio.to_thread(os.path.realpath, params.path)))  # it may be gone
+        said = (text(params.path), text(await asyncio.to_thread(_absolute, params.path)))  # it may be gone
         known = {one.path for one in await trust.listing(self._database)} & set(said)
         if not known:
             raise InvalidParams(f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`.")
@@ -111,7 +112,14 @@ async def _said(path: str) -> list[str]:
 
 
 def _directory(path: str) -> str:
-    real = os.path.realpath(path)
-    if not os.path.isabs(path) or not os.path.isdir(real):
-        raise InvalidParams("`path`: must be the absolute path of a directory.")
+    """The directory without symbolic links; raises InvalidParams."""
+    real = _absolute(path)
+    if not os.path.isdir(real):
+        raise InvalidParams(_NO_DIRECTORY)
     return real
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path) or "\0" in path:
+        raise InvalidParams(_NO_DIRECTORY)
+    return os.path.realpath(path)
