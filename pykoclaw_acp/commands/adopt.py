@@ -14,6 +14,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 def main() -> None:
     """Bring the database up to date beside the tables that are there. Raises StartupError, having changed nothing."""
+    config.require_own_data()
     path = config.load().data / records.DATABASE
     if not path.is_file():
         raise CommandFailed(f"There is no database to adopt: {path} does not exist. The daemon makes a new one.")
