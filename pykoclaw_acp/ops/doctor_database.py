@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
+from pykoclaw_acp.front.places import DATABASE
 from pykoclaw_acp.ops.doctor import Context, Finding
 
-DATABASE: Final = "pykoclaw.db"
 FIX: Final = "Use SQLite 3.51.3 or newer: `pip install pysqlite3` gives it to pykoclaw-acp."
 _WAL: Final = b"\x02\x02"  # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
 _LIBRARY: Final = re.compile(r"\S*/(?:libsqlite3\.so\S*|_?pysqlite3?\S*\.so|_sqlite3\S*\.so)$")

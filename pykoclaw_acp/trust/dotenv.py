@@ -14,10 +14,9 @@ from contextlib import closing
 from typing import Final
 
 from pykoclaw_acp.front import dotenv
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.front.places import DATABASE, Places
 
 NAME: Final = ".env"
-DATABASE: Final = "pykoclaw.db"
 SETTING: Final = "pykoclaw_workspace_trust"
 MAX_FILE: Final = 1024 * 1024  # bytes
 WAIT: Final = 5.0  # s for a database that is locked
