@@ -12,6 +12,7 @@ from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.admission import is_trusted
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -46,8 +47,8 @@ class Trusting:
         return [
             control.TrustedDirectory(
                 path=one.path,
-                tree=one.content == trust.ANY,
-                pending=one.content == trust.FIRST_USE,
+                tree=one.content == ANY,
+                pending=one.content == FIRST_USE,
                 dotenv=one.dotenv is not None,
                 by=one.by,
                 at=one.at,
@@ -66,14 +67,14 @@ class Trusting:
         found = await self._look(path)
         file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
         if params.tree:
-            await self._write(trust.add(text(path), trust.ANY, BY))
+            await self._write(trust.add(text(path), ANY, BY))
         elif found is not None and not found.content:
             raise InvalidParams(
                 f"Not all of {text(path)} could be looked at ({found.found[-1]}), so its content cannot be remembered."
                 " `--tree` trusts the directory, and all below it, whatever they hold."
             )
         elif found is not None or file is not None:
-            content = trust.NOTHING if found is None else found.content
+            content = NOTHING if found is None else found.content
             await self._write(trust.add(text(path), content, BY, file))
         return await self._looked(path)
 

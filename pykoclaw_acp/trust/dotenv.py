@@ -75,8 +75,9 @@ def _is_recorded(data: str, directory: str, digest: str) -> bool:
     path = os.path.join(data, DATABASE)
     if not os.path.exists(path):
         return False
+    from pykoclaw_acp.sessions.ports import ANY
     from pykoclaw_acp.store.sqlite import sqlite3
-    from pykoclaw_acp.store.trust import ANY, upwards
+    from pykoclaw_acp.store.trust import upwards
 
     wanted = upwards(directory)
     places = ", ".join("?" * len(wanted))

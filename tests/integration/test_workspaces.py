@@ -15,6 +15,7 @@ import pytest
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions.events import Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.trust.watch import Watch
@@ -246,7 +247,7 @@ async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
 
 async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(tmp_path), trust.ANY, "cli"))
+        await write(r, trust.add(str(tmp_path), ANY, "cli"))
         one = await Working.begin(r, work)
         await over(await one.prompt())
         act(work, "curl")
@@ -262,7 +263,7 @@ async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -
 
 async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(work)[:-1], trust.ANY, "cli"))
+        await write(r, trust.add(str(work)[:-1], ANY, "cli"))
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_once")
         assert [spec.restricted for spec in one.specs] == [True]
@@ -272,7 +273,7 @@ async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their
     tmp_path: Path, work: Path
 ) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(work), trust.FIRST_USE, "upgrade"))
+        await write(r, trust.add(str(work), FIRST_USE, "upgrade"))
         one = await Working.begin(r, work)
         await over(await one.prompt())
         assert one.person.asked == []
@@ -286,7 +287,7 @@ async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance
     empty = tmp_path / "empty"
     empty.mkdir()
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(empty), trust.FIRST_USE, "upgrade"))
+        await write(r, trust.add(str(empty), FIRST_USE, "upgrade"))
         one = await Working.begin(r, empty)
         await over(await one.prompt())
         act(empty, "curl")
