@@ -8,7 +8,9 @@ TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Final
 
-COOKIE: Final = b"PYKOCLAW_WORKER="  # of everything that a worker starts; the worker itself has none
+WORKER: Final = "PYKOCLAW_WORKER"  # of everything that a worker starts; the worker itself has none
+COOKIE: Final = f"{WORKER}=".encode()
+MARKS: Final = frozenset({WORKER, "CLAUDE_CODE_TMPDIR"})  # what a daemon must not inherit from a worker's tool
 WORKER_NAME: Final = "pykoclaw-worker"  # of a worker, in the lists of ps and top
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
