@@ -75,7 +75,11 @@ class Trusting:
             )
         elif found is not None or file is not None:
             content = NOTHING if found is None else found.content
-            await self._write(trust.add(text(path), content, BY, file))
+            added = await self._look_as_added(path)
+            statements = [trust.add(text(path), content, BY, file)]
+            if added is not None and added.content not in ("", content):
+                statements.append(trust.add(text(path), added.content, BY))
+            await self._write(*statements)
         return await self._looked(path)
 
     async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
@@ -93,6 +97,11 @@ class Trusting:
         content = await Watch().look(path, (), self._sessions.setting_sources)
         return next(iter(content.acting), None)
 
+    async def _look_as_added(self, path: str) -> Workspace | None:
+        """What acts of it where it is a further directory of a session, of which less counts."""
+        content = await Watch().look("/", (path,), self._sessions.setting_sources)
+        return next((one for one in content.acting if one.path == text(path)), None)
+
     async def _looked(self, path: str) -> control.Looked:
         found = await self._look(path)
         known = await trust.of(self._database, [text(path)])
@@ -104,8 +113,8 @@ class Trusting:
             dotenv=sorted(name.upper() for name in await _said(path)),
         )
 
-    async def _write(self, statement: Statement) -> None:
-        await self._database.commit(Unit(statements=(statement,), durable=True))
+    async def _write(self, *statements: Statement) -> None:
+        await self._database.commit(Unit(statements=statements, durable=True))
 
 
 async def _said(path: str) -> list[str]:

@@ -245,6 +245,23 @@ async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
     await eventually(look)
 
 
+async def test_what_the_command_trusts_counts_for_a_further_directory_too(tmp_path: Path, work: Path) -> None:
+    more = tmp_path / "more"
+    (more / ".claude").mkdir(parents=True)
+    (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"a@b": True}}))
+    (more / ".mcp.json").write_text(json.dumps({"mcpServers": {"x": {"command": "x"}}}))
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        for path in (work, more):
+            assert (await cli.call("trust/add", path=str(path)))["trusted"]
+        one = Working(r, await r.sessions.create(str(work), (str(more),), ()))
+        assert (await over(await one.prompt())).state == "done"
+        assert (one.person.asked, [spec.restricted for spec in one.specs]) == ([], [False])
+        (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"c@d": True}}))
+        turn = await one.prompt()
+        await one.asked()
+        assert (await one.answer(turn, "allow_once")).state == "done"
+
+
 async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         await write(r, trust.add(str(tmp_path), ANY, "cli"))
