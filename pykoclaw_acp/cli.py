@@ -24,7 +24,7 @@ class _Program(click.Group):
             return super().invoke(ctx)
         except StartupError as error:
             ctx.exit(_complain(error))
-        except (OSError, MemoryError, RuntimeError, ImportError, SystemError) as error:
+        except Exception as error:
             from pykoclaw_acp.front import shortage
 
             if (found := shortage.of(error)) is None:

@@ -26,6 +26,7 @@ _PATTERNS: Final = {
     "prose": re.compile(f"[{_OBEYED}]"),
     "json": re.compile(f"[{_OBEYED}{_UNSEEN}]"),
 }
+_FENCES: Final = re.compile("`{3,}")
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -39,6 +40,13 @@ def neutral(text: str, kind: Kind = "name") -> str:
     if kind == "prose":
         text = text.replace("\r\n", "\n")
     return _PATTERNS[kind].sub(_for_json if kind == "json" else _escaped, text)
+
+
+def fenced(text: str, language: str = "") -> str:
+    """The text as a code block of Markdown that nothing in it ends or hides, neutral as a `command`."""
+    text = neutral(text, "command")
+    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from pykoclaw_acp import config, terminal
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.ops import records
+from pykoclaw_acp.front.places import DATABASE
 from pykoclaw_acp.store import migrate, preflight
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -14,7 +14,8 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 def main() -> None:
     """Bring the database up to date beside the tables that are there. Raises StartupError, having changed nothing."""
-    path = config.load().data / records.DATABASE
+    config.require_own_data()
+    path = config.load().data / DATABASE
     if not path.is_file():
         raise CommandFailed(f"There is no database to adopt: {path} does not exist. The daemon makes a new one.")
     lock = DataLock.acquire(path.parent)

@@ -7,12 +7,14 @@ from typing import Any, Final, Literal
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.commands.question import rendered
+from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 Decision = Literal["allow_once", "allow_always", "deny"]
 DONE: Final = {"allow_once": "Allowed.", "allow_always": "Allowed for the rest of the session.", "deny": "Denied."}
+_FLAGS: Final[dict[str, str]] = {"allow_once": "--allow", "allow_always": "--always", "deny": "--deny"}
+_END: Final = shown("\n", "command")
 _HOW: Final = "Answer one with `pykoclaw-acp approve QUESTION --allow`, --always or --deny."
 
 
@@ -40,8 +42,8 @@ def show_one(question: str, as_json: bool) -> None:
 
 def answer(question: str, decision: Decision) -> None:
     """Answer one."""
-    ask("questions/answer", question=question, decision=decision)
-    terminal.line(DONE[decision])
+    answered = ask("questions/answer", question=question, decision=decision)
+    terminal.line(answered.get("done") or DONE[decision])
 
 
 def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -58,7 +60,8 @@ def _shown(question: dict[str, Any]) -> Shown:
         f"{question['id'][:12]}  session {question['session'][:8]}, waits {show.since(question['askedAt'])}, "
         f"until {_until(question)}"
     )
-    return joined([shown(facts, fg="yellow"), shown("\n", "command"), rendered(question), shown("\n", "command")])
+    lines = (shown(facts, fg="yellow"), rendered(question), shown(f"  {choices(question, _FLAGS)}"))
+    return joined([lines[0], _END, lines[1], lines[2], _END, _END])
 
 
 def _until(question: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.approve import DONE, Decision
 from pykoclaw_acp.commands.daemon import ask, follow_live
-from pykoclaw_acp.commands.question import rendered
+from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.terminal import Shown
@@ -61,7 +61,7 @@ class Questions:
     def asked(self, question: dict[str, Any]) -> None:
         """Show one, and how to answer it."""
         self._open[question["id"]] = question
-        keys = "y: allow, a: always, n: deny" if question["always"] else "y: allow, n: deny"
+        keys = choices(question, {decision: key for key, decision in KEYS.items()})
         whole = rendered(question)
         if terminal.is_terminal() and terminal.too_long(whole):
             self._unseen.add(question["id"])
@@ -96,8 +96,8 @@ class Questions:
 
     def _decide(self, question: str, decision: Decision) -> None:
         try:
-            ask("questions/answer", start=False, question=question, decision=decision)
-            self._page.note(f"  {DONE[decision]}", fg="yellow")
+            answered = ask("questions/answer", start=False, question=question, decision=decision)
+            self._page.note(f"  {answered.get('done') or DONE[decision]}", fg="yellow")
         except (CommandFailed, DaemonNotRunning) as error:
             self._page.note(f"  {error}", fg="red")
 

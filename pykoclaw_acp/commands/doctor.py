@@ -13,6 +13,7 @@ from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
 from pykoclaw_acp.front.places import Places, lock_holder
 from pykoclaw_acp.ops import doctor
+from pykoclaw_acp.store import privacy
 
 PAUSE: Final = 0.1  # s until a daemon that has no socket yet is asked again
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
@@ -36,10 +37,11 @@ def main(as_json: bool) -> int:
 
 def _context() -> doctor.Context:
     places = Places.find()
-    status, unreachable, cli_path, bad_settings = None, None, None, None
+    status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
     try:
-        found = config.load().cli_path
-        cli_path = None if found is None else str(found)
+        settings = config.load()
+        cli_path = None if settings.cli_path is None else str(settings.cli_path)
+        group = privacy.group_id(settings.group)
     except ConfigurationError as error:
         bad_settings = str(error)
     try:
@@ -58,6 +60,7 @@ def _context() -> doctor.Context:
         unreachable=unreachable,
         cli_path=cli_path,
         bad_settings=bad_settings,
+        group=group,
         unread_settings=config.unread(),
     )
 

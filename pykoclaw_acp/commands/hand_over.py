@@ -12,6 +12,7 @@ from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import ending
+from pykoclaw_acp.commands.daemon import require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front import places
 
@@ -32,6 +33,7 @@ def main(but: int) -> None:
     pid, socket = holder
     if socket is None:
         raise CommandFailed(f"A client's own server (pid {pid}) uses {where.data}. End that client first.")
+    require_operator()
     terminal.line(f"found {pid}")
     lock = _keep_others_from_starting(where)
     try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 GUTTER = "  │ "
 """Before each line that the question shows, so that none of them passes for one of ours."""
+
+_USUAL: Final = {"allow_once": "allow", "deny": "deny"}
 
 
 def rendered(question: dict[str, Any]) -> Shown:
@@ -38,6 +40,12 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
             yield from _quoted(part["content"]["text"])
     if arguments is not None and (not content or not question.get("tool")):  # a worker of a version before
         yield from _quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
+
+
+def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:
+    """What each decision means, under the `names` by which it is made; a daemon of a version before does not say."""
+    meanings = question.get("choices") or {**_USUAL, **({"allow_always": "always"} if question["always"] else {})}
+    return "; ".join(f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings)
 
 
 def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
 UNUSABLE: Final = 78  # EX_CONFIG of sysexits.h: among others, the database that was there is missing
-DATABASE: Final = "pykoclaw.db"
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
@@ -169,7 +168,7 @@ class Dialer:
         raise NotStarted(message, int(status) if status.isdigit() else 1, daemon.kind)
 
     def _has_database(self) -> bool:
-        return os.path.exists(os.path.join(self.places.data, DATABASE))
+        return os.path.exists(os.path.join(self.places.data, at.DATABASE))
 
     def _lacks_database(self) -> bool:
         """Whether to wait for the file that the last daemon has missed; no other is started until it is there."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import errno
 
+from pykoclaw_acp.front import proc
+
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Callable
+    from typing import Final, TypeVar
 
-COOKIE: Final = b"PYKOCLAW_WORKER="  # of everything that a worker starts; the worker itself has none
+    T = TypeVar("T")
+
+WORKER: Final = "PYKOCLAW_WORKER"  # of everything that a worker starts; the worker itself has none
+COOKIE: Final = f"{WORKER}=".encode()
+MARKS: Final = frozenset({WORKER, "CLAUDE_CODE_TMPDIR"})  # what a daemon must not inherit from a worker's tool
 WORKER_NAME: Final = "pykoclaw-worker"  # of a worker, in the lists of ps and top
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _TRIES: Final = 5  # walks up a tree that changes meanwhile
 _MOST: Final = 1000  # ancestors
-_PARENT: Final = 1  # fields of proc(5) stat, counted from the one after the name
-_START: Final = 19
 
 
 class Process:
@@ -65,7 +70,7 @@ def variable(pid: int, name: bytes) -> str | None:
 
 
 def _variable(pid: int, name: bytes) -> str | None:
-    for one in (_read(f"/proc/{pid}/environ") or b"").split(b"\0"):
+    for one in _seen(lambda: proc.read(f"/proc/{pid}/environ"), b"").split(b"\0"):
         if one.startswith(name):
             return one[len(name) :].decode(errors="replace")
     return None
@@ -89,19 +94,18 @@ def _same(process: Process) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:
-    raw = _read(f"/proc/{pid}/stat")
-    if not raw:
+    found = _seen(lambda: proc.stat(pid), None)
+    if found is None:
         return None
-    end = raw.rindex(b")")
-    fields = raw[end + 2 :].split()
-    return raw[raw.index(b"(") + 1 : end].decode(errors="replace"), int(fields[_PARENT]), int(fields[_START])
+    name, fields = found
+    return name, int(fields[proc.PARENT]), int(fields[proc.START])
 
 
-def _read(path: str) -> bytes | None:
+def _seen(look: Callable[[], T], otherwise: T) -> T:
+    """What is seen, or this if it cannot be; raises OSError if no descriptor is left to look with."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return look()
     except OSError as error:
         if error.errno in NO_DESCRIPTORS:
             raise
-        return None
+        return otherwise

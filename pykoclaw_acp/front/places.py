@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
+DATABASE: Final = "pykoclaw.db"
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
 SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, in its directory

@@ -48,9 +48,6 @@ _WORDS: Final = {
     "out of memory": MEMORY,
     "enomem": MEMORY,
 }
-RAISED: Final = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
-"""What Python raises when something has run out."""
-
 LEAST_DESCRIPTORS: Final = 48
 """What a server needs with one client and one worker."""
 

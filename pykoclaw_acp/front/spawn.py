@@ -6,6 +6,7 @@ import os
 import sys
 
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.front.lineage import MARKS
 from pykoclaw_acp.front.places import Places, secure_directory
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -19,7 +20,8 @@ _WORD_LIMIT: Final = 64 * 1024  # bytes
 # Marks of the client's own Claude session, of the worker whose tool the client may be, and of the client's service.
 _NOT_PASSED_ON: Final = frozenset(
     {"CLAUDECODE", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_ENTRYPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"}
-    | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "PYKOCLAW_WORKER", "CLAUDE_CODE_TMPDIR"}
+    | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+    | MARKS
 )
 
 

@@ -38,6 +38,8 @@ class Context:
     """Why the daemon could not be asked, if that was for another reason than that none runs."""
     cli_path: str | None = None
     bad_settings: str | None = None
+    group: int | None = None
+    """Whose members may use the database, too."""
     unread_settings: Sequence[str] = ()
     """Settings of a `./.env` that is not read, as the directory is not trusted."""
     proc: Path = field(default=Path("/proc"))

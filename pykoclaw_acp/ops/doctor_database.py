@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
+from pykoclaw_acp.front.places import DATABASE
 from pykoclaw_acp.ops.doctor import Context, Finding
 
-DATABASE: Final = "pykoclaw.db"
 FIX: Final = "Use SQLite 3.51.3 or newer: `pip install pysqlite3` gives it to pykoclaw-acp."
 _WAL: Final = b"\x02\x02"  # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
 _LIBRARY: Final = re.compile(r"\S*/(?:libsqlite3\.so\S*|_?pysqlite3?\S*\.so|_sqlite3\S*\.so)$")
@@ -63,12 +63,13 @@ def database(context: Context) -> Finding:
             preflight.verify(path, migrate.load())
         except DatabaseUnusable as error:
             return Finding("database", "problem", "it cannot be used", str(error))
-    exposed = [one for one in (path, path.with_name(f"{DATABASE}-wal")) if one.exists() and one.stat().st_mode & 0o077]
-    closed = not path.parent.stat().st_mode & 0o077
+    others = 0o077 if context.group is None else 0o007
+    exposed = [one for one in (path, path.with_name(f"{DATABASE}-wal")) if one.exists() and one.stat().st_mode & others]
+    closed = not path.parent.stat().st_mode & others
     if exposed and not closed:
         names = " ".join(map(str, exposed))
         return Finding("database", "warning", f"others may read it (mode {stat.S_IMODE(path.stat().st_mode):o})",
-                       f"Close it with `chmod 600 {names}`.")  # fmt: skip
+                       f"Close it with `chmod {'600' if context.group is None else '660'} {names}`.")  # fmt: skip
     return Finding("database", "ok", found)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.front import places
+from pykoclaw_acp.front import places, trusted_path
 from pykoclaw_acp.ops import records
 from pykoclaw_acp.ops.doctor import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.pool import leftovers, reaper
@@ -71,9 +71,14 @@ def socket(context: Context) -> Finding:
 
 
 def directories(context: Context) -> Finding:
-    """Data and state belong to us, and nobody else can write to them."""
-    paths = [Path(context.places.data), Path(context.places.state)]
-    return _private("directories", paths, 0o022, "there are none yet")
+    """Data and state belong to us, and nobody else can write to them, nor put something else in their place."""
+    data, state = context.places.data, context.places.state
+    own = _private("directories", [Path(data), Path(state)], 0o002, "there are none yet")
+    found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
+    if own.level != "ok" or not found:
+        return own
+    weakness = min(found, key=lambda one: not one.certain)
+    return Finding("directories", "problem" if weakness.certain else "warning", weakness.words, weakness.remedy)
 
 
 def instance(context: Context) -> Finding:

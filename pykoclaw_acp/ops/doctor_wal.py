@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.front.places import DATABASE
 from pykoclaw_acp.ops.doctor import Context, Finding
-from pykoclaw_acp.ops.doctor_database import DATABASE, command, open_in
+from pykoclaw_acp.ops.doctor_database import command, open_in
 
 LARGE: Final = 32 * 1024 * 1024  # bytes; it is brought in after some 4 MiB
 _READING: Final = range(123, 128)  # bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)

@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.front import proc
+
 _PR_SET_NAME: Final = 15
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -45,25 +47,25 @@ def boot_id() -> str:
 def start_time(pid: int) -> int | None:
     """Clock ticks after boot at which the process started (proc(5) stat field 22); None if there is none."""
     fields = _stat(pid)
-    return int(fields[19]) if fields else None
+    return int(fields[proc.START]) if fields else None
 
 
 def state(pid: int) -> str | None:
     """`R`, `S`, `Z`…; None if there is no such process."""
     fields = _stat(pid)
-    return fields[0] if fields else None
+    return fields[proc.STATE] if fields else None
 
 
 def ending(pid: int) -> bool:
     """The process is dead, or dying: the end of one takes some 10 ms, and until then its files stay open."""
     fields = _stat(pid)
-    return fields is None or fields[0] in ("Z", "X") or bool(int(fields[6]) & _PF_EXITING)
+    return fields is None or fields[proc.STATE] in ("Z", "X") or bool(int(fields[proc.FLAGS]) & _PF_EXITING)
 
 
 def parent(pid: int) -> int | None:
     """The parent's pid; None if there is no such process."""
     fields = _stat(pid)
-    return int(fields[1]) if fields else None
+    return int(fields[proc.PARENT]) if fields else None
 
 
 def children(pid: int) -> list[int]:
@@ -86,7 +88,7 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
     session = os.getsid(0)
     for pid in children(os.getpid()):
         fields = _stat(pid)
-        if fields and fields[0] == "Z" and int(fields[3]) != session and pid not in own:
+        if fields and fields[proc.STATE] == "Z" and int(fields[proc.SESSION]) != session and pid not in own:
             try:
                 os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
@@ -95,7 +97,6 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
 
 def _stat(pid: int) -> list[str] | None:
     try:
-        raw = Path(f"/proc/{pid}/stat").read_bytes()
+        return proc.stat(pid)[1]
     except OSError:
         return None
-    return raw[raw.rindex(b")") + 2 :].decode().split()

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.errors import DatabaseMissing
-from pykoclaw_acp.front.places import Places, lock_holder
+from pykoclaw_acp.front.places import DATABASE, Places, lock_holder
 from pykoclaw_acp.ops import processes
 
-DATABASE: Final = "pykoclaw.db"
 NAME: Final = "instance.json"  # in the directory of the instance's workers
 
 

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from pykoclaw_acp.front import shortage
-from pykoclaw_acp.front.lineage import WORKER_NAME
+from pykoclaw_acp.front.lineage import WORKER, WORKER_NAME
 from pykoclaw_acp.ops.processes import become_subreaper, children, die_with_parent, set_name, start_time
 from pykoclaw_acp.worker.spec import LaunchSpec
 
@@ -52,7 +52,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # the end of the socket is the only way to end
     try:
         import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
-    except shortage.RAISED as error:
+    except Exception as error:
         if (found := shortage.of(error)) is None:
             raise
         traceback.print_exc()
@@ -156,7 +156,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> No
         os.closerange(4, min(65536, os.sysconf("SC_OPEN_MAX")))
         listener.detach()
         os.environ["CLAUDE_CODE_TMPDIR"] = spec.temporary
-        os.environ["PYKOCLAW_WORKER"] = spec.cookie
+        os.environ[WORKER] = spec.cookie
         set_name(WORKER_NAME)
         os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in
         become_subreaper()

@@ -19,6 +19,7 @@ import structlog
 
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.front import shortage
+from pykoclaw_acp.front.lineage import MARKS
 from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool import leftovers, reaper
 from pykoclaw_acp.pool.forkserver import Forked
@@ -31,7 +32,6 @@ CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
 MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
 MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log, above which a launch begins it anew
-MARKS: Final = ("PYKOCLAW_WORKER", "CLAUDE_CODE_TMPDIR")  # of a worker whose tool may have started this server
 
 log: Final = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from pykoclaw_acp.protocol.limits import Count, Name
+from pykoclaw_acp.protocol.limits import Count, Name, Path
 from pykoclaw_acp.protocol.messages import Diff, Params, ShownContent, Update, Wire
 
 EVENT: Final = "_pykoclaw.dev/event"
@@ -71,7 +71,7 @@ class StopParams(Params, frozen=True, kw_only=True):
 class TrustParams(Params, frozen=True, kw_only=True):
     """`path`: of a directory, absolute. `tree`: it and those below, whatever they hold."""
 
-    path: str
+    path: Path
     tree: bool = False
 
 
@@ -158,7 +158,7 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
     """A permission question that waits. `always`: it may be allowed for the rest of the session.
 
     The rest is there only where the whole question was asked for: the tool, its input, what clients are shown of it,
-    what "always" would allow besides, and the text of a form, which has none of these.
+    what "always" would allow besides, what each decision is called, and the text of a form, which has none of these.
     """
 
     id: str
@@ -172,6 +172,7 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
     input: dict[str, Any] | None = None
     content: list[ShownContent | Diff] | None = None
     always_allows: str | None = None
+    choices: dict[str, str] | None = None
     form: str | None = None
 
 
@@ -272,6 +273,12 @@ class Looked(_Full, frozen=True, kw_only=True):
     dotenv: list[str]
 
 
+class Answered(_Full, frozen=True, kw_only=True):
+    """`done`: what the decision means, of a question that is not about a tool; null of others."""
+
+    done: str | None
+
+
 class Stopped(_Full, frozen=True, kw_only=True):
     """`workers`: how many were ended."""
 
@@ -307,6 +314,7 @@ class QuestionNotification(_Full, frozen=True, kw_only=True):
     input: dict[str, Any] | None
     content: list[ShownContent | Diff] | None
     always_allows: str | None
+    choices: dict[str, str]
     form: str | None
 
 

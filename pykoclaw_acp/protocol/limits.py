@@ -7,10 +7,12 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 MAX_NUMBER: Final = 2**53  # what every JSON reader can tell from its neighbours; the database takes a thousand times it
+MAX_PATH: Final = 4096  # characters; PATH_MAX of Linux, in bytes
 MAX_NAME: Final = 256  # characters of an id, or of what a program calls itself
 
 Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Path = Annotated[str, Meta(min_length=1, max_length=MAX_PATH)]
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 
 

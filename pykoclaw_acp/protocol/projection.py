@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
@@ -62,6 +62,8 @@ from pykoclaw_acp.worker.frames import Ask, Form
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
+_Option = Literal["allow_once", "allow_always", "reject_once"]
+
 MODE: Final = "mode"  # ids of the config options
 MODEL: Final = "model"
 UNREADABLE: Final = "(A part of the history cannot be read any more.)"
@@ -115,17 +117,7 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
 
     Of a question about trust that is the answer without trust.
     """
-    once, always, reject = (
-        "Allow once",
-        f"Always allow {_cut(neutral(question.always or ''))} in this session",
-        "Reject",
-    )
-    if question.workspaces:
-        once, always, reject = "Run without it", "Trust it, as it is now", "Refuse: do not send the prompt"
-    options = [PermissionOption(option_id="allow_once", name=once, kind="allow_once")]
-    if question.always is not None:
-        options.append(PermissionOption(option_id="allow_always", name=always, kind="allow_always"))
-    options.append(PermissionOption(option_id="reject_once", name=reject, kind="reject_once"))
+    options = [PermissionOption(option_id=kind, name=name, kind=kind) for kind, name in choices(question).items()]
     call = AskedToolCall(
         tool_call_id=question.tool_call_id,
         title=neutral(question.title),
@@ -135,6 +127,21 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
         raw_input=question.input,
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def choices(question: Ask) -> dict[_Option, str]:
+    """What the options of a question that is no form are called, by their ids."""
+    once, always, reject = (
+        "Allow once",
+        f"Always allow {_cut(neutral(question.always or ''))} in this session",
+        "Reject",
+    )
+    if question.workspaces:
+        once, always, reject = "Run without it", "Trust it, as it is now", "Refuse: do not send the prompt"
+    named: dict[_Option, str] = {"allow_once": once}
+    if question.always is not None:
+        named["allow_always"] = always
+    return {**named, "reject_once": reject}
 
 
 def question_parts(question: Ask) -> list[ShownContent | Diff] | None:

@@ -17,7 +17,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.front import trusted_path
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
-from pykoclaw_acp.front.places import Places, secure_directory
+from pykoclaw_acp.front.places import DATABASE, Places, secure_directory
 from pykoclaw_acp.ops import processes, records, steps
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
@@ -80,10 +80,10 @@ class App:
                 privacy.require_shared(settings.data, group, str(settings.group))
             directory = runtime_directory(places)
             spare = [directory, Path(places.socket).parent, *_warn_of_weak_places(settings.data, places, group)]
-            privacy.close(settings.data / records.DATABASE, group)
-            database = await Database.open(settings.data / records.DATABASE, spare)
+            privacy.close(settings.data / DATABASE, group)
+            database = await Database.open(settings.data / DATABASE, spare)
             undo.push_async_callback(database.close)
-            privacy.close(settings.data / records.DATABASE, group)  # what was made just now
+            privacy.close(settings.data / DATABASE, group)  # what was made just now
             identity = await settle(database, places)
             undo.callback(identity.release)
             standing = identity.standing

@@ -15,14 +15,16 @@ from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import memory, processes
 from pykoclaw_acp.ops.lag import LoopLag
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.protocol import control, projection
+from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.server.follower import Follower
+from pykoclaw_acp.server.follower import Follower, whole
 from pykoclaw_acp.server.trusting import Trusting
+from pykoclaw_acp.sessions.approval import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.workspace_words import DONE
 from pykoclaw_acp.store import instance, overview, permissions
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
@@ -178,12 +180,13 @@ class Control:
         params: control.QuestionsParams,
     ) -> list[control.QuestionInfo]:
         """The questions that wait."""
-        return [_whole(info, ask) if params.whole else info for info, ask in await self._waiting(params.question)]
+        waiting = await self._waiting(params.question)
+        return [msgspec.structs.replace(info, **whole(ask)) if params.whole else info for info, ask in waiting]
 
-    async def answer(self, call: Call, params: control.AnswerParams) -> Empty:  # noqa: ARG002
+    async def answer(self, call: Call, params: control.AnswerParams) -> control.Answered:  # noqa: ARG002
         """Answer one of them."""
-        await self._sessions.approval.answer(params.question, params.decision, by="cli")
-        return Empty()
+        asked = await self._sessions.approval.answer(params.question, params.decision, by="cli")
+        return control.Answered(done=DONE[OPTIONS[params.decision]] if asked.ask.workspaces else None)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -272,17 +275,6 @@ class Control:
             )
             for row, size in zip(rows, used, strict=True)
         ]
-
-
-def _whole(info: control.QuestionInfo, ask: Ask) -> control.QuestionInfo:
-    return msgspec.structs.replace(
-        info,
-        tool=ask.tool,
-        input=ask.input,
-        content=projection.question_parts(ask),
-        always_allows=ask.always,
-        form=None if ask.form is None else ask.form.message,
-    )
 
 
 def _own_memory(workers: set[int]) -> int | None:

@@ -18,13 +18,13 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
 from pykoclaw_acp.front import shortage
+from pykoclaw_acp.front.lineage import MARKS
 from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
 from pykoclaw_acp.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.ops import health, log_share
 from pykoclaw_acp.ops import log as logging
 from pykoclaw_acp.ops.lag import LoopLag, run
 from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
-from pykoclaw_acp.pool.local import MARKS
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.line_room import LineRoom
@@ -351,7 +351,7 @@ def main(load: Callable[[], Settings]) -> int:
         log.error("The daemon cannot start", action="daemon_not_started", kind=error.kind, reason=str(error))
         starter.failed(error)
         raise
-    except shortage.RAISED as error:
+    except Exception as error:
         if (found := shortage.of(error)) is None:
             raise
         exhausted = Exhausted(*found)

@@ -10,6 +10,8 @@ from pykoclaw_acp.protocol import control, projection
 from pykoclaw_acp.protocol.framing import MAX_LINE_OUT
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions.answers import REJECT_ONCE
+from pykoclaw_acp.sessions.approval import OPTIONS
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
@@ -55,11 +57,7 @@ class Follower:
             session=session_id,
             title=question.title,
             always=question.always is not None,
-            tool=question.tool,
-            input=question.input,
-            content=projection.question_parts(question),
-            always_allows=question.always,
-            form=None if question.form is None else question.form.message,
+            **whole(question),
         )
         await self._peer.notify(encode_notification(control.QUESTION, shown))
         never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -78,3 +76,18 @@ def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
     update = projection.update(logged.seq, event)
     told = control.EventNotification(session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update)
     return encode_notification(control.EVENT, told)
+
+
+def whole(question: Ask) -> dict[str, Any]:
+    """The fields of `QuestionInfo` and `QuestionNotification` that say all that a question holds."""
+    named: dict[str, str] = {REJECT_ONCE: "Decline"}
+    if question.form is None:
+        named = dict(projection.choices(question).items())
+    return {
+        "tool": question.tool,
+        "input": question.input,
+        "content": projection.question_parts(question),
+        "always_allows": question.always,
+        "choices": {decision: named[option] for decision, option in OPTIONS.items() if option in named},
+        "form": None if question.form is None else question.form.message,
+    }

@@ -12,6 +12,7 @@ from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.admission import is_trusted
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -21,6 +22,7 @@ from pykoclaw_acp.trust.watch import Watch
 from pykoclaw_acp.worker.frames import Workspace
 
 BY: Final = "cli"
+_NO_DIRECTORY: Final = "`path`: must be the absolute path of a directory."
 
 
 class Trusting:
@@ -45,8 +47,8 @@ class Trusting:
         return [
             control.TrustedDirectory(
                 path=one.path,
-                tree=one.content == trust.ANY,
-                pending=one.content == trust.FIRST_USE,
+                tree=one.content == ANY,
+                pending=one.content == FIRST_USE,
                 dotenv=one.dotenv is not None,
                 by=one.by,
                 at=one.at,
@@ -56,30 +58,34 @@ class Trusting:
 
     async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """What a directory holds that acts."""
-        return await self._looked(_directory(params.path))
+        return await self._looked(await asyncio.to_thread(_directory, params.path))
 
     async def add(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
         self._database.condition.require()
-        path = _directory(params.path)
+        path = await asyncio.to_thread(_directory, params.path)
         found = await self._look(path)
         file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
         if params.tree:
-            await self._write(trust.add(text(path), trust.ANY, BY))
+            await self._write(trust.add(text(path), ANY, BY))
         elif found is not None and not found.content:
             raise InvalidParams(
                 f"Not all of {text(path)} could be looked at ({found.found[-1]}), so its content cannot be remembered."
                 " `--tree` trusts the directory, and all below it, whatever they hold."
             )
         elif found is not None or file is not None:
-            content = trust.NOTHING if found is None else found.content
-            await self._write(trust.add(text(path), content, BY, file))
+            content = NOTHING if found is None else found.content
+            added = await self._look_as_added(path)
+            statements = [trust.add(text(path), content, BY, file)]
+            if added is not None and added.content not in ("", content):
+                statements.append(trust.add(text(path), added.content, BY))
+            await self._write(*statements)
         return await self._looked(path)
 
     async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
         self._database.condition.require()
-        said = (text(params.path), text(await asyncio.to_thread(os.path.realpath, params.path)))  # it may be gone
+        said = (text(params.path), text(await asyncio.to_thread(_absolute, params.path)))  # it may be gone
         known = {one.path for one in await trust.listing(self._database)} & set(said)
         if not known:
             raise InvalidParams(f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`.")
@@ -90,6 +96,11 @@ class Trusting:
     async def _look(self, path: str) -> Workspace | None:
         content = await Watch().look(path, (), self._sessions.setting_sources)
         return next(iter(content.acting), None)
+
+    async def _look_as_added(self, path: str) -> Workspace | None:
+        """What acts of it where it is a further directory of a session, of which less counts."""
+        content = await Watch().look("/", (path,), self._sessions.setting_sources)
+        return next((one for one in content.acting if one.path == text(path)), None)
 
     async def _looked(self, path: str) -> control.Looked:
         found = await self._look(path)
@@ -102,8 +113,8 @@ class Trusting:
             dotenv=sorted(name.upper() for name in await _said(path)),
         )
 
-    async def _write(self, statement: Statement) -> None:
-        await self._database.commit(Unit(statements=(statement,), durable=True))
+    async def _write(self, *statements: Statement) -> None:
+        await self._database.commit(Unit(statements=statements, durable=True))
 
 
 async def _said(path: str) -> list[str]:
@@ -111,7 +122,14 @@ async def _said(path: str) -> list[str]:
 
 
 def _directory(path: str) -> str:
-    real = os.path.realpath(path)
-    if not os.path.isabs(path) or not os.path.isdir(real):
-        raise InvalidParams("`path`: must be the absolute path of a directory.")
+    """The directory without symbolic links; raises InvalidParams."""
+    real = _absolute(path)
+    if not os.path.isdir(real):
+        raise InvalidParams(_NO_DIRECTORY)
     return real
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path) or "\0" in path:
+        raise InvalidParams(_NO_DIRECTORY)
+    return os.path.realpath(path)

@@ -18,7 +18,7 @@ from pykoclaw_acp.sessions import answers, workspace_words
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Turn
-from pykoclaw_acp.sessions.ports import Journal, Trusted, WorkerFailed, Workers, WorkerWish, Workspaces
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, Journal, Trusted, WorkerFailed, Workers, WorkerWish, Workspaces
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.worker.frames import Ask, Workspace
 from pykoclaw_acp.worker.spec import TRUSTED, WITHOUT
@@ -26,7 +26,6 @@ from pykoclaw_acp.worker.spec import TRUSTED, WITHOUT
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
 
-ANY: Final = "*"  # of a directory that is trusted whatever is in it and below
 LOOKS: Final = 5  # changes of a directory in the middle of one prompt's beginning, at most
 CHANGING: Final = "What acts in the directory keeps changing, so the prompt was not sent to Claude. Send it again."
 
@@ -74,7 +73,7 @@ class Admission:
     async def _first_use(self, cwd: str, content: Content) -> None:
         """Directories of conversations from before there was a question are trusted as they are now."""
         for one in await self._journal.trusted([cwd, *(place.path for place in content.acting)]):
-            if one.content == "" and one.path in (cwd, *(place.path for place in content.acting)):
+            if one.content == FIRST_USE and one.path in (cwd, *(place.path for place in content.acting)):
                 await self._journal.trust_first_use(one.path, content.acting)
 
     async def _decide(self, turn: Turn, content: Content) -> tuple[list[Event], str]:
@@ -119,7 +118,7 @@ class Admission:
 
 def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:
     """Whether the user has said that what acts there may."""
-    return any((row.path == one.path and row.content == one.content != "") or _covers(row, one) for row in known)
+    return any((row.path == one.path and row.content == one.content != FIRST_USE) or _covers(row, one) for row in known)
 
 
 def _whatever(content: Content, known: Sequence[Trusted]) -> bool:

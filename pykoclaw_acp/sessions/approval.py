@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.questions import NOT_WAITING
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
 
-_OPTIONS: Final[dict[Decision, str]] = {
+OPTIONS: Final[dict[Decision, str]] = {
     "allow_once": answers.ALLOW_ONCE,
     "allow_always": answers.ALLOW_ALWAYS,
     "deny": answers.REJECT_ONCE,
@@ -51,5 +51,5 @@ class Approval:
         session = None if one.outcome is not None else await self._find(one.session_id)
         if session is None:
             raise InvalidRequest(NOT_WAITING)
-        await session.questions.answer(one.ask.ask_id, answers.of_command(one.ask, _OPTIONS[decision], by))
+        await session.questions.answer(one.ask.ask_id, answers.of_command(one.ask, OPTIONS[decision], by))
         return one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.sessions.cursors import Cursor
@@ -138,9 +138,14 @@ class Question:
     content: dict[str, Any] | None = None
 
 
+ANY: Final = "*"  # a `content`: whatever the directory, and those below it, hold
+FIRST_USE: Final = ""  # what it holds when a prompt comes there next
+NOTHING: Final = "-"  # nothing that acts; its `./.env` is what is trusted
+
+
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """A directory that is trusted: with this content, with any (`*`, also below), or with that of its first use ("").
+    """A directory that is trusted. `content` is the fingerprint of what acts there, or one of the three above.
 
     `dotenv`: the fingerprint of its `./.env`, if that may be read.
     """

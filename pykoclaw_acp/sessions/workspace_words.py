@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
+from pykoclaw_acp.neutral import fenced, neutral
+from pykoclaw_acp.sessions.answers import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
 from pykoclaw_acp.sessions.events import Event, Text, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.worker.frames import Ask, Workspace
 
-MAX_LISTED: Final = 60_000  # characters of a list of what was found
+TOOL: Final = "workspace_trust"  # the tool of the question, of which there is none
+MAX_LISTED: Final = 200_000  # characters of a list of what was found
 _CHOICES: Final = (
     "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory do not count,"
     " nor do its settings; CLAUDE.md does.\nTrust it: what it holds now may act, in every conversation there, until it"
@@ -20,6 +23,12 @@ _INCOMPLETE: Final = (
     "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
     " directory whatever it holds."
 )
+DONE: Final = {
+    ALLOW_ONCE: "Claude runs without what the directory holds.",
+    ALLOW_ALWAYS: "Trusted: what the directory holds now counts, until it changes.",
+    REJECT_ONCE: "Refused: the prompt is not sent.",
+}
+"""What a choice on the command line has brought about."""
 
 
 def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
@@ -34,6 +43,7 @@ def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
         tool_call_id=ask_id,
         title=f"Trust {_names(workspaces)}? What it holds would act ({_count(workspaces)})",
         tool_kind="other",
+        tool=TOOL,
         always="what the directory holds now" if complete else None,
         content=(TextPart("\n\n".join(said)),),
         input={"directories": {one.path: list(one.found) for one in workspaces}},
@@ -43,7 +53,7 @@ def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
 
 def answered(ask: Ask, *, refused: bool) -> list[Event]:
     """The question in the log, once it is answered."""
-    started = ToolStarted(ask.tool_call_id, "workspace_trust", ask.title, "other", ask.input, ask.content)
+    started = ToolStarted(ask.tool_call_id, TOOL, ask.title, "other", ask.input, ask.content)
     return [started, ToolEnded(ask.tool_call_id, "failed" if refused else "completed")]
 
 
@@ -54,7 +64,7 @@ def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
     said = (
         f"\n\n**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
         "\n\nInstructions such as CLAUDE.md count. To let the rest count, from the next prompt on:"
-        f"\n\n```sh\n{adds}\n```\n\n"
+        f"\n\n{fenced(adds, 'sh')}\n\n"
     )
     return [Text(f"{turn_id}-workspace", said)]
 
@@ -68,7 +78,7 @@ def refusal(workspaces: Sequence[Workspace]) -> str:
 
 
 def _names(workspaces: Sequence[Workspace]) -> str:
-    return " and ".join(one.path for one in workspaces)
+    return " and ".join(neutral(one.path) for one in workspaces)
 
 
 def _count(workspaces: Sequence[Workspace]) -> str:
@@ -77,11 +87,13 @@ def _count(workspaces: Sequence[Workspace]) -> str:
 
 
 def _listed(one: Workspace) -> str:
-    lines, size = [f"{one.path} holds:"], 0
+    lines: list[str] = []
+    size = 0
     for at, found in enumerate(one.found):
         size += len(found)
         if size > MAX_LISTED:
-            lines.append(f"- … and {len(one.found) - at} more")
+            lines.append(f"… and {len(one.found) - at} more")
             break
-        lines.append(f"- {found}")
-    return "\n".join(lines)
+        lines.append(found)
+    listed = "\n".join(lines)
+    return f"{neutral(one.path)} holds:\n{fenced(listed)}"

@@ -11,9 +11,7 @@ from pathlib import Path
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable, Exhausted
 from pykoclaw_acp.front import shortage, trusted_path
 from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
-
-LOCK_NAME = "pykoclaw-acp.lock"
-DATABASE = "pykoclaw.db"
+from pykoclaw_acp.front.places import DATABASE, LOCK_NAME
 
 
 class DataLock:

@@ -1,7 +1,6 @@
 """`acp_trust`: which directories the user trusts, with which content.
 
-`content` is a fingerprint of what acts there; `*` stands for whatever is there and below, and an empty one for what is
-there at the first use. `dotenv` is the fingerprint of a `./.env` that may be read.
+The columns are those of `sessions.ports.Trusted`.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from pykoclaw_acp.sessions.ports import Trusted
+from pykoclaw_acp.sessions.ports import FIRST_USE, Trusted
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
-ANY: Final = "*"
-FIRST_USE: Final = ""
-NOTHING: Final = "-"  # nothing acted there; its `./.env` is what is trusted
 _COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
 
 

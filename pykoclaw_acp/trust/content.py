@@ -19,7 +19,7 @@ class Content:
 
     @property
     def key(self) -> str:
-        """The same for the same places with the same content, and for nothing else; empty if nothing acts."""
+        """Tells these places with this content from all others; empty if nothing acts."""
         if not self.acting:
             return ""
         said = "\n".join(f"{one.path}\0{one.content}" for one in self.acting)

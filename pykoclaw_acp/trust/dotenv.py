@@ -14,10 +14,9 @@ from contextlib import closing
 from typing import Final
 
 from pykoclaw_acp.front import dotenv
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.front.places import DATABASE, Places
 
 NAME: Final = ".env"
-DATABASE: Final = "pykoclaw.db"
 SETTING: Final = "pykoclaw_workspace_trust"
 MAX_FILE: Final = 1024 * 1024  # bytes
 WAIT: Final = 5.0  # s for a database that is locked
@@ -76,8 +75,9 @@ def _is_recorded(data: str, directory: str, digest: str) -> bool:
     path = os.path.join(data, DATABASE)
     if not os.path.exists(path):
         return False
+    from pykoclaw_acp.sessions.ports import ANY
     from pykoclaw_acp.store.sqlite import sqlite3
-    from pykoclaw_acp.store.trust import ANY, upwards
+    from pykoclaw_acp.store.trust import upwards
 
     wanted = upwards(directory)
     places = ", ".join("?" * len(wanted))

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import Place, config_home, places
@@ -47,7 +48,7 @@ def _look(looking: Looking, place: Place, own: str) -> Workspace:
     if len(found) > MAX_FOUND:
         found[MAX_FOUND:] = [f"{len(found) - MAX_FOUND} more"]
     content = "" if looking.limit else one.fingerprint
-    return Workspace(path=text(place.path), content=content, found=tuple(text(line) for line in found))
+    return Workspace(path=text(place.path), content=content, found=tuple(neutral(text(line)) for line in found))
 
 
 def text(name: str) -> str:

@@ -14,6 +14,7 @@ import claude_agent_sdk
 from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, CLINotFoundError
 from claude_agent_sdk.types import PermissionMode, SettingSource
 
+from pykoclaw_acp.front.lineage import WORKER
 from pykoclaw_acp.worker.spec import LaunchSpec
 
 MAX_BUFFER: Final = 256 * 1024 * 1024  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
@@ -62,7 +63,7 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
         **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
-        "PYKOCLAW_WORKER": spec.cookie,
+        WORKER: spec.cookie,
         "CLAUDE_CODE_TMPDIR": spec.temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
         "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself

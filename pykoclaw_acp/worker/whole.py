@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os.path
-import re
 from typing import Any, Final
 
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.events import DiffPart, TextPart, ToolPart
 
 MOST: Final = 2 * 1024 * 1024
@@ -18,7 +17,6 @@ TOO_LARGE: Final = (
     "allowing it. Make the call in smaller pieces."
 )
 _LAID_OUT: Final = 4096  # characters of a structure that is written over several lines
-_FENCES: Final = re.compile("`{3,}")
 _PATHS: Final = ("file_path", "notebook_path", "path")
 
 
@@ -61,16 +59,10 @@ def _argument(key: str, value: object) -> str:
     if isinstance(value, str):
         if key in _PATHS or (key != "command" and "\n" not in value and len(value) <= 200 and "`" not in value):
             return f"{name}: {neutral(value)}"
-        return f"{name}:\n{_block(value, 'sh' if key == 'command' else '')}"
+        return f"{name}:\n{fenced(value, 'sh' if key == 'command' else '')}"
     shown = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, list | dict):
         return f"{name}: {shown}"
     if len(shown) <= _LAID_OUT:
         shown = json.dumps(value, ensure_ascii=False, indent=2)
-    return f"{name}:\n{_block(shown, 'json')}"
-
-
-def _block(text: str, language: str) -> str:
-    text = neutral(text, "command")
-    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return f"{name}:\n{fenced(shown, 'json')}"

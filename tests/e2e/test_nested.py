@@ -75,7 +75,7 @@ def until(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["status", "approve", "sessions list", "workers stop", "workers list", "restart", "stop"]
+    "command", ["status", "approve", "sessions list", "workers stop", "workers list", "restart", "stop", "hand-over"]
 )
 async def test_a_command_inside_of_a_session_is_refused(stack: Stack, command: str) -> None:
     client, session = await begun(stack)

@@ -21,7 +21,7 @@ ACP: Final = (
 )  # fmt: skip
 CONTROL: Final = (
     "status", "sessions/list", "sessions/show", "sessions/rename", "questions/list", "questions/answer",
-    "workers/list", "workers/stop", "follow", "nothing",
+    "workers/list", "workers/stop", "trust/list", "trust/show", "trust/add", "trust/remove", "follow", "nothing",
 )  # fmt: skip
 NUMBERS: Final = (0, 1, -1, 2**31, 2**53, 2**53 + 1, 2**63, -(2**63) - 1, 2**64, 10**400, 1.5, 1e308, -0.0)
 TEXTS: Final = (
@@ -116,6 +116,7 @@ class Generator:
             "protocolVersion": 1,
             "prompt": [{"type": "text", "text": "say 1"}], "modeId": "plan", "modelId": "opus", "configId": "mode",
             "value": "plan", "title": "t", "question": "q", "decision": "deny", "limit": 5, "now": False,
+            "path": self.cwd,
         }  # fmt: skip
         for _ in range(self._random.choice((0, 0, 1, 1, 3))):
             name = self._random.choice((*params, "_meta", "after", "turns", "clientInfo", "additionalDirectories"))

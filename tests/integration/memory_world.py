@@ -20,8 +20,8 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.front.places import DATABASE, Places
+from pykoclaw_acp.ops import processes
 from pykoclaw_acp.pool import leftovers, reaper, whereabouts
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 from pykoclaw_acp.server import app as server
@@ -460,7 +460,7 @@ class World:
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """What the file says to another program."""
         if self._reader is None:
-            self._reader = sqlite3.connect(f"file:{self._settings.data / records.DATABASE}?mode=ro", uri=True)
+            self._reader = sqlite3.connect(f"file:{self._settings.data / DATABASE}?mode=ro", uri=True)
         return self._reader.execute(query, parameters).fetchall()
 
     @property

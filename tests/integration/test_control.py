@@ -345,6 +345,15 @@ async def test_whoever_is_present_is_shown_the_questions_and_answers_them(tmp_pa
         assert late["code"] == -32600
 
 
+@pytest.mark.parametrize("method", ["trust/show", "trust/add", "trust/remove"])
+@pytest.mark.parametrize(
+    "path", ["", ".", "work", "/nothing/there", "/a\0b", "/" + "a/" * 3000, "/" + "a" * 300, "/\udcff"]
+)
+async def test_trust_is_for_directories_that_are_there(tmp_path: Path, method: str, path: str) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        assert (await cli.refused(method, path=path))["code"] == -32602
+
+
 async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         one, _, first = await hanging(r)

@@ -17,7 +17,7 @@ import pytest
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.front.places import DATABASE, Places
 from pykoclaw_acp.ops import processes, records
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
@@ -56,7 +56,7 @@ async def server(places: Places) -> AsyncIterator[App]:
 @asynccontextmanager
 async def database(places: Places) -> AsyncIterator[Database]:
     os.makedirs(places.data, exist_ok=True)
-    opened = await Database.open(Path(places.data, records.DATABASE))
+    opened = await Database.open(Path(places.data, DATABASE))
     try:
         yield opened
     finally:

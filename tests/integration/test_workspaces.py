@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions.events import Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.sessions.model import Outcome, Turn
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.trust.watch import Watch
 from pykoclaw_acp.worker.spec import LaunchSpec
 from tests.integration import test_questions
+from tests.integration.test_control import caller
 from tests.integration.test_pool import Rig
 from tests.integration.test_questions import LONG, SOON, Person, choice, write
 from tests.waiting import eventually
@@ -105,6 +108,22 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
         assert await trusted(r) == []
         await eventually(lambda: f"trust add {work}" in one.said)
         assert "hook at Stop: true" in one.said
+
+
+@pytest.mark.parametrize(
+    ("decision", "done"), [("allow_once", "runs without"), ("allow_always", "Trusted"), ("deny", "not sent")]
+)
+async def test_the_command_line_is_told_what_its_answer_means(
+    tmp_path: Path, work: Path, decision: str, done: str
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        (question,) = await cli.call("questions/list", whole=True)
+        assert question["choices"][decision] in projection.choices(one.person.asked[0]).values()
+        assert done in (await cli.call("questions/answer", question=question["id"], decision=decision))["done"]
+        await over(turn)
 
 
 @pytest.mark.parametrize(("policy", "timeout"), [("wait", SOON), ("deny", LONG), ("allow", LONG)])
@@ -226,9 +245,26 @@ async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
     await eventually(look)
 
 
+async def test_what_the_command_trusts_counts_for_a_further_directory_too(tmp_path: Path, work: Path) -> None:
+    more = tmp_path / "more"
+    (more / ".claude").mkdir(parents=True)
+    (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"a@b": True}}))
+    (more / ".mcp.json").write_text(json.dumps({"mcpServers": {"x": {"command": "x"}}}))
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        for path in (work, more):
+            assert (await cli.call("trust/add", path=str(path)))["trusted"]
+        one = Working(r, await r.sessions.create(str(work), (str(more),), ()))
+        assert (await over(await one.prompt())).state == "done"
+        assert (one.person.asked, [spec.restricted for spec in one.specs]) == ([], [False])
+        (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"c@d": True}}))
+        turn = await one.prompt()
+        await one.asked()
+        assert (await one.answer(turn, "allow_once")).state == "done"
+
+
 async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(tmp_path), trust.ANY, "cli"))
+        await write(r, trust.add(str(tmp_path), ANY, "cli"))
         one = await Working.begin(r, work)
         await over(await one.prompt())
         act(work, "curl")
@@ -244,7 +280,7 @@ async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -
 
 async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(work)[:-1], trust.ANY, "cli"))
+        await write(r, trust.add(str(work)[:-1], ANY, "cli"))
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_once")
         assert [spec.restricted for spec in one.specs] == [True]
@@ -254,7 +290,7 @@ async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their
     tmp_path: Path, work: Path
 ) -> None:
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(work), trust.FIRST_USE, "upgrade"))
+        await write(r, trust.add(str(work), FIRST_USE, "upgrade"))
         one = await Working.begin(r, work)
         await over(await one.prompt())
         assert one.person.asked == []
@@ -268,7 +304,7 @@ async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance
     empty = tmp_path / "empty"
     empty.mkdir()
     async with rig(tmp_path) as r:
-        await write(r, trust.add(str(empty), trust.FIRST_USE, "upgrade"))
+        await write(r, trust.add(str(empty), FIRST_USE, "upgrade"))
         one = await Working.begin(r, empty)
         await over(await one.prompt())
         act(empty, "curl")

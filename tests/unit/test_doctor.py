@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.front import trusted_path
 from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal, records
 from pykoclaw_acp.ops.doctor import Context, Finding
@@ -148,7 +149,7 @@ def test_a_socket_path_that_others_cannot_use_is_a_warning(context: Context, tmp
 @pytest.mark.parametrize(
     ("check", "place", "mode", "closed"),
     [
-        (doctor_machine.directories, "data", 0o777, "755"),
+        (doctor_machine.directories, "data", 0o757, "755"),
         (doctor_machine.instance, "directory", 0o755, "700"),
         (doctor_machine.socket, "directory", 0o750, "700"),
     ],
@@ -163,6 +164,30 @@ def test_what_others_may_use_is_to_be_closed(
     assert (found.level, found.advice) == ("problem", f"Close it with `chmod {closed} {directory}`.")
     directory.chmod(int(closed, 8))
     assert check(context).level == "ok"
+
+
+@pytest.mark.parametrize(("closed", "level"), [(False, "problem"), (True, "warning")])
+def test_a_directory_above_that_others_can_write_is_named(
+    closed: bool, level: str, context: Context, tmp_path: Path
+) -> None:
+    above = tmp_path / "above"
+    (above / "data").mkdir(parents=True)
+    found = trusted_path.Weakness(str(above), f"Everybody can write to {above}.", "Close it.", certain=not closed)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trusted_path, "examine", lambda path, group=None: [found] if "above" in path else [])
+        context = replace(context, places=Places(above / "data", tmp_path / "state"))
+        finding = doctor_machine.directories(context)
+    assert (finding.level, finding.found, finding.advice) == (level, found.words, "Close it.")
+
+
+def test_what_is_shared_with_a_group_on_purpose_is_well(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    path = database(context)
+    path.chmod(0o660)
+    path.parent.chmod(0o2770)
+    assert doctor_machine.directories(context).level == doctor_database.database(context).level == "warning"
+    shared = replace(context, group=path.parent.stat().st_gid)
+    assert doctor_machine.directories(shared).level == doctor_database.database(shared).level == "ok"
 
 
 def test_what_belongs_to_somebody_else_is_a_problem(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,15 @@ from click.testing import CliRunner
 from pykoclaw_acp import terminal
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach
-from pykoclaw_acp.commands.question import rendered
+from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.server.follower import whole as whole_question
+from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.events import DiffPart, TextPart
 from pykoclaw_acp.worker import tools, whole
 from pykoclaw_acp.worker.asks import Asks
-from pykoclaw_acp.worker.frames import Ask
+from pykoclaw_acp.worker.frames import Ask, Workspace
 from tests.waiting import eventually
 
 LONG_URL = "https://x.example/" + "a" * 300
@@ -42,7 +44,7 @@ def told(question: Ask) -> dict[str, Any]:
     return {
         "id": question.ask_id, "session": "5e55", "title": question.title, "always": question.always is not None,
         "askedAt": 0, "deadline": None, "parked": False, "tool": question.tool, "input": question.input,
-        "content": parts, "form": None,
+        "content": parts, "form": None, "choices": whole_question(question)["choices"],
     }  # fmt: skip
 
 
@@ -160,6 +162,20 @@ def test_a_change_is_shown_line_by_line_and_its_escapes_are_seen() -> None:
     edit = {"file_path": "/w/a", "old_string": "one\ntwo", "new_string": "one\n\x1b[2K\u202e"}
     lines = click.unstyle(rendered(told(asked("Edit", edit)))).split("\n")
     assert lines == ["Edit a", "  /w/a", "  │ -one", "  │ -two", "  │ +one", r"  │ +\x1b[2K\u202e", ""]
+
+
+def test_what_each_decision_means_is_beside_the_question(daemon: list[Any]) -> None:
+    assert "\n  --allow: Allow once; --deny: Reject\n" in CliRunner().invoke(cli, ["approve"]).stdout
+    trust = told(workspace_words.question("t", [Workspace("/w", "c", ("hook at Stop: x",))]))
+    meant = "y: Run without it; a: Trust it, as it is now; n: Refuse: do not send the prompt"
+    assert choices(trust, {decision: key for key, decision in attach.KEYS.items()}) == meant
+    older = {name: value for name, value in trust.items() if name != "choices"}
+    assert choices(older, {"allow_once": "y", "allow_always": "a", "deny": "n"}) == "y: allow; a: always; n: deny"
+
+
+def test_of_a_question_about_trust_the_daemon_says_what_the_answer_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approve, "ask", lambda *_, **__: {"done": "Claude runs without it."})
+    assert CliRunner().invoke(cli, ["approve", "q1", "--allow"]).stdout == "Claude runs without it.\n"
 
 
 def test_what_a_daemon_of_another_version_does_not_send_is_not_passed_off_as_all() -> None:
