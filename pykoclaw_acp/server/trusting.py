@@ -11,9 +11,9 @@ from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.sessions.admission import is_trusted
 from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.workspace_gate import is_trusted
 from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.trust import dotenv

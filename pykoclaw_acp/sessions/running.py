@@ -13,10 +13,10 @@ from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings, titles
-from pykoclaw_acp.sessions.admission import CHANGING, LOOKS
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
+from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
 from pykoclaw_acp.tasks import Tasks, in_pieces
 from pykoclaw_acp.worker import frames
 from pykoclaw_acp.worker.frames import Interrupt, Prompt
@@ -153,10 +153,10 @@ class Running:
         notes: list[Event] = []
         looks = 0
         launched = True
-        while not looks or (launched and not await self._session.admission.unchanged()):
+        while not looks or (launched and not await self._session.workspace_gate.unchanged()):
             if (looks := looks + 1) > LOOKS:
                 raise WorkerFailed("workspace_changing", CHANGING)
-            admitted = await self._unless_cancelled(turn, self._session.admission.admit(turn, self._session.wish))
+            admitted = await self._unless_cancelled(turn, self._session.workspace_gate.admit(turn, self._session.wish))
             if admitted is None:
                 return
             wish, noted = admitted

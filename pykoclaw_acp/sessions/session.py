@@ -16,7 +16,6 @@ from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
 from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.admission import Admission
 from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.events import Event, OpenTools, TitleChanged, ToolEnded
@@ -29,6 +28,7 @@ from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
 from pykoclaw_acp.sessions.turn_queue import TurnQueue
 from pykoclaw_acp.sessions.unclaimed import Unclaimed
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import (
     Ask,
@@ -79,7 +79,7 @@ class Session:
         self.joining = Joining(self, journal, times.rejoin_window)
         self.choosing = Choosing(self, journal, workers)
         self.questions = Questions(self, journal, workers, times)
-        self.admission = Admission(self, journal, workers, workspaces)
+        self.workspace_gate = WorkspaceGate(self, journal, workers, workspaces)
 
     # --- clients and log --------------------------------------------------------------------------------------------
 

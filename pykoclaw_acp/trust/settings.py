@@ -106,7 +106,7 @@ def _of_key(key: str, value: Any) -> Iterator[str]:
         yield f"adds places that plugins come from: {_json(value)}"
     elif key in _RUNS:
         command = value.get("command", value) if isinstance(value, dict) else value
-        yield f"{_RUNS[key]} ({key}): {_json(command)}"
+        yield f"{_RUNS[key]} ({key}): {_json(command)}{_besides(value)}"
     elif not (key in _ONLY_IF_TRUE and value is False):
         yield f"sets {shown(key)}: {_json(value)}"
 
@@ -122,7 +122,8 @@ def _hooks(value: Any) -> Iterator[str]:
             hooks = matcher.get("hooks", matcher) if isinstance(matcher, dict) else matcher
             for hook in hooks if isinstance(hooks, list) else [hooks]:
                 command = hook.get("command") if isinstance(hook, dict) else None
-                yield f"hook at {shown(str(event))}: {_json(hook if command is None else command)}"
+                what = _json(hook) if command is None else _json(command) + _besides(hook)
+                yield f"hook at {shown(str(event))}: {what}"
 
 
 def _permission(name: str, value: Any) -> str:
@@ -137,11 +138,20 @@ def _variables(value: Any) -> str:
     return shown(", ".join(f"{name}={one}" for name, one in value.items()))
 
 
+def _besides(value: Any, *said: str) -> str:
+    """What else is said of a command, which may change what it does: its environment, for instance."""
+    known = {"command", "type", *said}
+    if not isinstance(value, dict) or "command" not in value:
+        return ""
+    rest = {name: one for name, one in value.items() if name not in known}
+    return f" with {_json(rest)}" if rest else ""
+
+
 def _server(name: str, value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("command"), str):
         arguments = value.get("args")
         words = [value["command"], *(str(one) for one in (arguments if isinstance(arguments, list) else []))]
-        return f"MCP server {shown(name)} runs: {shown(' '.join(words))}"
+        return f"MCP server {shown(name)} runs: {shown(' '.join(words))}{_besides(value, 'args')}"
     return f"MCP server {shown(name)}: {_json(value)}"
 
 

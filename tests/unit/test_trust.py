@@ -52,6 +52,14 @@ def hook(command: str) -> dict[str, Any]:
         ({"hooks": [1]}, ["has hooks: [1]"]),
         ({"apiKeyHelper": "./key"}, ["runs a program for the API key (apiKeyHelper): ./key"]),
         ({"statusLine": {"type": "command", "command": "x"}}, ["runs a program for the status line (statusLine): x"]),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x", "shell": "evil"}]}]}},
+            ['hook at Stop: x with {"shell": "evil"}'],
+        ),
+        (
+            {"statusLine": {"type": "command", "command": "x", "env": {"A": "b"}}},
+            ['runs a program for the status line (statusLine): x with {"env": {"A": "b"}}'],
+        ),
         ({"env": {"ANTHROPIC_BASE_URL": "http://e"}}, ["sets environment variables: ANTHROPIC_BASE_URL=http://e"]),
         ({"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}}, ["allows without asking: Bash, Read"]),
         ({"permissions": {"defaultMode": "bypassPermissions"}}, ["sets permissions.defaultMode: bypassPermissions"]),
@@ -179,6 +187,13 @@ def test_files_elsewhere_do_not_belong_to_it(work: Path, tmp_path: Path) -> None
     before = look(work)
     other.write_text("changed")
     assert look(work).key == before.key
+
+
+def test_all_that_a_server_is_started_with_is_shown(work: Path) -> None:
+    server = {"command": "python3", "args": ["-c", "1"], "env": {"LD_PRELOAD": "./evil.so"}}
+    write(work / ".mcp.json", {"mcpServers": {"a": server}})
+    (line,) = found(work)
+    assert 'MCP server a runs: python3 -c 1 with {"env": {"LD_PRELOAD": "./evil.so"}}' in line
 
 
 def test_directories_above_and_checkouts(work: Path) -> None:

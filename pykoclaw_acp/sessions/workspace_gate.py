@@ -32,7 +32,7 @@ CHANGING: Final = "What acts in the directory keeps changing, so the prompt was 
 log: Final = structlog.get_logger()
 
 
-class Admission:
+class WorkspaceGate:
     """Of one session. Without `workspaces` every directory is trusted."""
 
     def __init__(self, session: Session, journal: Journal, workers: Workers, workspaces: Workspaces | None) -> None:
