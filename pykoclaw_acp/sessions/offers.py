@@ -49,7 +49,11 @@ class Selection(msgspec.Struct, frozen=True):
 BYPASS: Final = Choice("bypassPermissions", "Bypass permissions", "Claude does everything without asking.")
 MODES: Final = (
     Choice("default", "Ask first", "Claude asks before it changes files or runs commands."),
-    Choice("acceptEdits", "Accept edits", "Claude edits files without asking, and asks before it runs commands."),
+    Choice(
+        "acceptEdits",
+        "Accept edits",
+        "Claude edits files, and makes, moves or deletes them by simple commands, unasked. It asks before others.",
+    ),
     Choice("plan", "Plan", "Claude reads and makes a plan, and changes nothing."),
     Choice("dontAsk", "Don't ask", "Claude does only what is allowed already; everything else is refused."),
 )

@@ -131,7 +131,7 @@ def describe(updates: list[PermissionUpdate]) -> str:
     for update in updates:
         words.extend(_rule(rule) for rule in update.rules or ())
         if update.mode == "acceptEdits":
-            words.append("all edits")
+            words.append("all edits (mode Accept edits, which stays)")
         elif update.mode:
             words.append(f"mode {update.mode}")
         words.extend(f"access to {directory}" for directory in update.directories or ())

@@ -32,7 +32,7 @@ def parts(name: str, arguments: dict[str, Any], cwd: str, always: str | None) ->
     """
     diffs, told = _diffs(name, arguments, cwd)
     words = [_argument(key, value) for key, value in arguments.items() if key not in told]
-    if always is not None and words:
+    if always is not None:
         words.append(f"“Always” would allow: {neutral(always)}")
     return (*diffs, TextPart("\n\n".join(words))) if words else diffs
 

@@ -84,6 +84,13 @@ def test_a_change_is_a_whole_diff_and_what_a_diff_does_not_say_is_in_words() -> 
     assert whole.parts("Edit", edit, "/w", None) == (DiffPart("/w/a", long, ""), TextPart("replace_all: true"))
 
 
+def test_what_always_would_allow_is_beside_a_diff_too() -> None:
+    (change, words) = asked("Write", {"file_path": "/w/a", "content": "x"}, "all edits, access to /elsewhere").content
+    assert isinstance(change, DiffPart)
+    assert isinstance(words, TextPart)
+    assert "access to /elsewhere" in words.text
+
+
 def test_what_always_would_allow_is_whole_in_the_question_and_cut_in_words_in_the_option() -> None:
     rule = "Bash(" + "x" * 500 + ")"
     request = projection.permission("s", asked("Bash", {"command": "ls"}, rule))
