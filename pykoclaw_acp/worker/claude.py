@@ -30,6 +30,7 @@ from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.asks import Asks
 from pykoclaw_acp.worker.choices import Choices
+from pykoclaw_acp.worker.connecting import Ended, connect
 from pykoclaw_acp.worker.failures import StartFailure, early_end, failed_servers, lacks, plain
 from pykoclaw_acp.worker.frames import (
     Answer,
@@ -46,8 +47,6 @@ from pykoclaw_acp.worker.translate import Translator, is_turn_start
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
 REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
-LOOK: Final = 0.05  # s between two looks whether a CLI that starts has ended
-NOTICE_WAIT: Final = 1.0  # s; for the SDK to notice it, and to say why
 _IN_USE: Final = "already in use"
 _NOTHING_TO_RESUME: Final = "No conversation found"
 
@@ -111,7 +110,7 @@ class ClaudeSession:
         self._stderr.clear()
         with options.mcp_file(self._spec) as servers:
             client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
-            await _connect_unless_it_ends(client)
+            await connect(client)
         sdk_private.take_elicitations(client, self._asks.elicit)
         self._client = client
 
@@ -122,7 +121,7 @@ class ClaudeSession:
         found = lacks(error, " ".join(self._stderr))
         if found is not None:
             return StartFailure(found[0], f"Claude could not be started: {found[1]} ({said[:300]})")
-        if isinstance(error, _Ended):
+        if isinstance(error, Ended):
             words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
             return StartFailure(
                 "cli_ended",
@@ -319,38 +318,6 @@ class ClaudeSession:
         if self.in_turn:
             self._start_turn()
         return self._turn
-
-
-class _Ended(Exception):
-    """The CLI has ended before it was connected; the SDK does not notice if its status is 0."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"exit status {status}")
-        self.status = status
-
-
-async def _connect_unless_it_ends(client: ClaudeSDKClient) -> None:
-    """The SDK's connect, which would wait 60 s for a CLI that has ended. Raises _Ended, and what the SDK raises."""
-    status: int | None = None
-
-    async def watch(limit: asyncio.Timeout) -> None:
-        nonlocal status
-        loop = asyncio.get_running_loop()
-        while (status := sdk_private.cli_status(client)) is None:  # noqa: ASYNC110  the SDK tells nobody
-            await asyncio.sleep(LOOK)
-        limit.reschedule(loop.time() + NOTICE_WAIT)
-
-    try:
-        async with asyncio.timeout(None) as limit:
-            watching = asyncio.get_running_loop().create_task(watch(limit))
-            try:
-                await client.connect()
-            finally:
-                watching.cancel()
-    except TimeoutError:
-        if not limit.expired() or status is None:
-            raise
-        raise _Ended(status) from None
 
 
 def _claude_id(session_id: str) -> str:

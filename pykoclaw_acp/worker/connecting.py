@@ -1,0 +1,45 @@
+"""Connecting to a claude that may end while it starts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from claude_agent_sdk import ClaudeSDKClient
+
+from pykoclaw_acp.worker import sdk_private
+
+LOOK: Final = 0.05  # s between two looks whether a CLI that starts has ended
+NOTICE_WAIT: Final = 1.0  # s; for the SDK to notice it, and to say why
+
+
+class Ended(Exception):
+    """The CLI has ended before it was connected; the SDK does not notice if its status is 0."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"exit status {status}")
+        self.status = status
+
+
+async def connect(client: ClaudeSDKClient) -> None:
+    """The SDK's, which alone would wait 60 s for a CLI that has ended. Raises Ended, and what the SDK raises."""
+    status: int | None = None
+
+    async def watch(limit: asyncio.Timeout) -> None:
+        nonlocal status
+        loop = asyncio.get_running_loop()
+        while (status := sdk_private.cli_status(client)) is None:  # noqa: ASYNC110  the SDK tells nobody
+            await asyncio.sleep(LOOK)
+        limit.reschedule(loop.time() + NOTICE_WAIT)
+
+    try:
+        async with asyncio.timeout(None) as limit:
+            watching = asyncio.get_running_loop().create_task(watch(limit))
+            try:
+                await client.connect()
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if not limit.expired() or status is None:
+            raise
+        raise Ended(status) from None
