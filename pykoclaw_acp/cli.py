@@ -235,8 +235,9 @@ def attach(session: str) -> None:
 def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
     """Show the permission questions that wait, with all that would run, or answer a QUESTION.
 
-    QUESTION is an id, or the beginning of one; without --allow, --always or --deny it is shown. Exits with 1 when it is
-    unknown, or somebody else has answered it.
+    QUESTION is an id, or the beginning of one; without --allow, --always or --deny it is shown, with what each of these
+    means: where it asks whether a directory is trusted, --allow runs without what it holds, and --always trusts it.
+    Exits with 1 when it is unknown, or somebody else has answered it.
     """
     from pykoclaw_acp.commands import approve as command
 
