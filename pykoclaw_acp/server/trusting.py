@@ -11,7 +11,7 @@ from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING
+from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING, Trusted
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_gate import is_trusted
 from pykoclaw_acp.store import trust
@@ -43,17 +43,20 @@ class Trusting:
         }
 
     async def list_all(self, call: Call, params: Params) -> list[control.TrustedDirectory]:  # noqa: ARG002
-        """All that is trusted."""
+        """All directories that are trusted, each once, with whatever content."""
+        by_path: dict[str, list[Trusted]] = {}
+        for one in await trust.listing(self._database):
+            by_path.setdefault(one.path, []).append(one)
         return [
             control.TrustedDirectory(
-                path=one.path,
-                tree=one.content == ANY,
-                pending=one.content == FIRST_USE,
-                dotenv=one.dotenv is not None,
-                by=one.by,
-                at=one.at,
+                path=path,
+                tree=any(one.content == ANY for one in rows),
+                pending=any(one.content == FIRST_USE for one in rows),
+                dotenv=any(one.dotenv is not None for one in rows),
+                by=rows[-1].by,
+                at=rows[-1].at,
             )
-            for one in await trust.listing(self._database)
+            for path, rows in by_path.items()
         ]
 
     async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002

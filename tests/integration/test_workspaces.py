@@ -253,6 +253,7 @@ async def test_what_the_command_trusts_counts_for_a_further_directory_too(tmp_pa
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         for path in (work, more):
             assert (await cli.call("trust/add", path=str(path)))["trusted"]
+        assert [one["path"] for one in await cli.call("trust/list")] == [str(more), str(work)]
         one = Working(r, await r.sessions.create(str(work), (str(more),), ()))
         assert (await over(await one.prompt())).state == "done"
         assert (one.person.asked, [spec.restricted for spec in one.specs]) == ([], [False])
