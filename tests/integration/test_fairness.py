@@ -63,6 +63,22 @@ async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monk
         await eventually(lambda: len(r.sessions._live[session].turns) == 3)
 
 
+async def test_prompts_that_wait_have_a_bound_over_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_queue, "MOST_WAITING_ALL", 3)
+    async with rig(tmp_path) as r, client(r) as wire:
+        (session, _, channel, turn), (other, *_) = await hanging(r, wire), await hanging(r, wire)
+        first, *_ = [wire.begin("session/prompt", **prompt(one, "say 1")) for one in (session, session, other)]
+        await eventually(lambda: len(r.sessions._live[session].turns + r.sessions._live[other].turns) == 5)
+        refused = await wire.call("session/prompt", **prompt(other, "say 2"))
+        assert refused["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
+        channel.say(channel.ended(turn))
+        assert "result" in await wire.answer(first)
+        wire.begin("session/prompt", **prompt(other, "say 3"))
+        await eventually(lambda: len(r.sessions._live[other].turns) == 3)
+
+
 async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
