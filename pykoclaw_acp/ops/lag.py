@@ -19,6 +19,7 @@ T = TypeVar("T")
 WINDOW: Final = 60  # s, of which the worst is kept
 LIMIT: Final = 0.25  # s of lag that the log tells of
 LOOK: Final = 0.1  # s; how often the watcher looks while the loop works
+SWITCH: Final = 0.0005  # s after which a thread that reads for the loop gets Python's lock
 REST: Final = 20  # looks without work, after which the watcher sleeps until there is some
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -154,6 +155,7 @@ class _Selector(selectors.EpollSelector):
 
 def run(main: Callable[[LoopLag], Coroutine[Any, Any, T]]) -> T:
     """As `asyncio.run`, for a coroutine that is given the measure of its loop."""
+    sys.setswitchinterval(SWITCH)
     lag = LoopLag()
     return lag.run(main(lag))
 

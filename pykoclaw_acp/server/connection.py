@@ -52,8 +52,8 @@ from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Ask
 
 INITIALIZE: Final = "initialize"
-MAX_CALLS: Final = 1000  # that are open at a time on one connection
-MOST_OPEN: Final = 2 * MAX_CALLS  # those that are being refused included; above it the client is not read
+MAX_CALLS: Final = 500  # that are open at a time on one connection
+MOST_OPEN: Final = MAX_CALLS + 100  # those that are being refused included; above it the client is not read
 
 log: Final = structlog.get_logger()
 
@@ -92,7 +92,8 @@ class Connection:
         self._turnstile = turnstile or Turnstile()
         self.share = Share(self._turnstile)
         self._heavy = asyncio.Lock()
-        self._fewer = asyncio.Event()  # a call has ended
+        self._unanswered = 0  # of the open ones, those that no turn has taken over
+        self._fewer = asyncio.Event()  # a call has ended, or was taken over
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`."""
@@ -100,10 +101,11 @@ class Connection:
             async for lines in self.peer.incoming():
                 self.share.begin()
                 if not lines:  # a part of a long one
-                    await self._turnstile.next()
+                    await self._turnstile.pass_on()
                 for line in lines:
                     calls = len(self._open)
-                    await self._line(line)
+                    if line is not None:
+                        await self._line(line)
                     await self.share.step(begun=len(self._open) > calls)
                     while len(self._open) >= MOST_OPEN:
                         self._fewer.clear()
@@ -119,8 +121,9 @@ class Connection:
 
     async def begun(self) -> None:
         """Wait until every call that came was answered, or handed over to a turn that answers it."""
-        while waiting := [call.task for call in self._open if call.task is not None and not call.handed_over]:
-            await asyncio.wait(waiting, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
+        while self._unanswered:
+            self._fewer.clear()
+            await self._fewer.wait()
 
     async def settle(self) -> None:
         """Wait until every call is answered, then let go of the sessions."""
@@ -313,10 +316,18 @@ class Connection:
             self._requests.add(line.number)
         call.task = asyncio.get_running_loop().create_task(self._serve_call(call, method, raw, read), name=method[:100])
         self._open.add(call)
+        self._unanswered += 1
         call.task.add_done_callback(lambda _: self._ended(call))
 
     def _ended(self, call: Call) -> None:
         self._open.discard(call)
+        if call.handed_over:
+            self._fewer.set()
+        else:
+            self._settled_one()
+
+    def _settled_one(self) -> None:
+        self._unanswered -= 1
         self._fewer.set()
 
     async def _serve_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
@@ -386,6 +397,7 @@ class Connection:
         if not isinstance(result, Later):
             return result
         call.handed_over = True
+        self._settled_one()
         return await result.answer
 
     def _withdraw(self, raw: bytes) -> None:

@@ -123,10 +123,15 @@ class Control:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    async def list_sessions(self, call: Call, params: control.ListParams) -> control.SessionList:  # noqa: ARG002
-        """Sessions, newest first."""
-        found = await overview.listing(self._database, every=params.all, limit=params.limit + 1)
-        return control.SessionList(sessions=found[: params.limit], more=len(found) > params.limit)
+    async def list_sessions(self, call: Call, params: control.ListParams) -> msgspec.Raw:  # noqa: ARG002
+        """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
+        line, count = bytearray(b'{"sessions":['), 0
+        async for summary in await overview.listing(self._database, every=params.all, limit=params.limit + 1):
+            count += 1
+            if count <= params.limit:
+                line += b"," * (count > 1) + msgspec.json.encode(summary)
+        line += b'],"more":true}' if count > params.limit else b'],"more":false}'
+        return msgspec.Raw(line)
 
     async def show(self, call: Call, params: control.SessionParams) -> control.SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""

@@ -7,7 +7,7 @@ docs/link.md has the whole vocabulary.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -114,12 +114,12 @@ class FrontPeer:
         await transport.write(b"welcome %b\n" % msgspec.json.encode({"version": __version__, "link": LINK}))
         return peer
 
-    async def incoming(self) -> AsyncIterator[list[Line]]:
-        """The client's lines; confirmations go to the listener."""
+    async def incoming(self) -> AsyncIterator[Iterable[Line | None]]:
+        """The client's lines; None for a confirmation, which goes to the listener."""
         data = self._rest or await self._transport.read()
         while data:
-            taken = [self._take(raw) for raw in self._framer.feed(data)]
-            yield [line for line in taken if line is not None]
+            contents = self._framer.feed(data)
+            yield map(self._take, contents) if contents else ()
             data = await self._transport.read()
 
     def widen(self) -> None:

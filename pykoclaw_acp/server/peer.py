@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -58,8 +58,8 @@ class Peer(Protocol):
     front: str
     listener: Listener
 
-    def incoming(self) -> AsyncIterator[list[Line]]:
-        """The client's lines, in order, until the end."""
+    def incoming(self) -> AsyncIterator[Iterable[Line | None]]:
+        """The client's lines, in order, until the end; none of what is a part of a long one."""
 
     def widen(self) -> None:
         """The client has introduced itself: from now on its lines may be long."""
@@ -112,13 +112,14 @@ class DirectPeer:
         self._framer = LineFramer(MAX_LINE_EARLY, room)
         self._count = 0
 
-    async def incoming(self) -> AsyncIterator[list[Line]]:
-        """Lines as they come."""
+    async def incoming(self) -> AsyncIterator[Iterable[Line]]:
+        """Lines as they come, each made when it is its turn: a chunk may hold very many."""
         data = self._begun or await self._transport.read()
         while data:
-            yield self._number(self._framer.feed(data))
+            contents = self._framer.feed(data)
+            yield self._numbered(contents) if contents else ()
             data = await self._transport.read()
-        yield self._number(self._framer.end())
+        yield self._numbered(self._framer.end())
 
     def widen(self) -> None:
         """The client has introduced itself: from now on its lines may be long."""
@@ -159,9 +160,7 @@ class DirectPeer:
         """Anything else."""
         await self._transport.write(line)
 
-    def _number(self, contents: list[bytes | bytearray | Oversized]) -> list[Line]:
-        lines: list[Line] = []
+    def _numbered(self, contents: list[bytes | bytearray | Oversized]) -> Iterator[Line]:
         for content in contents:
             self._count += 1
-            lines.append(Line(self._count, content))
-        return lines
+            yield Line(self._count, content)

@@ -8,17 +8,29 @@ from typing import Final
 
 SLICE: Final = 0.001  # s of the thread's CPU time that one piece of work may take
 CALLS: Final = 16  # that may be begun in it
+REST: Final = 0.001  # s after a slice that belong to the others, and to the threads that read for them
 
 
 class Turnstile:
-    """Lets one of those through, in each round of the loop, that have used up a slice; in their order."""
+    """Lets one through at a time of those that have used up a slice, in their order, and rests after each.
+
+    All of them together have half of the loop at most: a small request takes dozens of rounds, and each would last a
+    slice longer.
+    """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self.slices = 0  # for tests and for people who look
         self.heavy = asyncio.Lock()  # of calls that cost much one runs at a time
 
     async def next(self) -> None:
         """Wait for the next slice."""
+        async with self._lock:
+            self.slices += 1
+            await asyncio.sleep(REST)
+
+    async def pass_on(self) -> None:
+        """Let those go on that wait, after less than a slice."""
         async with self._lock:
             await asyncio.sleep(0)
 

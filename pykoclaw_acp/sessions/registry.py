@@ -22,6 +22,7 @@ from pykoclaw_acp.sessions.offers import Offer
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish, Workspaces
 from pykoclaw_acp.sessions.questions import PARKED
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
+from pykoclaw_acp.sessions.turn_queue import AllWaiting
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.frames import Numbered, Ready
 from pykoclaw_acp.worker.spec import McpStdio
@@ -64,6 +65,7 @@ class Sessions:
         self._journal = journal
         self._defaults = defaults
         self._live: dict[str, Session] = {}
+        self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # by alias: the session that it leads to
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
@@ -360,7 +362,13 @@ class Sessions:
         self.workers.set_resume(record.session_id, record.claude_session_id)
         self._found[record.session_id] = time.monotonic()
         session = self._live[record.session_id] = Session(
-            record, wish, self._journal, self.workers, self._defaults.times, workspaces=self._workspaces
+            record,
+            wish,
+            self._journal,
+            self.workers,
+            self._defaults.times,
+            workspaces=self._workspaces,
+            all_waiting=self._waiting,
         )
         return session
 

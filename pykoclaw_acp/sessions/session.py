@@ -26,7 +26,7 @@ from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, Work
 from pykoclaw_acp.sessions.questions import Questions
 from pykoclaw_acp.sessions.running import Running
 from pykoclaw_acp.sessions.session_log import SessionLog
-from pykoclaw_acp.sessions.turn_queue import TurnQueue
+from pykoclaw_acp.sessions.turn_queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks
@@ -58,6 +58,7 @@ class Session:
         times: TurnTimes,
         *,
         workspaces: Workspaces | None = None,
+        all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
         self.record = record
@@ -74,7 +75,7 @@ class Session:
         self._tasks = Tasks()
         self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
         self._running = Running(self, journal, workers, times.cancel_grace)
-        self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest)
+        self._queue = TurnQueue(self.id, self._running.run, self._give_up_worker, self._rest, all_waiting)
         self.unclaimed = Unclaimed(record, self._queue.adopted_is_over, times.rejoin_window)
         self.joining = Joining(self, journal, times.rejoin_window)
         self.choosing = Choosing(self, journal, workers)

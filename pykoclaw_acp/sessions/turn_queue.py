@@ -15,6 +15,34 @@ from pykoclaw_acp.sessions.model import Turn
 
 MOST_WAITING: Final = 100  # prompts of a session
 MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
+MOST_WAITING_ALL: Final = 2000  # prompts of all sessions
+MOST_TEXT_ALL: Final = 128 * 1024 * 1024  # characters of those
+
+
+class AllWaiting:
+    """The prompts that wait, of all sessions together."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[Turn, int] = {}
+        self._length = 0
+
+    def require_room(self, turn: Turn) -> None:
+        """Raises Overloaded if there is none for this one."""
+        if len(self._lengths) >= MOST_WAITING_ALL or self._length + turn.length > MOST_TEXT_ALL:
+            raise Overloaded(
+                f"{len(self._lengths):,} prompts of all sessions wait already, with {self._length:,} characters. Wait "
+                "until some of them have ended, or stop them with session/cancel; then send it again.",
+                "prompts",
+            )
+
+    def add(self, turn: Turn) -> None:
+        """It waits."""
+        self._lengths[turn] = turn.length
+        self._length += self._lengths[turn]
+
+    def remove(self, turn: Turn) -> None:
+        """It waits no more."""
+        self._length -= self._lengths.pop(turn)
 
 
 class TurnQueue:
@@ -26,6 +54,7 @@ class TurnQueue:
         run: Callable[[Turn], Awaitable[None]],
         after_each: Callable[[], None],
         over: Callable[[], None],
+        all_waiting: AllWaiting,
     ) -> None:
         self.current: Turn | None = None
         self._session_id = session_id
@@ -33,6 +62,7 @@ class TurnQueue:
         self._after_each = after_each
         self._over = over
         self._waiting: deque[Turn] = deque()
+        self._all_waiting = all_waiting
         self._runner: asyncio.Task[None] | None = None
         self._suspended = False
         self._adopted: Turn | None = None
@@ -66,6 +96,7 @@ class TurnQueue:
                 "ended, or stop them with session/cancel; then send it again.",
                 "prompts",
             )
+        self._all_waiting.require_room(turn)
 
     def running(self, turn_id: str) -> Turn | None:
         """The turn that runs, if it is this one."""
@@ -74,6 +105,7 @@ class TurnQueue:
     def add(self, turn: Turn) -> None:
         """Run it when those before it have ended."""
         self._waiting.append(turn)
+        self._all_waiting.add(turn)
         if self._runner is None and not self._suspended:
             self._start(None)
 
@@ -94,6 +126,7 @@ class TurnQueue:
         if turn not in self._waiting:
             return False
         self._waiting.remove(turn)
+        self._all_waiting.remove(turn)
         return True
 
     async def idle(self) -> None:
@@ -119,6 +152,7 @@ class TurnQueue:
                 self._after_each()
             while self._waiting:
                 turn = self.current = self._waiting.popleft()
+                self._all_waiting.remove(turn)
                 with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):
                     await self._run(turn)
                 self.current = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -85,19 +86,26 @@ async def matching(database: Database, word: str) -> list[str]:
     return [session_id for (session_id,) in rows]
 
 
-async def listing(database: Database, *, every: bool, limit: int) -> list[SessionSummary]:
-    """Sessions, those first that were used last; without `every` only those that somebody prompted."""
+async def listing(database: Database, *, every: bool, limit: int) -> AsyncIterator[SessionSummary]:
+    """Sessions, those first that were used last; without `every` only those that somebody prompted.
+
+    All else goes on meanwhile, however many there are.
+    """
     used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
     rows = await database.read(
         f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}"
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
         (limit,),
     )
-    found, pace = [], Pace()
-    for row in rows:
-        found.append(_summary(row))
+    return _summaries(rows)
+
+
+async def _summaries(rows: list[tuple[Any, ...]]) -> AsyncIterator[SessionSummary]:
+    rows.reverse()
+    pace = Pace()
+    while rows:
+        yield _summary(rows.pop())  # each is gone with its turn: to let go of all at once takes long, too
         await pace.step()
-    return found
 
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:

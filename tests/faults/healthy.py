@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.front.places import connect
 
-PAUSE: Final = 0.01  # s
+PAUSE: Final = 0.05  # s; each prompt costs more than dozens of frames
 
 
 def main(path: str, cwd: str) -> None:

@@ -423,7 +423,7 @@ async def test_a_dormant_session_leaves_the_memory_and_comes_back_under_each_id(
 async def test_people_see_one_session_for_a_conversation(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
-        assert [one.id for one in await overview.listing(r.database, every=True, limit=10)] == [ONE]
+        assert [one.id async for one in await overview.listing(r.database, every=True, limit=10)] == [ONE]
         assert (await overview.counts(r.database)).unused == 1
         for word in (ONE, TWO, TWO[:6], "acp-11111111"):
             assert await overview.matching(r.database, word) == [ONE]

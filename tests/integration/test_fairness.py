@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from pykoclaw_acp import tasks
+from pykoclaw_acp.protocol.control import SessionSummary
 from pykoclaw_acp.server import connection
 from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions import turn_queue
@@ -16,6 +19,7 @@ from pykoclaw_acp.sessions.turn_queue import MOST_WAITING
 from pykoclaw_acp.store import overview
 from tests.integration.test_connection import client, hanging, prompt
 from tests.integration.test_control import caller, prompted
+from tests.integration.test_link import front
 from tests.integration.test_pool import rig
 from tests.waiting import eventually
 
@@ -59,6 +63,22 @@ async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monk
         await eventually(lambda: len(r.sessions._live[session].turns) == 3)
 
 
+async def test_prompts_that_wait_have_a_bound_over_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_queue, "MOST_WAITING_ALL", 3)
+    async with rig(tmp_path) as r, client(r) as wire:
+        (session, _, channel, turn), (other, *_) = await hanging(r, wire), await hanging(r, wire)
+        first, *_ = [wire.begin("session/prompt", **prompt(one, "say 1")) for one in (session, session, other)]
+        await eventually(lambda: len(r.sessions._live[session].turns + r.sessions._live[other].turns) == 5)
+        refused = await wire.call("session/prompt", **prompt(other, "say 2"))
+        assert refused["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
+        channel.say(channel.ended(turn))
+        assert "result" in await wire.answer(first)
+        wire.begin("session/prompt", **prompt(other, "say 3"))
+        await eventually(lambda: len(r.sessions._live[other].turns) == 3)
+
+
 async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +111,42 @@ async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
         reads.set()
         await eventually(lambda: len(deaf.answers) == 300)
         assert made == 303
+
+
+async def test_a_listing_is_made_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SLICE", 0)
+    rounds = 0
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    async with rig(tmp_path) as r, caller(r, tmp_path) as wire:
+        ids = {(await r.sessions.create("/", (), ())).id for _ in range(100)}
+        counting = asyncio.ensure_future(count())
+        encode, at = msgspec.json.encode, list[int]()
+
+        def encoding(value: Any) -> bytes:
+            if isinstance(value, SessionSummary):
+                at.append(rounds)
+            return encode(value)
+
+        monkeypatch.setattr(msgspec.json, "encode", encoding)
+        found = await wire.call("sessions/list", all=True, limit=100)
+        less = await wire.call("sessions/list", all=True, limit=99)
+        counting.cancel()
+    assert {one["id"] for one in found["sessions"]} == ids
+    assert (found["more"], less["more"], len(less["sessions"])) == (False, True, 99)
+    assert max(at.count(one) for one in at) <= 2, "all else goes on between two sessions"
+
+
+async def test_the_confirmations_of_a_front_have_their_share(tmp_path: Path) -> None:
+    """Of a chunk that holds nothing else."""
+    async with rig(tmp_path) as r, front(r) as wire:
+        wire.say("seen 1 1\n" * 100_000)
+        await eventually(lambda: wire.connection is not None and wire.connection.share.waited >= 5)
 
 
 async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(

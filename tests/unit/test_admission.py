@@ -9,6 +9,7 @@ import resource
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -17,6 +18,7 @@ from pykoclaw_acp.ops import log, log_share
 from pykoclaw_acp.ops.log_share import BURST, LogShare
 from pykoclaw_acp.server import admission
 from pykoclaw_acp.server.admission import COMMANDS, FEWEST, Admission, SpareDescriptor, Visitor, places_left, reserve
+from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.server.share import CALLS, Share, Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
 
@@ -151,6 +153,35 @@ async def test_who_says_much_waits_for_others_that_do_and_for_nobody_else() -> N
     assert order.index("quiet") <= 2 * CALLS
     slices = "".join(order[at] for at in range(len(order)) if order[at] != "quiet")
     assert "a" * (2 * CALLS + 1) not in slices
+
+
+async def test_after_each_slice_the_loop_rests_for_those_who_read_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need Python's lock, which a loop that never waits hardly gives away."""
+    turnstile, rests = Turnstile(), 0
+    selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+    select = selector.select
+
+    def counting(timeout: float | None = None) -> Any:
+        nonlocal rests
+        rests += timeout is None or timeout > 0
+        return select(timeout)
+
+    monkeypatch.setattr(selector, "select", counting)
+    await asyncio.gather(*(turnstile.next() for _ in range(20)))
+    assert turnstile.slices == 20
+    assert rests >= 20
+
+
+async def test_of_a_chunk_with_very_many_lines_each_is_made_when_it_is_its_turn() -> None:
+    class Chunk:
+        async def read(self) -> bytes:
+            return b"{}\n" * 100_000
+
+    peer = DirectPeer(Chunk())  # type: ignore[arg-type]
+    async for lines in peer.incoming():
+        assert next(iter(lines)).number == 1
+        assert peer._count == 1
+        break
 
 
 async def test_a_slice_of_work_ends_without_calls_too(monkeypatch: pytest.MonkeyPatch) -> None:

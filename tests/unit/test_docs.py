@@ -323,6 +323,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
     assert f"above {MOST_OPEN:,} the client is not read" in limits
     assert f"| {turn_queue.MOST_WAITING}, with {turn_queue.MOST_TEXT:,} characters; -32012 |" in limits
+    assert f"| {turn_queue.MOST_WAITING_ALL:,}, with {turn_queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
     assert f"| within {admission.HELLO:g} s |" in limits
     assert f"| what all clients have not read | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits

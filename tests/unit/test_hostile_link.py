@@ -50,7 +50,7 @@ def taken(stream: bytes, cuts: list[int]) -> list[Line]:
     async def run() -> list[Line]:
         peer = await FrontPeer.meet(Chunks(chunks), b'front {"front":"f"}\n')
         peer.listener = Listener()
-        return [line async for lines in peer.incoming() for line in lines]
+        return [line async for lines in peer.incoming() for line in lines if line is not None]
 
     return asyncio.run(run())
 
