@@ -180,6 +180,8 @@ class _Scan:
         if file is None:
             return False
         found = [file.trouble] if file.data is None else markdown.acting(file.data)
+        if "!" in path:  # which the CLI may put before a backtick, where it begins a shell command
+            found.append("has an exclamation mark in its path")
         if found:
             self._say(path, found, file.digest)
             if file.data is not None:

@@ -105,6 +105,85 @@ def test_skills_agents_and_commands(text: str, acts: bool) -> None:
     assert bool(markdown.acting(text.encode())) is acts
 
 
+HOOKS = "hooks:\n  PreToolUse: []\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *(f"description: x{end}...{end}y\n{HOOKS}" for end in "\u2028\u2029\x85\v\f\r"),
+        f"description: d\n...\n{HOOKS}",
+        f"description: d\n... # x\n{HOOKS}",
+        "\tdescription: d\n  hooks: {}\n",
+        "description: d\n\thooks: {}\n",
+        "\vdescription: d\n  hooks: {}\n",
+        "\u00a0\u00a0name: d\n\u3000hooks: {}\n",
+        "- a\n- hooks: {}\n",
+        "name: x\n- hooks: {}\n",
+        "name: 'a\nhooks: {}'\n",
+        "name: &a x\n",
+        "name: !!map x\n",
+        "name: {a: 1\n}\n",
+        "? name\n: x\n",
+        "%YAML 1.1\n",
+        "hooks : {}\n",
+        "---\nhooks: {}\n",
+    ],
+)
+def test_a_head_that_two_readers_could_take_differently_acts(head: str) -> None:
+    assert markdown.acting(f"---\n{head}---\nwords\n".encode())
+
+
+@pytest.mark.parametrize("lead", ["\ufeff\ufeff", "\n\n", "\u00a0", "\v", " \t"])
+def test_what_stands_before_a_head_does_not_hide_it(lead: str) -> None:
+    assert markdown.acting(f"{lead}---\n{HOOKS}---\n".encode())
+
+
+@pytest.mark.parametrize(
+    "data", [f"---\n{HOOKS}---\n".encode("utf-16"), b"---\nname: \xff\n---\n", b"a\0b", b"---\n---\na\n---"]
+)
+def test_what_is_not_plain_text_acts(data: bytes) -> None:
+    assert markdown.acting(data)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "name: x\r\ndescription: Use it: now\r\n",
+        "argument-hint: [file] [--flag]\nmodel: sonnet # the small one\ntools: Read, Grep\n",
+        "description: >-\n  one\n\n  two: words\ntags:\n  - a\nmetadata:\n  a: b\n",
+        '# words\ntools: ["Read", \'Grep\']\ntags:\n- a\n- "b"\ndescription: "say \\"x\\""\n',
+        "description: goes on\n  in the next line\ncolor: red\n",
+    ],
+)
+def test_a_plain_head_does_not_act(head: str) -> None:
+    assert markdown.acting(f"---\n{head}---\nwords\n".encode()) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Run: ```!\ntouch x\n```\n",
+        "> quote ```! touch x```\n",
+        "words!`touch x`\n",
+        "~~~ !\ntouch x\n~~~\n",
+        "${CLAUDE_SKILL_DIR}`touch x`\n",
+        "words !$ARGUMENTS`touch x`\n",
+        "``$1`!\ntouch x\n```\n",
+        "``$ARGUMENTS[0]`! touch x```\n",
+    ],
+)
+def test_a_shell_command_anywhere_acts(body: str) -> None:
+    (line,) = markdown.acting(body.encode())
+    assert line.startswith("runs when it is used: ")
+    assert "touch x" in line
+
+
+def test_a_path_with_an_exclamation_mark_acts(work: Path) -> None:
+    write(work / ".claude/skills/a !/SKILL.md", "---\nname: a\n---\nWords.")
+    assert found(work) == [".claude/skills/a !/SKILL.md: has an exclamation mark in its path"]
+
+
 def test_a_directory_without_settings_does_not_act(work: Path) -> None:
     write(work / "CLAUDE.md", "Words.")
     write(work / ".claude/rules/a.md", "Words.")
