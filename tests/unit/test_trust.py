@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.trust import looking, markdown, settings
+from pykoclaw_acp.trust import below, looking, markdown, settings
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.looking import unchanged
-from pykoclaw_acp.trust.scan import scan
+from pykoclaw_acp.trust.scan import scan, unchanged
 
 ALL = ("user", "project", "local")
 
@@ -213,10 +212,10 @@ def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str
     file = write(work / name, value)
     before = look(work)
     assert found(work)
-    assert unchanged(before.stamps)
+    assert unchanged(before)
     os.utime(file, ns=(0, 0))  # a change that the time stamps of a fast file system could miss
     file.write_bytes(file.read_bytes() + b" ")
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
     if not name.endswith("settings.json"):
         assert look(work).key != before.key
 
@@ -224,7 +223,7 @@ def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str
 def test_a_file_that_comes_to_be_is_a_change(work: Path) -> None:
     before = look(work)
     write(work / ".claude/settings.json", {})
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
 
 
 def test_local_and_project_count_as_the_setting_sources_say(work: Path) -> None:
@@ -253,10 +252,10 @@ def test_a_script_that_is_named_belongs_to_the_content(work: Path, command: str)
     missing = look(work)
     script = write(work / "run.sh", "true")
     before = look(work)
-    assert not unchanged(missing.stamps)
+    assert not unchanged(missing)
     assert before.key != missing.key
     script.write_text("rm -rf ~")
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
     assert look(work).key != before.key
 
 
@@ -368,3 +367,62 @@ def test_names_that_are_no_text_can_be_told(work: Path) -> None:
     write(work / ".claude/commands" / name, "!`x`")
     assert look(work).key
     assert found(work)[0].startswith(".claude/commands/\\xff\\xfe.md")
+
+
+SKILL = ".claude/skills/a/SKILL.md"
+ACTS = "---\nname: a\nhooks: {}\n---\nWords."
+
+
+@pytest.mark.parametrize(
+    "place", ["sub", "a/b/c/d/e/f/g/h/i/j/k", "node_modules/x", ".git/x", ".hidden", ".claude/skills/b"]
+)
+def test_skills_in_directories_below_are_found(work: Path, place: str) -> None:
+    write(work / "sub/plain.txt", "Words.")
+    (work / place).mkdir(parents=True, exist_ok=True)
+    nothing = look(work)
+    assert nothing.acting == ()
+    assert unchanged(nothing)
+    skill = write(work / place / SKILL, ACTS)
+    assert not unchanged(nothing)
+    before = look(work)
+    assert any(line.startswith(f"{place}/{SKILL}: has hooks") for line in found(work))
+    skill.write_text(ACTS.replace("{}", "{Stop: []}"))
+    assert not unchanged(before)
+    assert look(work).key != before.key
+    assert found(work, sources=("user", "local")) == []
+
+
+def test_a_directory_that_comes_to_be_below_is_a_change_only_if_it_may_act(work: Path) -> None:
+    before = look(work)
+    write(work / "new/words.txt", "Words.")
+    assert unchanged(before)
+    write(work / "newer/deep" / SKILL, ACTS)
+    assert not unchanged(before)
+
+
+def test_skills_behind_links_and_below_additional_directories_are_found(work: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other/sub" / SKILL, ACTS)
+    write(tmp_path / "folder/skills/a/SKILL.md", ACTS)
+    (work / "link").symlink_to(tmp_path / "other")
+    (work / "round").symlink_to(work)
+    (work / "x").mkdir()
+    (work / "x/.claude").symlink_to(tmp_path / "folder")
+    lines = found(work)
+    assert [line.partition(": ")[0] for line in lines] == [f"x/{SKILL}", f"../other/sub/{SKILL}"]
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert len(found(plain, tmp_path / "other")) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("MAX_DIRECTORIES", 10), ("MAX_TIME", -1.0)])
+def test_too_many_directories_to_look_through_act(
+    work: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    monkeypatch.setattr(below, name, value)
+    for number in range(20):
+        (work / str(number)).mkdir()
+    content = look(work)
+    (place,) = content.acting
+    assert place.found[0].startswith(".: may have skills in directories below, which act and are not shown: more than")
+    assert place.content  # it can be remembered: the disk's speed must not ask again
+    assert unchanged(content)
