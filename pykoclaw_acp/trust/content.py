@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from pykoclaw_acp.trust.below import Below
 from pykoclaw_acp.worker.frames import Workspace
 
 Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime and ctime (ns)
@@ -12,10 +13,14 @@ Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The places that hold something that acts, and all paths that were looked at, as they were (None: not there)."""
+    """The places that hold something that acts, and all paths that were looked at, as they were (None: not there).
+
+    `below`: by directory, what was found below it.
+    """
 
     acting: tuple[Workspace, ...] = ()
     stamps: dict[str, Stamp | None] = field(default_factory=dict)
+    below: dict[str, Below] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

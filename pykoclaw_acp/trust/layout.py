@@ -15,8 +15,8 @@ class Place:
     """A directory that is trusted or not, and the directories in which the CLI looks because of it.
 
     `shared`: where it reads `.claude/settings.json`; `own`: `.claude/settings.local.json`; `servers`: `.mcp.json`;
-    `folders`: `.claude` with agents, skills and commands. `added`: a further directory of the session, of whose
-    settings only plugins count.
+    `folders`: `.claude` with agents, skills and commands; `below`: these count in all directories below as well.
+    `added`: a further directory of the session, of whose settings only plugins count.
     """
 
     path: str
@@ -25,6 +25,7 @@ class Place:
     servers: tuple[str, ...]
     folders: tuple[str, ...]
     added: bool = False
+    below: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -35,9 +36,9 @@ class Place:
 def places(looking: Looking, cwd: str, directories: Sequence[str], sources: Sequence[str]) -> list[Place]:
     """The session's directory, then its further ones; paths without symbolic links.
 
-    Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory above as well,
-    `settings.json` in the directory itself, `settings.local.json` also in the root of the git checkout, and where
-    that is a worktree, in the main checkout.
+    Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory above as well, skills
+    also in each directory below as soon as a file there is read, `settings.json` in the directory itself,
+    `settings.local.json` also in the root of the git checkout, and where that is a worktree, in the main checkout.
     """
     if not {"project", "local"} & set(sources):
         return []
@@ -51,11 +52,13 @@ def places(looking: Looking, cwd: str, directories: Sequence[str], sources: Sequ
         own=tuple(dict.fromkeys((here, *checkouts))) if local else (),
         servers=tuple(above) if project else (),
         folders=tuple(dict.fromkeys((*above, *checkouts))) if project else (),
+        below=project,
     )
     added = dict.fromkeys(os.path.realpath(directory) for directory in directories)
     added.pop(here, None)
     more = [
-        Place(path, (path,), (path,) if local else (), (), (path,), added=True) for path in (added if project else ())
+        Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True)
+        for path in (added if project else ())
     ]
     return [main, *more]
 

@@ -129,7 +129,7 @@ def stamp(status: os.stat_result) -> Stamp:
     )
 
 
-def unchanged(stamps: dict[str, Stamp | None]) -> bool:
+def same(stamps: dict[str, Stamp | None]) -> bool:
     """Whether every path is as it was, or still not there."""
     for path, before in stamps.items():
         try:

@@ -1,8 +1,14 @@
-"""What of a skill, an agent or a slash command acts: a head that does more than describe, or text that runs a shell."""
+"""What of a skill, an agent or a slash command acts: a head that does more than describe, or text that runs a shell.
+
+The head is YAML, which the CLI reads leniently and differently from one release to the next. So it is not parsed here:
+it is harmless only if each line has a shape that every reader takes alike. Whatever else it is, it acts.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 from pykoclaw_acp.trust.settings import shown
@@ -15,37 +21,80 @@ _HARMLESS: Final = frozenset(
         "version", "when_to_use",
     }
 )  # fmt: skip
-_BREAKS: Final = re.compile(r"\r\n|[\r\v\f\x85\u2028\u2029]")  # one reader or the other takes each for a line's end
-_KEY: Final = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s|$)")
-_SHELL: Final = re.compile(r"!`([^`]*)`|^[ \t]*(?:```+|~~~+)[ \t]*!(.*)$", re.MULTILINE)
+_FENCE: Final = re.compile(r"---[ ]*")
+_KEY: Final = re.compile(r"([A-Za-z_][\w-]*):(?: +(.*))?", re.ASCII)
+_ITEM: Final = re.compile(r"-(?: +(.*))?")
+_BLOCK: Final = re.compile(r"[|>][+-]?")
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\'')
+_LIST: Final = re.compile(r"""\[(?:[^{}"'&*!]|"[^"\\]*"|'[^']*')*\]|\{\}""")
+_SPECIAL: Final = "&*!%@`?{}[]|>\"'"  # with one of these a value begins that is no plain text
+_SUBSTITUTED: Final = re.compile(r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?")  # what may become nothing when it is used
+# A substitution may end with the exclamation mark that makes a shell command of what is between backticks.
+_SHELL: Final = re.compile(r"!`([^`]*)|(?:```|~~~)[ \t]*!\s*([^`~]*)|(\$\{[^}`]*\}`[^`]*)")
 
 
 def acting(data: bytes) -> list[str]:
     """What it does, in words; a head that cannot be understood acts."""
-    text = _BREAKS.sub("\n", data.decode("utf-8", "replace").removeprefix("\ufeff"))
-    head, body = _split(text)
-    found = [f"has {shown(line)} in its head" for line in head if not _harmless(line)]
-    commands = [shown(match[1] or match[2] or "…") for match in _SHELL.finditer(body)]
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return ["is not text in UTF-8"]
+    if "\0" in text:
+        return ["is not text"]
+    head = _head(text)
+    found = ["has a head that cannot be understood"] if head is None else []
+    found += [f"has {shown(line)} in its head" for line in _odd(head or [])]
+    commands = list(_commands(text)) or list(_commands(_SUBSTITUTED.sub("", text)))
     return found + [f"runs when it is used: {command}" for command in commands]
 
 
-def _split(text: str) -> tuple[list[str], str]:
-    """The lines of the head that begin something, and the rest."""
-    lines = text.lstrip("\n \t").split("\n")
-    if not lines or not lines[0].startswith("---"):
-        return [], text
-    end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), len(lines))
-    said = [line.rstrip() for line in lines[1:end] if line.strip() and not line.lstrip().startswith("#")]
-    indent = _indent(said[0]) if said else 0  # YAML lets all of it be indented
-    return [line.strip() for line in said if _indent(line) <= indent], "\n".join(lines[1:])
+def _commands(text: str) -> Iterator[str]:
+    for match in _SHELL.finditer(text):
+        yield shown(match[1] or match[2] or match[3] or "…")
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+def _head(text: str) -> list[str] | None:
+    """Its lines without the ends, or all of the file if it does not end; None if readers disagree about its ends."""
+    stripped = text.lstrip().lstrip("\ufeff").lstrip()  # more than any reader skips
+    if not stripped.startswith("---"):
+        return []
+    lines = [line.removesuffix("\r") for line in stripped.split("\n")]
+    end = next((at for at, line in enumerate(lines[1:], 1) if _FENCE.fullmatch(line)), len(lines))
+    if end == 1 or not _FENCE.fullmatch(lines[0]):
+        return None
+    return lines[1:end]
 
 
-def _harmless(line: str) -> bool:
-    if line.startswith("- ") or line == "-":  # an item of the key before
+def _odd(lines: list[str]) -> Iterator[str]:
+    """The lines that may do more than describe."""
+    begun = items = False  # a key came before; items of a list may follow
+    for line in lines:
+        bare = line.strip(" ")
+        if not _plain(line) or bare.startswith("..."):
+            yield "".join(char if _plain(char) else ascii(char)[1:-1] for char in line)
+        elif not bare or bare.startswith("#"):
+            continue
+        elif line.startswith(" "):  # belongs to the key before, but is the key itself if there is none
+            if not begun:
+                yield bare
+        elif items and (item := _ITEM.fullmatch(line)):
+            if not _harmless_value(item[1] or ""):
+                yield line
+        else:
+            key = _KEY.fullmatch(line)
+            begun, value = True, (key[2] or "").strip(" ") if key else ""
+            items = key is not None and (not value or value.startswith("#"))
+            if key is None or key[1].lower() not in _HARMLESS or not _harmless_value(value):
+                yield line
+
+
+def _plain(line: str) -> bool:
+    """Whether no reader takes a character of it for the end of a line, or for indentation."""
+    return all(unicodedata.category(char) not in ("Cc", "Zl", "Zp", "Cs") and char != "\ufeff" for char in line)
+
+
+def _harmless_value(value: str) -> bool:
+    value = value.strip(" ")
+    if not value or value[0] not in _SPECIAL:
         return True
-    key = _KEY.match(line)
-    return key is not None and key[1].lower() in _HARMLESS
+    return any(shape.fullmatch(value) for shape in (_BLOCK, _QUOTED, _LIST))

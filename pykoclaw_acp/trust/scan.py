@@ -6,14 +6,14 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.trust import markdown, settings
+from pykoclaw_acp.trust import below, markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import Place, config_home, places
-from pykoclaw_acp.trust.looking import Looking
+from pykoclaw_acp.trust.looking import Looking, same
 from pykoclaw_acp.worker.frames import Workspace
 
 MAX_TEXT: Final = 64 * 1024  # characters of a command
@@ -35,12 +35,22 @@ def scan(cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Conten
     """Look at the directories; `sources`: Claude's setting sources that count."""
     looking = Looking()
     own = config_home()
-    found = [_look(looking, place, own) for place in places(looking, cwd, directories, sources)]
-    return Content(tuple(one for one in found if one.found), looking.stamps)
+    session = places(looking, cwd, directories, sources)
+    deep = {place.path: below.find(place.path, own) for place in session if place.below}
+    found = [_look(looking, place, own, deep.get(place.path)) for place in session]
+    return Content(tuple(one for one in found if one.found), looking.stamps, deep)
 
 
-def _look(looking: Looking, place: Place, own: str) -> Workspace:
-    one = _Scan(looking, place, own)
+def unchanged(content: Content) -> bool:
+    """Whether the directories are as they were; what was too much to look through is not looked through again."""
+    if not same(content.stamps):
+        return False
+    own = config_home()
+    return all(before.limit or below.find(path, own) == before for path, before in content.below.items())
+
+
+def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) -> Workspace:
+    one = _Scan(looking, place, own, deep)
     one.run()
     found = one.found
     if looking.limit:
@@ -67,11 +77,12 @@ def _words(command: str) -> dict[str, None]:
 class _Scan:
     """One place."""
 
-    def __init__(self, looking: Looking, place: Place, own: str) -> None:
+    def __init__(self, looking: Looking, place: Place, own: str, deep: below.Below | None) -> None:
         self.found: list[str] = []
         self._looking = looking
         self._place = place
         self._own = own
+        self._below = deep or below.Below(())
         self._files: dict[str, str] = {}  # digests by path, of what acts
 
     @property
@@ -88,10 +99,16 @@ class _Scan:
                 self._take(path, directory, lambda value: settings.of_settings(value, only))
         for directory in place.servers:
             self._take(os.path.join(directory, ".mcp.json"), directory, settings.of_mcp)
-        for directory in self._with_folder(place.folders):
+        deep = self._below
+        if deep.limit:  # how far one came depends on the disk, and what is remembered must not
+            self._say(
+                place.path, [f"may have skills in directories below, which act and are not shown: {deep.limit}"], ""
+            )
+        holders = () if deep.limit else deep.holders
+        for directory in self._with_folder(dict.fromkeys((*place.folders, *holders))):
             self._folder(os.path.join(directory, ".claude"), directory)
 
-    def _with_folder(self, directories: Sequence[str]) -> Iterator[str]:
+    def _with_folder(self, directories: Iterable[str]) -> Iterator[str]:
         """Those with a `.claude` that is not the user's own."""
         for directory in directories:
             folder = os.path.join(directory, ".claude")
@@ -180,6 +197,8 @@ class _Scan:
         if file is None:
             return False
         found = [file.trouble] if file.data is None else markdown.acting(file.data)
+        if "!" in path:  # which the CLI may put before a backtick, where it begins a shell command
+            found.append("has an exclamation mark in its path")
         if found:
             self._say(path, found, file.digest)
             if file.data is not None:

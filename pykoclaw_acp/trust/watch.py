@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.looking import unchanged
-from pykoclaw_acp.trust.scan import scan, text
+from pykoclaw_acp.trust.scan import scan, text, unchanged
 from pykoclaw_acp.worker.frames import Workspace
 
 LOOK_WAIT: Final = 30.0  # s
@@ -28,6 +27,6 @@ class Watch:
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(unchanged, content.stamps), LOOK_WAIT)
+            return await asyncio.wait_for(asyncio.to_thread(unchanged, content), LOOK_WAIT)
         except TimeoutError:
             return False

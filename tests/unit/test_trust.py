@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.trust import looking, markdown, settings
+from pykoclaw_acp.trust import below, looking, markdown, settings
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.looking import unchanged
-from pykoclaw_acp.trust.scan import scan
+from pykoclaw_acp.trust.scan import scan, unchanged
 
 ALL = ("user", "project", "local")
 
@@ -105,6 +104,85 @@ def test_skills_agents_and_commands(text: str, acts: bool) -> None:
     assert bool(markdown.acting(text.encode())) is acts
 
 
+HOOKS = "hooks:\n  PreToolUse: []\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *(f"description: x{end}...{end}y\n{HOOKS}" for end in "\u2028\u2029\x85\v\f\r"),
+        f"description: d\n...\n{HOOKS}",
+        f"description: d\n... # x\n{HOOKS}",
+        "\tdescription: d\n  hooks: {}\n",
+        "description: d\n\thooks: {}\n",
+        "\vdescription: d\n  hooks: {}\n",
+        "\u00a0\u00a0name: d\n\u3000hooks: {}\n",
+        "- a\n- hooks: {}\n",
+        "name: x\n- hooks: {}\n",
+        "name: 'a\nhooks: {}'\n",
+        "name: &a x\n",
+        "name: !!map x\n",
+        "name: {a: 1\n}\n",
+        "? name\n: x\n",
+        "%YAML 1.1\n",
+        "hooks : {}\n",
+        "---\nhooks: {}\n",
+    ],
+)
+def test_a_head_that_two_readers_could_take_differently_acts(head: str) -> None:
+    assert markdown.acting(f"---\n{head}---\nwords\n".encode())
+
+
+@pytest.mark.parametrize("lead", ["\ufeff\ufeff", "\n\n", "\u00a0", "\v", " \t"])
+def test_what_stands_before_a_head_does_not_hide_it(lead: str) -> None:
+    assert markdown.acting(f"{lead}---\n{HOOKS}---\n".encode())
+
+
+@pytest.mark.parametrize(
+    "data", [f"---\n{HOOKS}---\n".encode("utf-16"), b"---\nname: \xff\n---\n", b"a\0b", b"---\n---\na\n---"]
+)
+def test_what_is_not_plain_text_acts(data: bytes) -> None:
+    assert markdown.acting(data)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "name: x\r\ndescription: Use it: now\r\n",
+        "argument-hint: [file] [--flag]\nmodel: sonnet # the small one\ntools: Read, Grep\n",
+        "description: >-\n  one\n\n  two: words\ntags:\n  - a\nmetadata:\n  a: b\n",
+        '# words\ntools: ["Read", \'Grep\']\ntags:\n- a\n- "b"\ndescription: "say \\"x\\""\n',
+        "description: goes on\n  in the next line\ncolor: red\n",
+    ],
+)
+def test_a_plain_head_does_not_act(head: str) -> None:
+    assert markdown.acting(f"---\n{head}---\nwords\n".encode()) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Run: ```!\ntouch x\n```\n",
+        "> quote ```! touch x```\n",
+        "words!`touch x`\n",
+        "~~~ !\ntouch x\n~~~\n",
+        "${CLAUDE_SKILL_DIR}`touch x`\n",
+        "words !$ARGUMENTS`touch x`\n",
+        "``$1`!\ntouch x\n```\n",
+        "``$ARGUMENTS[0]`! touch x```\n",
+    ],
+)
+def test_a_shell_command_anywhere_acts(body: str) -> None:
+    (line,) = markdown.acting(body.encode())
+    assert line.startswith("runs when it is used: ")
+    assert "touch x" in line
+
+
+def test_a_path_with_an_exclamation_mark_acts(work: Path) -> None:
+    write(work / ".claude/skills/a !/SKILL.md", "---\nname: a\n---\nWords.")
+    assert found(work) == [".claude/skills/a !/SKILL.md: has an exclamation mark in its path"]
+
+
 def test_a_directory_without_settings_does_not_act(work: Path) -> None:
     write(work / "CLAUDE.md", "Words.")
     write(work / ".claude/rules/a.md", "Words.")
@@ -134,10 +212,10 @@ def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str
     file = write(work / name, value)
     before = look(work)
     assert found(work)
-    assert unchanged(before.stamps)
+    assert unchanged(before)
     os.utime(file, ns=(0, 0))  # a change that the time stamps of a fast file system could miss
     file.write_bytes(file.read_bytes() + b" ")
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
     if not name.endswith("settings.json"):
         assert look(work).key != before.key
 
@@ -145,7 +223,7 @@ def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str
 def test_a_file_that_comes_to_be_is_a_change(work: Path) -> None:
     before = look(work)
     write(work / ".claude/settings.json", {})
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
 
 
 def test_local_and_project_count_as_the_setting_sources_say(work: Path) -> None:
@@ -174,10 +252,10 @@ def test_a_script_that_is_named_belongs_to_the_content(work: Path, command: str)
     missing = look(work)
     script = write(work / "run.sh", "true")
     before = look(work)
-    assert not unchanged(missing.stamps)
+    assert not unchanged(missing)
     assert before.key != missing.key
     script.write_text("rm -rf ~")
-    assert not unchanged(before.stamps)
+    assert not unchanged(before)
     assert look(work).key != before.key
 
 
@@ -289,3 +367,62 @@ def test_names_that_are_no_text_can_be_told(work: Path) -> None:
     write(work / ".claude/commands" / name, "!`x`")
     assert look(work).key
     assert found(work)[0].startswith(".claude/commands/\\xff\\xfe.md")
+
+
+SKILL = ".claude/skills/a/SKILL.md"
+ACTS = "---\nname: a\nhooks: {}\n---\nWords."
+
+
+@pytest.mark.parametrize(
+    "place", ["sub", "a/b/c/d/e/f/g/h/i/j/k", "node_modules/x", ".git/x", ".hidden", ".claude/skills/b"]
+)
+def test_skills_in_directories_below_are_found(work: Path, place: str) -> None:
+    write(work / "sub/plain.txt", "Words.")
+    (work / place).mkdir(parents=True, exist_ok=True)
+    nothing = look(work)
+    assert nothing.acting == ()
+    assert unchanged(nothing)
+    skill = write(work / place / SKILL, ACTS)
+    assert not unchanged(nothing)
+    before = look(work)
+    assert any(line.startswith(f"{place}/{SKILL}: has hooks") for line in found(work))
+    skill.write_text(ACTS.replace("{}", "{Stop: []}"))
+    assert not unchanged(before)
+    assert look(work).key != before.key
+    assert found(work, sources=("user", "local")) == []
+
+
+def test_a_directory_that_comes_to_be_below_is_a_change_only_if_it_may_act(work: Path) -> None:
+    before = look(work)
+    write(work / "new/words.txt", "Words.")
+    assert unchanged(before)
+    write(work / "newer/deep" / SKILL, ACTS)
+    assert not unchanged(before)
+
+
+def test_skills_behind_links_and_below_additional_directories_are_found(work: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other/sub" / SKILL, ACTS)
+    write(tmp_path / "folder/skills/a/SKILL.md", ACTS)
+    (work / "link").symlink_to(tmp_path / "other")
+    (work / "round").symlink_to(work)
+    (work / "x").mkdir()
+    (work / "x/.claude").symlink_to(tmp_path / "folder")
+    lines = found(work)
+    assert [line.partition(": ")[0] for line in lines] == [f"x/{SKILL}", f"../other/sub/{SKILL}"]
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert len(found(plain, tmp_path / "other")) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("MAX_DIRECTORIES", 10), ("MAX_TIME", -1.0)])
+def test_too_many_directories_to_look_through_act(
+    work: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    monkeypatch.setattr(below, name, value)
+    for number in range(20):
+        (work / str(number)).mkdir()
+    content = look(work)
+    (place,) = content.acting
+    assert place.found[0].startswith(".: may have skills in directories below, which act and are not shown: more than")
+    assert place.content  # it can be remembered: the disk's speed must not ask again
+    assert unchanged(content)

@@ -1,0 +1,59 @@
+"""Directories below a session's one that have a `.claude`: the CLI loads its skills when it reads a file there.
+
+It does so in every directory, at any depth, hidden or behind a symbolic link, so none is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+MAX_DIRECTORIES: Final = 100_000
+MAX_TIME: Final = 5.0  # s
+FOLDER: Final = ".claude"
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """`holders`: directories with a `.claude`, without the one that was asked about; `limit`: why it is not all."""
+
+    holders: tuple[str, ...]
+    limit: str = ""
+
+
+def find(root: str, own: str) -> Below:
+    """Look below the directory, whose path has no symbolic links; `own`: the user's own `.claude`, left out."""
+    until = time.monotonic() + MAX_TIME
+    waiting, links = deque([root]), deque[str]()
+    seen = {root}
+    holders: list[str] = []
+    limit = ""
+    while waiting or links:
+        path = waiting.popleft() if waiting else links.popleft()  # what is elsewhere comes last
+        if len(seen) > MAX_DIRECTORIES or time.monotonic() > until:
+            limit = f"more than {MAX_DIRECTORIES} directories, or more than {MAX_TIME:g} s of looking"
+            break
+        try:
+            entries = _directories(path)
+        except OSError as error:
+            if os.access(path, os.X_OK) and os.path.isdir(path):
+                limit = f"a directory that cannot be read ({error.strerror}: {path})"
+            continue
+        for entry in entries:
+            if entry.name == FOLDER and path != root:
+                holders.append(path)
+            target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            if target not in seen and target != own:
+                seen.add(target)
+                (waiting if target == entry.path else links).append(target)
+    return Below(tuple(holders), limit)
+
+
+def _directories(path: str) -> list[os.DirEntry[str]]:
+    """Those in it, and links that may lead to some, in order."""
+    with os.scandir(path) as entries:
+        found = [entry for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()]
+    return sorted((entry for entry in found if entry.is_dir() or entry.name == FOLDER), key=lambda entry: entry.name)
