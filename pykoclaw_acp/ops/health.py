@@ -48,3 +48,6 @@ async def _answer(name: str, part: Part) -> None:
         await asyncio.wait_for(part.probe(), ANSWER_WAIT)
     except TimeoutError:
         raise RestartWanted(f"The {name} has not answered for {ANSWER_WAIT:g} s. A restart is needed.") from None
+    except OSError as error:
+        # It has answered; what the system refuses it, a new daemon would be refused as well.
+        log.warning("A part of the daemon has trouble", action="probe_failed", part=name, error=str(error))

@@ -18,6 +18,7 @@ from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
 from pykoclaw_acp.store.database import Conflict, IntegrityError, StaleEpoch
 from pykoclaw_acp.worker.frames import (
@@ -42,6 +43,7 @@ from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 KILL_AFTER: Final = 0.5  # s after SIGTERM
 BEQUEATH_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
+HOPELESS: Final = (Conflict, IntegrityError)  # the next try would meet them as well
 TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 HURRY: Final = 0.3  # s; the same while the server stops
 
@@ -297,7 +299,7 @@ class WorkerLife:
         try:
             await self._take_spool()
         except Exception as error:
-            keep_spool = not isinstance(error, ValueError | Conflict | IntegrityError)  # the next start takes it
+            keep_spool = not isinstance(error, (ValueError, *HOPELESS))  # the next start takes it
             log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=keep_spool)
         assert self._lost is not None
         lost = self._lost
@@ -305,7 +307,11 @@ class WorkerLife:
             self.ready.set_exception(WorkerFailed(lost.kind, lost.message))
         log.info("Worker gone", action="worker_gone", reason=lost.kind, stopped=self.stopping)
         try:
-            await around.listener.lost(spec.session_id, spec.epoch, lost.kind, lost.message)
+            await until_done(
+                lambda: around.listener.lost(spec.session_id, spec.epoch, lost.kind, lost.message),
+                "A worker's end could not be told",
+                final=HOPELESS,
+            )
         except Exception:
             log.exception("A worker's end could not be told", action="lost_failed")
         try:
@@ -314,7 +320,11 @@ class WorkerLife:
             log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
         try:
             if not keep_spool:  # else its row keeps the session from having another one
-                await around.ledger.worker_gone(spec.session_id, spec.epoch)
+                await until_done(
+                    lambda: around.ledger.worker_gone(spec.session_id, spec.epoch),
+                    "A worker's end could not be recorded",
+                    final=HOPELESS,
+                )
         except Exception:
             log.exception("A worker's end could not be recorded", action="worker_end_lost")
         if self._channel is not None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
 
 
+class NoPlaceForEnd(Exception):
+    """The end of a turn cannot be written down, and never will be: its session or its row is gone from the journal."""
+
+
 class WorkerFailed(Exception):
     """No worker could be had; `kind` for programs, the message for people, `retry_after` (s) when to try again."""
 
@@ -251,6 +255,7 @@ class Journal(Protocol):
         """End a turn that no worker can end, with what is to be said about it; returns the end that counts.
 
         That is the end which the journal has already, if it has one: then nothing is said, and there are no seqs.
+        Raises NoPlaceForEnd.
         """
 
     async def append(self, session_id: str, events: Sequence[Event], *, patient: bool = False) -> list[int]:

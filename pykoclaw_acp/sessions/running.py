@@ -12,10 +12,11 @@ import structlog
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.ops import steps
 from pykoclaw_acp.protocol import wrappings
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import endings, titles
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
-from pykoclaw_acp.sessions.ports import Journal, WorkerFailed, Workers
+from pykoclaw_acp.sessions.ports import Journal, NoPlaceForEnd, WorkerFailed, Workers
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
 from pykoclaw_acp.tasks import Tasks, in_pieces
 from pykoclaw_acp.worker import frames
@@ -113,25 +114,38 @@ class Running:
         try:
             said = await in_pieces(endings.user_messages(turn)) if turn.state == "queued" else []
             events = [*said, *more, *endings.failure(turn.turn_id, outcome)]
-            self.resolve(turn, await self.end(turn.turn_id, outcome, events))
+            self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
         finally:
             del self.ending[turn.turn_id]
 
-    async def end(self, turn_id: str, outcome: Outcome, events: Sequence[Event]) -> Outcome:
+    async def end(
+        self, turn_id: str, outcome: Outcome, events: Sequence[Event], cancelled: asyncio.Event | None = None
+    ) -> Outcome:
         """Write down the end of a turn that no worker ends, and show what is said about it; returns its end.
 
-        Waits while the store cannot be written. What cannot be said is left out, rather than the end.
+        Waits while the store cannot be written. What cannot be said is left out, rather than the end: that is tried
+        again until it succeeds or the store is closed, and becomes `cancelled` if the turn is that meanwhile.
         """
+
+        async def alone() -> tuple[Outcome, list[int]]:
+            last = endings.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
+            return await self._journal.finish(self._session.id, turn_id, last, ())
+
         try:
-            ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
-        except StoreClosed:
-            raise
-        except Exception:
-            log.exception("A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id)
-            events = []
-            ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+            try:
+                ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+            except (StoreClosed, NoPlaceForEnd):
+                raise
+            except Exception:
+                log.exception("A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id)
+                events = []
+                what = "A turn's end could not be recorded"
+                ended, seqs = await until_done(alone, what, final=(NoPlaceForEnd,), hurry=cancelled)
+        except NoPlaceForEnd:
+            log.exception("The journal does not have the turn any more", action="turn_end_nowhere", turn=turn_id)
+            return outcome
         if seqs:
             self._session.log.committed(seqs, turn_id, events)
         return ended

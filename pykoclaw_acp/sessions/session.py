@@ -380,16 +380,16 @@ class Session:
                 self._running.resolve(turn, outcome)
 
     async def lost(self, epoch: int, kind: str, message: str) -> None:
-        """The worker is gone: what it was doing ends now, in words."""
+        """The worker is gone: what it was doing ends now, in words. After an error it may be called again."""
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self.log.open_tools]
-        background, self._background = self._background, set()
         turn = self._queue.current
         if turn is not None and turn.state != "queued" and epoch == self._running.epoch:
             await self._running.finish(turn, endings.lost(turn, kind, message), closed)
             closed = []
-        for turn_id in background:
+        for turn_id in list(self._background):
             outcome = endings.background_lost(message)
             await self._running.end(turn_id, outcome, [*closed, *endings.failure(turn_id, outcome)])
+            self._background.discard(turn_id)
             closed = []
         if closed:
             await self.log.tell(closed, patient=True)

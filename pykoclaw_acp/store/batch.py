@@ -41,9 +41,10 @@ class BatchWriter:
         try:
             return list(self._transact(connection, units))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a unit, its caller is told
-            # No unit is to blame for a lock or a file: trying each would wait each time. A disk may have room for some.
+            # No unit is to blame for a lock or a file: trying each would wait each time, or write twice what was
+            # committed before the file was looked at. A disk may have room for some.
             found = trouble(error)
-            if len(units) == 1 or (found is not None and found[0] in ("locked", "gone")):
+            if len(units) == 1 or isinstance(error, OSError) or (found is not None and found[0] in ("locked", "gone")):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]
 

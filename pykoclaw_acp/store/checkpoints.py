@@ -103,7 +103,7 @@ class Checkpoints:
     async def _try(self, step: Callable[[sqlite3.Connection], bool]) -> bool:
         try:
             return await self._writer.run(step)
-        except (sqlite3.Error, FileGone) as error:
+        except (sqlite3.Error, FileGone, OSError) as error:
             log.warning("The write-ahead log could not be brought in", action="checkpoint_failed", error=str(error))
             return False
 

@@ -36,6 +36,8 @@ def trouble(error: BaseException) -> tuple[State, str] | None:
     """The condition that an error of the store shows, with a sentence for people; None: its unit is to blame."""
     if isinstance(error, FileGone):
         return "gone", str(error)
+    if isinstance(error, OSError):
+        return "blocked", f"The database's files cannot be looked at. ({error})"
     if not isinstance(error, sqlite3.Error):
         return None
     code = result_code(error)

@@ -20,7 +20,7 @@ from pykoclaw_acp.store.checkpoints import Checkpoints
 from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
-from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile
+from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile, UnseenAfterCommit
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
@@ -43,7 +43,7 @@ IntegrityError = sqlite3.IntegrityError
 """A constraint of the schema refused a unit."""
 
 ABANDONED: list[Database] = []
-"""Databases whose files are gone: they stay open to the end of the process, which must be `os._exit`."""
+"""Databases whose files are gone or cannot be seen: open to the end of the process, which must be `os._exit`."""
 
 READERS = 2
 FIRST_PROBE = 0.05
@@ -128,7 +128,10 @@ class Database:
                 f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
                 "Nothing was changed. Make room, or make the file and its directory writable."
             ) from cause
-        return await _open_copy(path, copied, migrations, found)
+        try:
+            return await _open_copy(path, copied, migrations, found)
+        except OSError as error:
+            raise DatabaseUnusable(f"The copy {copied} of the database cannot be used: {error.strerror}.") from error
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commits the unit; returns the `seq`s that its events got, in their order.
@@ -155,7 +158,7 @@ class Database:
                 found = trouble(error)
                 if found is None:
                     raise
-                self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit)
+                self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit | UnseenAfterCommit)
                 self.note_access(history_copy.is_accessible(self.path))
                 self.condition.failed(*found)
                 if not patient:
@@ -256,10 +259,11 @@ class Database:
             await self._checkpoints.stop()
         try:
             self._file.check()
-        except FileGone as error:
+        except (FileGone, OSError) as error:
             if isinstance(error, LogMissing) and self._rescued:
                 await self._close_files()
                 return
+            log.warning("The database's files are left as they are", action="database_abandoned", reason=str(error))
             ABANDONED.append(self)  # SQLite would delete the write-ahead log that is at the path now: another file's
             return
         await self._close_files()

@@ -33,8 +33,12 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
 
     The caller holds the data directory's lock, and other programs cannot write either.
     """
-    sources = [name for name in (path, path.with_name(f"{path.name}-wal")) if name.exists()]
-    size = sum(name.stat().st_size for name in sources)
+    try:
+        sources = [name for name in (path, path.with_name(f"{path.name}-wal")) if name.exists()]
+        size = sum(name.stat().st_size for name in sources)
+    except OSError as error:
+        log.info("What is to be copied cannot be looked at", action="copy_failed", error=str(error))
+        return None
     for directory in directories:
         place = directory / NAME
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +17,15 @@ _HEADER_SIZE: Final = 48  # bytes; there are two copies, which differ while one 
 _VERSION: Final = 3007000
 _LOG_HEADER: Final = 32  # bytes
 _FRAME_HEADER: Final = 24  # bytes
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class GoneAfterCommit(FileGone):
     """The file was moved while a transaction was committed: whether that will be found again is not known."""
+
+
+class UnseenAfterCommit(OSError):
+    """The system could not say, after a commit, whether the file is where it was: it may not be found again."""
 
 
 class LogMissing(FileGone):
@@ -38,7 +45,10 @@ class OpenFile:
         self._index = os.open(f"{path}-shm", os.O_RDONLY) if f"{path}-shm" in self._known else None
 
     def check(self) -> None:
-        """Raises FileGone unless the paths lead to the files that were opened, and nothing was cut. Costs 8 µs."""
+        """Raises FileGone unless the paths lead to the files that were opened, and nothing was cut. Costs 8 µs.
+
+        Raises OSError if the system cannot say so, as when a disk has errors.
+        """
         for name in self._known:
             self._check(name)
         if self._index is None:
@@ -52,24 +62,29 @@ class OpenFile:
             )
 
     def check_after_commit(self) -> None:
-        """Raises GoneAfterCommit if the database or its log is not where it was."""
+        """Raises GoneAfterCommit if the database or its log is not where it was, UnseenAfterCommit if nobody knows."""
         try:
             for name in (self._path, self._log):
                 if name in self._known:
                     self._check(name)
         except FileGone as error:
             raise GoneAfterCommit(str(error)) from None
+        except OSError as error:
+            raise UnseenAfterCommit(error.errno, error.strerror, error.filename) from error
 
     def close(self) -> None:
         """For when SQLite has closed them: to close the index before would drop SQLite's locks on it."""
         if self._index is not None:
-            os.close(self._index)
-            self._index = None
+            index, self._index = self._index, None
+            with suppress(OSError):  # it was only read, and its number is free all the same
+                os.close(index)
 
     def _check(self, name: str) -> None:
         try:
             found = _place(name)
         except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
             kind = LogMissing if name == self._log else FileGone
             raise kind(
                 f"The file {name} is not there any more ({error.strerror}): it was moved or removed while it was in "

@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.cursors import Cursor
 from pykoclaw_acp.sessions.events import Event
 from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.offers import Offer
-from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, Question, Settled, Trusted
+from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, NoPlaceForEnd, Question, Settled, Trusted
 from pykoclaw_acp.store import (
     clocks,
     cursors,
@@ -193,9 +193,9 @@ class SessionJournal:
         ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
         try:
             return outcome, await self._commit(Unit(ended, rows, ends=((session_id, turn_id),)), patient=True)
-        except Conflict:
+        except Conflict as error:
             if (known := await turns.outcome(self._database, turn_id)) is None:
-                raise
+                raise NoPlaceForEnd(turn_id) from error
             return known, []
 
     async def append(self, session_id: str, said: Sequence[Event], *, patient: bool = False) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.sessions.model import PromptKeys, Turn
-from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store import checkpoints, history_copy, open_file
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
@@ -520,3 +521,123 @@ async def test_a_disk_that_can_be_written_again_before_the_first_probe_is_opened
     finally:
         disk.error = None
         await database.close()
+
+
+# --- the system refuses a look at the files ---
+
+
+class Looks:
+    """The system's calls by which the store looks at its files fail with EIO while `name` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.name = ""
+        self._monkeypatch = monkeypatch
+        for name in ("pread", "stat"):
+            monkeypatch.setattr(open_file.os, name, self._failing(name, getattr(os, name)))
+
+    def _failing(self, name: str, real: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            at_database = name == "pread" or DATABASE in str(given[0])
+            if name == self.name and at_database:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(*given, **named)
+
+        return call
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+LOOKS = pytest.mark.parametrize("look", ["pread", "stat"])
+
+
+@LOOKS
+async def test_a_disk_that_refuses_a_look_at_the_files_blocks_the_store_and_no_turn_is_lost(
+    tmp_path: Path, looks: Looks, look: str
+) -> None:
+    async with rig(tmp_path) as r:
+        session, running, channel = await hanging(r)
+        looks.name = look
+        channel.say(channel.event(running.turn_id, "said meanwhile"), channel.ended(running.turn_id))
+        await eventually(lambda: not r.database.condition.is_writable)
+        assert r.database.condition.state == "blocked"
+        assert os.strerror(errno.EIO) in r.database.condition.reason
+        with pytest.raises(StoreUnavailable):
+            await r.session()
+        await not_within(running.ended)
+        looks.name = ""
+        assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
+        assert await said(r, session.id) == ["said meanwhile"]
+        assert not r.database.reopen_wanted.is_set()
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+@LOOKS
+async def test_the_watchdogs_look_survives_it(tmp_path: Path, looks: Looks, look: str) -> None:
+    database = await Database.open(tmp_path / DATABASE)
+    looks.name = look
+    await database.probe()
+    assert database.condition.state == "blocked"
+    looks.name = ""
+    await asyncio.wait_for(database.condition.writable(), 30)
+    await database.close()
+    assert database not in ABANDONED
+
+
+@LOOKS
+async def test_files_that_cannot_be_looked_at_are_not_closed(tmp_path: Path, looks: Looks, look: str) -> None:
+    database = await Database.open(tmp_path / DATABASE)
+    kept = Statement("INSERT INTO conversations (name, created_at) VALUES ('kept', 'now')")
+    await database.commit(Unit((kept,)))
+    looks.name = look
+    await database.close()
+    assert database in ABANDONED
+    looks.name = ""
+    again = await Database.open(tmp_path / DATABASE)
+    assert await again.read("SELECT name FROM conversations") == [("kept",)]
+    await again.close()
+    ABANDONED.remove(database)
+    await database._close_files()
+
+
+async def test_a_look_that_fails_after_a_commit_writes_nothing_twice(
+    tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await Database.open(tmp_path / DATABASE)
+    check = OpenFile.check_after_commit
+
+    def fail(self: OpenFile) -> None:
+        looks.name = "stat"
+        try:
+            check(self)
+        finally:
+            looks.name = ""
+
+    monkeypatch.setattr(OpenFile, "check_after_commit", fail)
+    units = [
+        Unit((Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,)),))
+        for name in ("a", "b", "c")
+    ]
+    outcomes = await asyncio.gather(*(database.commit(unit) for unit in units), return_exceptions=True)
+    assert [type(one) for one in outcomes] == [StoreUnavailable] * 3
+    await asyncio.wait_for(database.reopen_wanted.wait(), 30)
+    rows = await database.read("SELECT name, count(*) FROM conversations GROUP BY name")
+    assert {count for _, count in rows} <= {1}
+    await database.close()
+
+
+async def test_checkpoints_go_on_after_it(tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "QUIET", 0.05)
+    database = await Database.open(tmp_path / DATABASE)
+    wal = tmp_path / f"{DATABASE}-wal"
+    looks.name = "pread"
+    with pytest.raises(StoreUnavailable):
+        await database.commit(Unit())
+    await asyncio.wait([asyncio.ensure_future(database.condition.writable())], timeout=PATIENCE)
+    looks.name = ""
+    await asyncio.wait_for(database.condition.writable(), 30)
+    await database.commit(Unit((Statement("INSERT INTO conversations (name, created_at) VALUES ('x', 'now')"),)))
+    await eventually(lambda: wal.stat().st_size == 0)
+    await database.close()
