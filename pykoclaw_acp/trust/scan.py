@@ -19,6 +19,8 @@ from pykoclaw_acp.worker.frames import Workspace
 MAX_TEXT: Final = 64 * 1024  # characters of a command
 MAX_WORDS: Final = 2000  # words of commands that are looked at as paths, in one file
 MAX_FOUND: Final = 200  # lines that say what was found
+MAX_LINE: Final = 4000  # characters of one
+MAX_LISTED: Final = 100_000  # characters of all
 _WORDS: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
 _QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
 _PROJECT: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}")
@@ -52,13 +54,26 @@ def unchanged(content: Content) -> bool:
 def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) -> Workspace:
     one = _Scan(looking, place, own, deep)
     one.run()
-    found = one.found
+    found = [neutral(text(line)) for line in one.found]
     if looking.limit:
         found.append(f"there is more than is looked at: {looking.limit}")
-    if len(found) > MAX_FOUND:
-        found[MAX_FOUND:] = [f"{len(found) - MAX_FOUND} more"]
-    content = "" if looking.limit else one.fingerprint
-    return Workspace(path=text(place.path), content=content, found=tuple(neutral(text(line)) for line in found))
+    listed = _listed(found)
+    # What nobody was shown whole is not remembered as trusted.
+    content = one.fingerprint if listed == found and not looking.limit else ""
+    return Workspace(path=text(place.path), content=content, found=tuple(listed))
+
+
+def _listed(found: list[str]) -> list[str]:
+    """What was found, as far as a person can be asked to read it; that it was cut is said."""
+    listed: list[str] = []
+    size = 0
+    for line in found:
+        size += len(line)
+        if len(listed) == MAX_FOUND or size > MAX_LISTED:
+            return [*listed, f"{len(found) - len(listed)} more, which are not shown"]
+        cut = len(line) > MAX_LINE
+        listed.append(f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE} more characters)" if cut else line)
+    return listed
 
 
 def text(name: str) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-MAX_SHOWN: Final = 600  # characters of a command that are shown
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 # These only say, show or forbid something.
 _HARMLESS: Final = frozenset(
@@ -83,9 +82,8 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """The text in one line; that it was cut is said."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}… ({len(line) - MAX_SHOWN} more characters)"
+    """The text in one line."""
+    return " ".join(text.split())
 
 
 def _of_key(key: str, value: Any) -> Iterator[str]:

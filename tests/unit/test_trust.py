@@ -76,9 +76,19 @@ def test_settings_in_words(value: dict[str, Any], words: list[str]) -> None:
     assert settings.of_settings(value) == words
 
 
-def test_a_long_command_is_not_cut_in_silence() -> None:
-    (words,) = settings.of_settings({"apiKeyHelper": "x" * 1000})
-    assert words.endswith("… (400 more characters)")
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"apiKeyHelper": "x" * 5000},
+        {"env": {f"A{at}": "x" * 1000 for at in range(200)}},
+        {f"key{at}": at for at in range(300)},
+    ],
+)
+def test_what_nobody_is_shown_whole_cannot_be_trusted(value: dict[str, Any], work: Path) -> None:
+    write(work / ".claude/settings.json", value)
+    (place,) = look(work).acting
+    assert "more" in place.found[-1]
+    assert place.content == ""
 
 
 @pytest.mark.parametrize(
