@@ -246,3 +246,21 @@ async def test_directories_below_and_additional_ones_are_asked_about(stack: Stac
     await client.prompt(await client.new(plain, additionalDirectories=[str(repository.path)]), WORK)
     assert "skills/evil" in asked(client)[1]["toolCall"]["content"][0]["content"]["text"]
     assert repository.ran == set()
+
+
+@pytest.mark.parametrize(("choice", "acts"), [(WITHOUT, False), (TRUST, True)])
+async def test_a_skill_in_a_directory_below_acts_only_with_trust(stack: Stack, choice: str, acts: bool) -> None:
+    clone, mark = stack.root / "clone", stack.root / "mark"
+    skill = clone / "sub/.claude/skills/nest/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    (clone / "sub/a.txt").write_text("words\n")
+    hook = f"hooks:\n  PreToolUse:\n    - hooks:\n        - type: command\n          command: touch {mark}\n"
+    skill.write_text(f"---\nname: nest\ndescription: d\n{hook}---\n{WORK}\n")
+    client = await stack.front()
+    choose(client, choice)
+    session = await client.new(clone)
+    await client.prompt(session, script("read sub/a.txt", 'tool Skill {"skill": "nest"}', "bash echo hi", "text done."))
+    assert "sub/.claude/skills/nest/SKILL.md" in asked(client)[0]["toolCall"]["content"][0]["content"]["text"]
+    await client.close()
+    await stack.end_daemon()
+    assert mark.exists() is acts
