@@ -123,6 +123,7 @@ HOOKS = "hooks:\n  PreToolUse: []\n"
         *(f"description: x{end}...{end}y\n{HOOKS}" for end in "\u2028\u2029\x85\v\f\r"),
         f"description: d\n...\n{HOOKS}",
         f"description: d\n... # x\n{HOOKS}",
+        "description: d\n  ...\n",
         "\tdescription: d\n  hooks: {}\n",
         "description: d\n\thooks: {}\n",
         "\vdescription: d\n  hooks: {}\n",
