@@ -19,7 +19,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.answers import Verdict
 from pykoclaw_acp.sessions.events import Text
 from pykoclaw_acp.sessions.model import PromptKeys, Turn
-from pykoclaw_acp.store import checkpoints, history_copy, open_file
+from pykoclaw_acp.store import checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
@@ -533,7 +533,7 @@ class Looks:
         self.name = ""
         self._monkeypatch = monkeypatch
         for name in ("pread", "stat"):
-            monkeypatch.setattr(open_file.os, name, self._failing(name, getattr(os, name)))
+            monkeypatch.setattr(os, name, self._failing(name, getattr(os, name)))
 
     def _failing(self, name: str, real: Any) -> Any:
         def call(*given: Any, **named: Any) -> Any:
