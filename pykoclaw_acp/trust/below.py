@@ -8,26 +8,32 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
+QUICK: Final = 2_000  # directories, about 0.1 s: as many are looked through again before each prompt
+KERNEL: Final = ("/proc", "/sys", "/dev")  # nobody's files
 FOLDER: Final = ".claude"
 
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """`holders`: directories with a `.claude`, without the one that was asked about; `limit`: why it is not all."""
+    """`holders`: directories with a `.claude`, without the one that was asked about; `limit`: why it is not all.
+
+    `many`: to look through them again takes a moment.
+    """
 
     holders: tuple[str, ...]
     limit: str = ""
+    many: bool = field(default=False, compare=False)
 
 
 def find(root: str, own: str) -> Below:
     """Look below the directory, whose path has no symbolic links; `own`: the user's own `.claude`, left out."""
     until = time.monotonic() + MAX_TIME
-    waiting, links = deque([root]), deque[str]()
+    waiting, links = deque([] if _is_the_kernels(root) else [root]), deque[str]()
     seen = {root}
     holders: list[str] = []
     limit = ""
@@ -46,10 +52,14 @@ def find(root: str, own: str) -> Below:
             if entry.name == FOLDER and path != root:
                 holders.append(path)
             target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-            if target not in seen and target != own:
+            if target not in seen and target != own and not _is_the_kernels(target):
                 seen.add(target)
                 (waiting if target == entry.path else links).append(target)
-    return Below(tuple(holders), limit)
+    return Below(tuple(holders), limit, many=len(seen) > QUICK)
+
+
+def _is_the_kernels(path: str) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in KERNEL) and not path.startswith("/dev/shm/")  # noqa: S108
 
 
 def _directories(path: str) -> list[os.DirEntry[str]]:

@@ -44,11 +44,11 @@ def scan(cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Conten
 
 
 def unchanged(content: Content) -> bool:
-    """Whether the directories are as they were; what was too much to look through is not looked through again."""
+    """Whether the directories are as they were; where there are many below, only what was found in them is compared."""
     if not same(content.stamps):
         return False
     own = config_home()
-    return all(before.limit or below.find(path, own) == before for path, before in content.below.items())
+    return all(before.limit or before.many or below.find(path, own) == before for path, before in content.below.items())
 
 
 def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) -> Workspace:

@@ -12,6 +12,7 @@ from tests.promises import Asked, View
 
 INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
 WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
+CWD: Final = "/dev"  # holds nothing that acts, nor do the directories above it, and none below is looked at
 
 
 class FrontLine:
@@ -69,13 +70,13 @@ class MemoryFront:
         return self.ask("session/prompt", text, sessionId=session, prompt=[{"type": "text", "text": text}])
 
     def new(self) -> int:
-        return self.ask("session/new", cwd="/", mcpServers=[])
+        return self.ask("session/new", cwd=CWD, mcpServers=[])
 
     def load(self, session: str) -> int:
-        return self.ask("session/load", sessionId=session, cwd="/", mcpServers=[])
+        return self.ask("session/load", sessionId=session, cwd=CWD, mcpServers=[])
 
     def resume(self, session: str) -> int:
-        return self.ask("session/resume", sessionId=session, cwd="/", mcpServers=[])
+        return self.ask("session/resume", sessionId=session, cwd=CWD, mcpServers=[])
 
     def cancel(self, session: str) -> None:
         self._say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})

@@ -411,6 +411,21 @@ def test_a_directory_that_comes_to_be_below_is_a_change_only_if_it_may_act(work:
     assert not unchanged(before)
 
 
+def test_among_many_directories_a_new_skill_is_seen_by_the_next_worker(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(below, "QUICK", 5)
+    for number in range(10):
+        (work / str(number)).mkdir()
+    write(work / "0" / SKILL, ACTS)
+    before = look(work)
+    write(work / "1" / SKILL, ACTS)
+    assert unchanged(before)
+    assert look(work).key != before.key
+    write(work / "0" / SKILL, f"{ACTS} changed")
+    assert not unchanged(before)
+
+
 def test_skills_behind_links_and_below_additional_directories_are_found(work: Path, tmp_path: Path) -> None:
     write(tmp_path / "other/sub" / SKILL, ACTS)
     write(tmp_path / "folder/skills/a/SKILL.md", ACTS)
