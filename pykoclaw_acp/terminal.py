@@ -6,7 +6,6 @@ made neutral; `tests/unit/test_terminal.py` finds who writes to a terminal in an
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import sys
@@ -54,9 +53,11 @@ def prose(text: str) -> None:
 
 def complain(*lines: str) -> None:
     """Write lines of ours to standard error; if they cannot be written, nothing changes."""
-    with contextlib.suppress(OSError):  # a log on a full disk: the exit status says it all the same
+    try:
         for one in lines:
             line(one, err=True)
+    except OSError:  # a log on a full disk: the exit status says it all the same
+        sys.stderr = None  # Python would try to write the rest as it ends, and end with a status of its own
 
 
 def as_json(value: Any, *, indent: int | None = 2, end: str = "\n") -> None:
