@@ -61,7 +61,8 @@ class Trusting:
 
     async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """What a directory holds that acts."""
-        return await self._looked(await asyncio.to_thread(_directory, params.path))
+        path = await asyncio.to_thread(_directory, params.path)
+        return await self._looked(path, await self._look(path))
 
     async def add(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
@@ -83,7 +84,7 @@ class Trusting:
             if added is not None and added.content not in ("", content):
                 statements.append(trust.add(text(path), added.content, BY))
             await self._write(*statements)
-        return await self._looked(path)
+        return await self._looked(path, found)
 
     async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
@@ -102,11 +103,10 @@ class Trusting:
 
     async def _look_as_added(self, path: str) -> Workspace | None:
         """What acts of it where it is a further directory of a session, of which less counts."""
-        content = await Watch().look("/", (path,), self._sessions.setting_sources)
-        return next((one for one in content.acting if one.path == text(path)), None)
+        content = await Watch().look(None, (path,), self._sessions.setting_sources)
+        return next(iter(content.acting), None)
 
-    async def _looked(self, path: str) -> control.Looked:
-        found = await self._look(path)
+    async def _looked(self, path: str, found: Workspace | None) -> control.Looked:
         known = await trust.of(self._database, [text(path)])
         return control.Looked(
             path=text(path),

@@ -5,13 +5,13 @@ The columns are those of `sessions.ports.Trusted`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from pykoclaw_acp.sessions.ports import FIRST_USE, Trusted
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.trust.layout import upwards
 
 _COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
 
@@ -49,11 +49,3 @@ async def listing(database: Database) -> Sequence[Trusted]:
     """All of them."""
     rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust ORDER BY path, created_at", ())  # noqa: S608
     return [Trusted(*row) for row in rows]
-
-
-def upwards(path: str) -> list[str]:
-    """The path and those above it."""
-    found = [path]
-    while path != (path := os.path.dirname(path)):
-        found.append(path)
-    return found

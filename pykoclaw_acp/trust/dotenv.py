@@ -77,7 +77,7 @@ def _is_recorded(data: str, directory: str, digest: str) -> bool:
         return False
     from pykoclaw_acp.sessions.ports import ANY
     from pykoclaw_acp.store.sqlite import sqlite3
-    from pykoclaw_acp.store.trust import upwards
+    from pykoclaw_acp.trust.layout import upwards
 
     wanted = upwards(directory)
     places = ", ".join("?" * len(wanted))

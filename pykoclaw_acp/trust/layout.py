@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from pykoclaw_acp.trust.looking import Looking
 
@@ -33,8 +34,8 @@ class Place:
         return tuple(dict.fromkeys((self.path, *self.shared, *self.own)))
 
 
-def places(looking: Looking, cwd: str, directories: Sequence[str], sources: Sequence[str]) -> list[Place]:
-    """The session's directory, then its further ones; paths without symbolic links.
+def places(looking: Looking, cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> list[Place]:
+    """The session's directory, if one is given, then its further ones; paths without symbolic links.
 
     Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory above as well, skills
     also in each directory below as soon as a file there is read, `settings.json` in the directory itself,
@@ -42,25 +43,13 @@ def places(looking: Looking, cwd: str, directories: Sequence[str], sources: Sequ
     """
     if not {"project", "local"} & set(sources):
         return []
-    here = os.path.realpath(cwd)
-    above = _upwards(here)
-    checkouts = _checkouts(looking, above)
     project, local = "project" in sources, "local" in sources
-    main = Place(
-        path=here,
-        shared=(here,) if project else (),
-        own=tuple(dict.fromkeys((here, *checkouts))) if local else (),
-        servers=tuple(above) if project else (),
-        folders=tuple(dict.fromkeys((*above, *checkouts))) if project else (),
-        below=project,
-    )
-    added = dict.fromkeys(os.path.realpath(directory) for directory in directories)
-    added.pop(here, None)
-    more = [
-        Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True)
-        for path in (added if project else ())
-    ]
-    return [main, *more]
+    found = [] if cwd is None else [_of_session(looking, os.path.realpath(cwd), project=project, local=local)]
+    added = dict.fromkeys(os.path.realpath(directory) for directory in directories if project)
+    for one in found:
+        added.pop(one.path, None)
+    more = [Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True) for path in added]
+    return [*found, *more]
 
 
 def config_home() -> str:
@@ -68,13 +57,22 @@ def config_home() -> str:
     return os.path.realpath(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
 
 
-def _upwards(path: str) -> list[str]:
-    """The directory and those above it, but for the root."""
-    found = []
-    while path != os.path.dirname(path):
-        found.append(path)
-        path = os.path.dirname(path)
-    return found
+def upwards(path: str) -> list[str]:
+    """The path and those above it."""
+    return [path, *map(str, PurePath(path).parents)]
+
+
+def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> Place:
+    above = [path for path in upwards(here) if path != "/"]
+    checkouts = _checkouts(looking, above)
+    return Place(
+        path=here,
+        shared=(here,) if project else (),
+        own=tuple(dict.fromkeys((here, *checkouts))) if local else (),
+        servers=tuple(above) if project else (),
+        folders=tuple(dict.fromkeys((*above, *checkouts))) if project else (),
+        below=project,
+    )
 
 
 def _checkouts(looking: Looking, above: Sequence[str]) -> list[str]:

@@ -33,8 +33,8 @@ _PLUGIN: Final = frozenset(
 )
 
 
-def scan(cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Content:
-    """Look at the directories; `sources`: Claude's setting sources that count."""
+def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
+    """Look at the directories, without `cwd` at the further ones alone; `sources`: setting sources that count."""
     looking = Looking()
     own = config_home()
     session = places(looking, cwd, directories, sources)

@@ -17,12 +17,12 @@ OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"
 class Watch:
     """Implements `sessions.ports.Workspaces`."""
 
-    async def look(self, cwd: str, directories: Sequence[str], sources: Sequence[str]) -> Content:
-        """What acts there; a disk that does not answer in time may hold anything."""
+    async def look(self, cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
+        """What acts there, as in `scan`; a disk that does not answer in time may hold anything."""
         try:
             return await asyncio.wait_for(asyncio.to_thread(scan, cwd, directories, sources), LOOK_WAIT)
         except TimeoutError:
-            return Content((Workspace(text(cwd), "", (OVERDUE,)),), {"": (0,) * 6})
+            return Content((Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6})
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""
