@@ -14,7 +14,7 @@ from typing import Final
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
 QUICK: Final = 2_000  # directories, about 0.1 s: as many are looked through again before each prompt
-KERNEL: Final = ("/proc", "/sys", "/dev")  # nobody's files
+KERNEL: Final = ("/proc", "/sys")  # nobody's files
 FOLDER: Final = ".claude"
 
 
@@ -59,7 +59,7 @@ def find(root: str, own: str) -> Below:
 
 
 def _is_the_kernels(path: str) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in KERNEL) and not path.startswith("/dev/shm/")  # noqa: S108
+    return any(f"{path}/".startswith(f"{one}/") for one in KERNEL)
 
 
 def _directories(path: str) -> list[os.DirEntry[str]]:

@@ -12,7 +12,7 @@ from tests.promises import Asked, View
 
 INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
 WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
-CWD: Final = "/dev"  # holds nothing that acts, nor do the directories above it, and none below is looked at
+CWD: Final = "/proc"  # holds nothing that acts, nor do the directories above it, and none below is looked at
 
 
 class FrontLine:
