@@ -72,8 +72,9 @@ class WorkspaceGate:
 
     async def _first_use(self, cwd: str, content: Content) -> None:
         """Directories of conversations from before there was a question are trusted as they are now."""
-        for one in await self._journal.trusted([cwd, *(place.path for place in content.acting)]):
-            if one.content == FIRST_USE and one.path in (cwd, *(place.path for place in content.acting)):
+        paths = [cwd, *(place.path for place in content.acting)]
+        for one in await self._journal.trusted(paths):
+            if one.content == FIRST_USE and one.path in paths:
                 await self._journal.trust_first_use(one.path, content.acting)
 
     async def _decide(self, turn: Turn, content: Content) -> tuple[list[Event], str]:
@@ -93,7 +94,7 @@ class WorkspaceGate:
         log.info("Workspace question settled", action="workspace_settled", session=self._session.id, choice=chosen)
         if chosen == answers.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
-        said = workspace_words.answered(ask, refused=False)
+        said = workspace_words.answered(ask)
         if chosen == answers.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without

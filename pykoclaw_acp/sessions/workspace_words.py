@@ -13,7 +13,6 @@ from pykoclaw_acp.sessions.events import Event, Text, TextPart, ToolEnded, ToolS
 from pykoclaw_acp.worker.frames import Ask, Workspace
 
 TOOL: Final = "workspace_trust"  # the tool of the question, of which there is none
-MAX_LISTED: Final = 200_000  # characters of a list of what was found
 _CHOICES: Final = (
     "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory do not count,"
     " nor do its settings; CLAUDE.md does.\nTrust it: what it holds now may act, in every conversation there, until it"
@@ -51,10 +50,10 @@ def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
     )
 
 
-def answered(ask: Ask, *, refused: bool) -> list[Event]:
+def answered(ask: Ask) -> list[Event]:
     """The question in the log, once it is answered."""
     started = ToolStarted(ask.tool_call_id, TOOL, ask.title, "other", ask.input, ask.content)
-    return [started, ToolEnded(ask.tool_call_id, "failed" if refused else "completed")]
+    return [started, ToolEnded(ask.tool_call_id, "completed")]
 
 
 def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
@@ -87,13 +86,5 @@ def _count(workspaces: Sequence[Workspace]) -> str:
 
 
 def _listed(one: Workspace) -> str:
-    lines: list[str] = []
-    size = 0
-    for at, found in enumerate(one.found):
-        size += len(found)
-        if size > MAX_LISTED:
-            lines.append(f"… and {len(one.found) - at} more")
-            break
-        lines.append(found)
-    listed = "\n".join(lines)
+    listed = "\n".join(one.found)
     return f"{neutral(one.path)} holds:\n{fenced(listed)}"
