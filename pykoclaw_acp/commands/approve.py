@@ -21,12 +21,10 @@ _HOW: Final = "Answer one with `pykoclaw-acp approve QUESTION --allow`, --always
 def list_open(as_json: bool) -> None:
     """Show the questions that wait, with all that would run."""
     questions = _whole(ask("questions/list"))
-    if as_json:
-        terminal.as_json(questions)
-    elif not questions:
+    if not questions and not as_json:
         terminal.line("No question waits.")
     else:
-        terminal.paged(joined([*(_shown(one) for one in questions), shown(f"{_HOW}\n", "command")]))
+        _write(questions, as_json)
 
 
 def show_one(question: str, as_json: bool) -> None:
@@ -34,16 +32,20 @@ def show_one(question: str, as_json: bool) -> None:
     found = _whole([one for one in ask("questions/list") if one["id"].startswith(question)])
     if not found:
         raise CommandFailed("There is no question with this id. List those that wait to see their ids.")
-    if as_json:
-        terminal.as_json(found)
-    else:
-        terminal.paged(joined([*(_shown(one) for one in found), shown(f"{_HOW}\n", "command")]))
+    _write(found, as_json)
 
 
 def answer(question: str, decision: Decision) -> None:
     """Answer one."""
     answered = ask("questions/answer", question=question, decision=decision)
     terminal.line(answered.get("done") or DONE[decision])
+
+
+def _write(questions: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        terminal.as_json(questions)
+    else:
+        terminal.paged(joined([*(_shown(one) for one in questions), shown(f"{_HOW}\n", "command")]))
 
 
 def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -78,10 +78,8 @@ class Dialer:
 
         Raises NotStarted if that goes on.
         """
-        if refusal is None:
-            self._wait_until("The daemon ends before it answers.", 1, "daemon_not_started")
-        else:
-            self._wait_until(refusal, TEMPORARY, "daemon_not_started")
+        message, status = ("The daemon ends before it answers.", 1) if refusal is None else (refusal, TEMPORARY)
+        self._wait_until(message, status, "daemon_not_started")
 
     def attempt(self) -> _socket.socket | None:
         """A connection, or None: try again. Never waits.

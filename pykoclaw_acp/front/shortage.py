@@ -55,6 +55,13 @@ LEAST_MEMORY: Final = 128 * 1024 * 1024
 """Bytes of address space for the threads of a server, besides its code: each has a stack of 8 MiB."""
 
 
+def lacking() -> tuple[str, str] | None:
+    """What a server has too little of to start, as in `of`; None if it has enough. A limit may be raised for it."""
+    if lacks_descriptors():
+        return DESCRIPTORS
+    return MEMORY if lacks_memory() else None
+
+
 def lacks_descriptors() -> bool:
     """Whether this process may open too few files to serve; a limit that may be raised is raised as far as needed."""
     import resource

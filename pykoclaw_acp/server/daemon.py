@@ -149,15 +149,12 @@ class Daemon:
                 self._admission.left(visitor)
 
     def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
-        sessions, turnstile = self._app.sessions, self._turnstile
         methods, access = self._commands if visitor.kept else self._methods, self._app.settings.nested_access
         if inside is not None:
             log.info("A client inside of a session", action="nested_client", session=inside.session, may=access)
             methods = nested.allowed(methods, inside, access)
-        if visitor.kept:
-            connection = Connection(sessions, methods, peer, turnstile, self._admission.refusal)
-        else:
-            connection = Connection(sessions, methods, peer, turnstile)
+        refusal = self._admission.refusal if visitor.kept else None
+        connection = Connection(self._app.sessions, methods, peer, self._turnstile, refusal)
         visitor.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
         return connection
 
@@ -337,10 +334,8 @@ def main(load: Callable[[], Settings]) -> int:
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where
     status = 0
     try:
-        if shortage.lacks_descriptors():
-            raise Exhausted(*shortage.DESCRIPTORS)
-        if shortage.lacks_memory():
-            raise Exhausted(*shortage.MEMORY)
+        if (lacking := shortage.lacking()) is not None:
+            raise Exhausted(*lacking)
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
         run(lambda lag: _serve(settings, starter, lag))

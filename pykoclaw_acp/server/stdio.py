@@ -159,10 +159,8 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
 
 def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
-    if shortage.lacks_descriptors():
-        raise Exhausted(*shortage.DESCRIPTORS)
-    if shortage.lacks_memory():
-        raise Exhausted(*shortage.MEMORY)
+    if (lacking := shortage.lacking()) is not None:
+        raise Exhausted(*lacking)
     _open_missing_streams()
     withhold_memory()
     make_no_core_files()
