@@ -16,7 +16,7 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import endings, titles
 from pykoclaw_acp.sessions.events import Event, TitleChanged
 from pykoclaw_acp.sessions.model import Outcome, Turn
-from pykoclaw_acp.sessions.ports import Journal, NoPlaceForEnd, WorkerFailed, Workers
+from pykoclaw_acp.sessions.ports import Journal, NoPlaceForEnd, WorkerFailed, Workers, WorkerWish
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
 from pykoclaw_acp.tasks import Tasks, in_pieces
 from pykoclaw_acp.worker import frames
@@ -164,21 +164,10 @@ class Running:
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
-        notes: list[Event] = []
-        looks = 0
-        launched = True
-        while not looks or (launched and not await self._session.workspace_gate.unchanged()):
-            if (looks := looks + 1) > LOOKS:
-                raise WorkerFailed("workspace_changing", CHANGING)
-            admitted = await self._unless_cancelled(turn, self._session.workspace_gate.admit(turn, self._session.wish))
-            if admitted is None:
-                return
-            wish, noted = admitted
-            notes += noted
-            launched = self._workers.workspace(self._session.id) != wish.workspace
-            if (epoch := await self._unless_cancelled(turn, self._workers.acquire(wish))) is None:
-                return
-            self.epoch = epoch
+        acquired = await self._unless_cancelled(turn, self._acquire(turn))
+        if acquired is None:
+            return
+        wish, self.epoch, notes = acquired
         await self._count(turn)
         prompt = await self._prompt(turn)
         said = [*await in_pieces(endings.user_messages(turn)), *notes, *self._title(turn)]
@@ -194,6 +183,22 @@ class Running:
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._session.id) and not turn.ended.done():
             await self.finish(turn, endings.lost(turn, "worker_lost", "Claude's worker process died."))
+
+    async def _acquire(self, turn: Turn) -> tuple[WorkerWish, int, list[Event]]:
+        """Have a worker for which what acts in its directories counts as the user says: its wish, its epoch, and notes.
+
+        Raises WorkerFailed, also if the directories keep changing while workers start.
+        """
+        gate = self._session.workspace_gate
+        notes: list[Event] = []
+        for _ in range(LOOKS):
+            wish, noted = await gate.admit(turn, self._session.wish)
+            notes += noted
+            launched = self._workers.workspace(self._session.id) != wish.workspace
+            epoch = await self._workers.acquire(wish)
+            if not launched or await gate.unchanged():
+                return wish, epoch, notes
+        raise WorkerFailed("workspace_changing", CHANGING)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
         """What comes of it; None, and it is given up, if the turn is cancelled first."""
