@@ -6,7 +6,7 @@ All ways return whether the outcome is in the database.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -45,14 +45,9 @@ class Settling:
 
     async def held(self, one: Waiting, verdict: Verdict) -> bool:
         """The worker that asks is told."""
-        recorded = True
-        try:
-            await self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant)
-        except StoreClosed:
-            raise
-        except Exception:
-            log.exception("The answer could not be recorded", action="permission_not_recorded")
-            verdict, recorded = Verdict("unrecorded"), False
+        recorded = await _is_done(self._journal.settle(answers.settled(one.ask.ask_id, verdict), one.grant))
+        if not recorded:
+            verdict = Verdict("unrecorded")
         self._close(one)
         with contextlib.suppress(ConnectionError):
             await self._workers.send(self._session.id, answers.answer(one.epoch, one.ask, verdict))
@@ -62,14 +57,8 @@ class Settling:
         """A prompt waits for it. Who chooses stands behind that prompt."""
         chosen = answers.is_choice(one.ask, verdict)
         trusted = one.ask.workspaces if chosen and verdict.option == answers.ALLOW_ALWAYS else ()
-        recorded = True
-        try:
-            await self._journal.settle_workspaces(answers.settled(one.ask.ask_id, verdict), trusted)
-        except StoreClosed:
-            raise
-        except Exception:
-            log.exception("The answer could not be recorded", action="permission_not_recorded")
-            recorded = False
+        settled = answers.settled(one.ask.ask_id, verdict)
+        recorded = await _is_done(self._journal.settle_workspaces(settled, trusted))
         self._close(one)
         if chosen:
             self._session.claim(one.ask.turn_id)
@@ -78,15 +67,21 @@ class Settling:
     async def parked(self, one: Waiting, verdict: Verdict) -> bool:
         """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
         turn = Turn(str(uuid4()), self._session.id, answers.going_on(one.ask, verdict), unattended=True)
-        try:
-            await self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn)
-        except StoreClosed:
-            raise
-        except Exception:
-            log.exception("The answer could not be recorded", action="permission_not_recorded")
-            self._close(one)
-            return False
+        recorded = await _is_done(self._journal.answer_parked(answers.settled(one.ask.ask_id, verdict), turn))
         self._close(one)
-        self._grants.add(turn, one.ask, verdict)
-        self._session.enqueue(turn)
-        return True
+        if recorded:
+            self._grants.add(turn, one.ask, verdict)
+            self._session.enqueue(turn)
+        return recorded
+
+
+async def _is_done(recording: Awaitable[None]) -> bool:
+    """Whether the outcome could be written down; raises StoreClosed."""
+    try:
+        await recording
+    except StoreClosed:
+        raise
+    except Exception:
+        log.exception("The answer could not be recorded", action="permission_not_recorded")
+        return False
+    return True
