@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -204,7 +204,8 @@ class Settings(BaseSettings):
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._origins = {name: _origin(name, "argument") for name in self.model_fields_set}
+        layers = list(_layers(Settings))
+        self._origins = {name: _origin(name, layers) for name in self.model_fields_set}
 
     def origin(self, name: str) -> str:
         """Where the value of the setting `name` came from: "default", "environment", or the path of a .env file."""
@@ -315,17 +316,18 @@ def require_own_data() -> None:
         )
 
 
-def _origin(name: str, otherwise: str) -> str:
+def _origin(name: str, layers: Sequence[tuple[str, EnvSettingsSource]]) -> str:
     key = _env(name).lower()
-    return next((label for label, source in _layers(Settings) if key in source.env_vars), otherwise)
+    return next((label for label, source in layers if key in source.env_vars), "argument")
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:
     names = {_env(name): name for name in Settings.model_fields}
+    layers = list(_layers(Settings))
     for problem in error.errors(include_url=False, include_context=False):
         place = str(problem["loc"][0])
         name = names.get(place, place)
         value = MASK if looks_secret(name) else repr(problem["input"])[:_LONGEST_ECHO]
         reason = problem["msg"].removeprefix("Value error, ")
         description = Settings.model_fields[name].description
-        yield f"{_env(name)} is {value} (from {_origin(name, 'argument')}): {reason}. {description}"
+        yield f"{_env(name)} is {value} (from {_origin(name, layers)}): {reason}. {description}"
