@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.front.places import connect
 
+LEAST: Final = 10  # prompts that are measured
 PAUSE: Final = 0.05  # s; each prompt costs more than dozens of frames
 
 
@@ -39,8 +40,8 @@ def main(path: str, cwd: str) -> None:
     for _ in range(3):
         call("session/prompt", **prompt)
     print("ready", flush=True)
-    took = []
-    while not select.select([sys.stdin], [], [], PAUSE)[0]:
+    took: list[float] = []
+    while not select.select([sys.stdin], [], [], PAUSE)[0] or len(took) < LEAST:
         began = time.monotonic()
         answer = call("session/prompt", **prompt)
         took.append((time.monotonic() - began) * 1000)

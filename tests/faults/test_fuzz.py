@@ -75,7 +75,6 @@ async def test_hostile_frames_at_all_doors_of_the_daemon(
     sessions: list[str] = []
     async with healthy(stack) as idle:
         await Attacker(Generator("maker", ("session/new",), sessions, str(stack.work)), connect).send(50)
-        await asyncio.sleep(0.5)
     doors = {"acp": (ACP, False), "front": (ACP + OWN, True), "control": (OWN, False)}
     share = {"acp": 0.45, "front": 0.35, "control": 0.2}
 

@@ -6,9 +6,7 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Awaitable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -27,15 +25,6 @@ ANSWER: Final = 15.0  # s; on a busy machine. What keeps the daemon from writing
 WORDS: Final = 400
 TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
-
-
-@pytest.fixture(autouse=True)
-def unmounted(tmp_path: Path) -> Iterator[None]:
-    """What a limit has mounted is taken away after the stack has ended."""
-    yield
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        if (place := line.split(" ")[1]).startswith(f"{tmp_path}/"):
-            subprocess.run(["umount", "--lazy", place], check=True)
 
 
 OFTEN_ENOUGH = ("immutable", "file size")  # in the long run: what they do, a full and a read-only disk do as well

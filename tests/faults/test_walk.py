@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import pytest
@@ -26,15 +24,6 @@ A_MOMENT: Final = 2.0  # s, if nobody is told anything meanwhile
 REST: Final = 180.0  # s; for all that is left to come to its end
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(autouse=True)
-def unmounted(tmp_path: Path) -> Iterator[None]:
-    """What a limit has mounted is taken away after the stack has ended."""
-    yield
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        if (place := line.split(" ")[1]).startswith(f"{tmp_path}/"):
-            subprocess.run(["umount", "--lazy", place], check=True)
 
 
 class Walk:
