@@ -21,7 +21,7 @@ from bench.figures import Figures
 from bench.lab import WORK, Lab
 from bench.resident import DATA, daemon
 from bench.turns import MS
-from pykoclaw_acp.front.places import Places, connect
+from pykoclaw_acp.link.places import Places, connect
 
 KINDS: Final = (
     "a flood of refused requests",

@@ -12,8 +12,8 @@ from uuid import uuid4
 from bench.figures import Figures
 from bench.lab import EVERY, WORK, Lab
 from bench.turns import HELLO, MS, SDK
-from pykoclaw_acp.sessions.events import Event, Text, UserMessage
-from pykoclaw_acp.sessions.model import SessionRecord
+from pykoclaw_acp.model.events import Event, Text, UserMessage
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import events, sessions
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.sqlite import sqlite3

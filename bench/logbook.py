@@ -9,13 +9,13 @@ from typing import Final
 from uuid import uuid4
 
 from bench.lab import WORK, Lab
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops.processes import boot_id
-from pykoclaw_acp.sessions.events import Event, Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.sessions.model import SessionRecord
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import events, sessions
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system.processes import boot_id
 
 SESSIONS: Final = 100
 TURN: Final = 100  # events of a turn

@@ -18,7 +18,7 @@ from bench.logbook import Logbook
 from bench.tap import Tap
 from bench.turns import HELLO, MS, SDK, percentiles
 from pykoclaw_acp.demo import processes
-from pykoclaw_acp.front.places import lock_holder
+from pykoclaw_acp.link.places import lock_holder
 
 READY_FD: Final = "PYKOCLAW_READY_FD"
 DATA: Final = ".local/share/pykoclaw"  # in the home

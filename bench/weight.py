@@ -22,8 +22,8 @@ from bench.lab import WORK, Lab
 from bench.resident import daemon
 from bench.turns import HELLO, MS
 from pykoclaw_acp.demo import processes
-from pykoclaw_acp.sessions.events import Text, UserMessage
-from pykoclaw_acp.sessions.model import SessionRecord
+from pykoclaw_acp.model.events import Text, UserMessage
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import events, sessions
 from pykoclaw_acp.store.database import Database, Unit
 

@@ -1,8 +1,20 @@
-"""`python -m pykoclaw_acp` is `pykoclaw-acp`."""
+"""`pykoclaw-acp`: without arguments the process that a client starts, otherwise a command."""
 
 from __future__ import annotations
 
-from pykoclaw_acp.front import main
+import sys
+
+
+def main() -> None:
+    """The console script, and `python -m pykoclaw_acp`."""
+    if len(sys.argv) == 1:
+        from pykoclaw_acp.front.process import run
+
+        sys.exit(run())
+    from pykoclaw_acp.cli import main as command
+
+    command()
+
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,7 @@ import click
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
-from pykoclaw_acp.machine import check_platform
+from pykoclaw_acp.system.machine import check_platform
 
 if TYPE_CHECKING:
     from pykoclaw_acp.commands.approve import Decision
@@ -25,7 +25,7 @@ class _Program(click.Group):
         except StartupError as error:
             ctx.exit(_complain(error))
         except Exception as error:
-            from pykoclaw_acp.front import shortage
+            from pykoclaw_acp.system import shortage
 
             if (found := shortage.of(error)) is None:
                 raise

@@ -24,7 +24,7 @@ from pydantic_settings import (
 )
 
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
-from pykoclaw_acp.ops.secrets import MASK, looks_secret
+from pykoclaw_acp.system.secrets import MASK, looks_secret
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]

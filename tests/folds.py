@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pykoclaw_acp.sessions.events import Event, Text, Thinking, ToolEnded, ToolProgressed, ToolStarted, Usage
+from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, ToolStarted, Usage
 
 
 def seen(events: Iterable[Event | None]) -> list[Any]:

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from pykoclaw_acp import config, terminal
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.front.places import DATABASE
+from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.store import migrate, preflight
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.sqlite import sqlite3

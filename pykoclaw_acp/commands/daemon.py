@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
-from pykoclaw_acp.front import lineage
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.system import lineage
 
 PREFIX: Final = "_pykoclaw.dev/"
 ANSWER_WAIT: Final = 10.0  # s; for a question that is answered from the database

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pykoclaw_acp import config, terminal
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.doctor import report
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
-from pykoclaw_acp.front.places import Places, lock_holder
-from pykoclaw_acp.ops import doctor
+from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.store import privacy
 
 PAUSE: Final = 0.1  # s until a daemon that has no socket yet is asked again
@@ -21,7 +21,7 @@ MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": (
 
 def main(as_json: bool) -> int:
     """Show what every check found; the exit status is 1 if there is a problem."""
-    findings = doctor.examine(_context(), doctor.checks())
+    findings = report.examine(_context(), report.checks())
     if as_json:
         terminal.as_json([asdict(finding) for finding in findings])
     else:
@@ -35,7 +35,7 @@ def main(as_json: bool) -> int:
     return int(any(finding.level == "problem" for finding in findings))
 
 
-def _context() -> doctor.Context:
+def _context() -> report.Context:
     places = Places.find()
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
     try:
@@ -52,7 +52,7 @@ def _context() -> doctor.Context:
             unreachable = str(error)
     except (CommandFailed, ConfigurationError) as error:
         unreachable = str(error)
-    return doctor.Context(
+    return report.Context(
         places=places,
         environment=dict(os.environ),
         home=Path.home(),
@@ -67,10 +67,10 @@ def _context() -> doctor.Context:
 
 def _status(places: Places) -> Any:
     """The daemon's; one that starts or recovers has the data directory before it has a socket. Raises as `ask`."""
-    deadline = time.monotonic() + doctor.START_WAIT
+    deadline = time.monotonic() + report.START_WAIT
     while True:
         try:
-            return ask("status", start=False, timeout=doctor.DAEMON_WAIT)
+            return ask("status", start=False, timeout=report.DAEMON_WAIT)
         except DaemonNotRunning:
             holder = lock_holder(places.data)
             if holder is None or holder[1] is None or time.monotonic() > deadline:

@@ -12,7 +12,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.front import places
+from pykoclaw_acp.link import places
 
 END_WAIT: Final = 60.0  # s; for a daemon that commits what it has received
 START_WAIT: Final = 60.0  # s; for one that recovers

@@ -14,7 +14,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import ending
 from pykoclaw_acp.commands.daemon import require_operator
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.front import places
+from pykoclaw_acp.link import places
 
 LOCK_WAIT: Final = 60.0  # s; for a client that is starting a daemon
 LOCK_PAUSE: Final = 0.05  # s

@@ -15,7 +15,7 @@ from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.front.places import Places, lock_holder
+from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.neutral import neutral
 
 _QUOTED: Final = re.compile(r"[\s=\"]|^$")

@@ -9,7 +9,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.workers import table_of
 from pykoclaw_acp.errors import DaemonNotRunning
-from pykoclaw_acp.front import places
+from pykoclaw_acp.link import places
 
 
 def main(as_json: bool) -> None:

@@ -9,7 +9,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
-from pykoclaw_acp.front import places
+from pykoclaw_acp.link import places
 
 GRACE: Final = 5.0  # s; for workers without a daemon, until they are killed
 STOP_WAIT: Final = 120.0  # s
@@ -68,8 +68,8 @@ def stop(session: str | None, now: bool) -> None:
 
 def _end(where: places.Places, grace: float) -> int:
     """End everything of this data directory's workers, by their cookie; returns how many workers there were."""
-    from pykoclaw_acp.ops import records
-    from pykoclaw_acp.pool import reaper
+    from pykoclaw_acp.link import records
+    from pykoclaw_acp.system import reaper
 
     names = records.names(where)
     cookies: set[str] = set()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.ops import processes as facts
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.system import processes as facts
+from pykoclaw_acp.system import reaper
 
 KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
 END_WAIT: Final = 10.0  # s; for processes that were told to end
@@ -103,6 +103,6 @@ def send(home: Path, role: str, number: signal.Signals) -> list[int]:
 def _role(arguments: list[str]) -> str:
     if arguments[1:3] == ["-m", "pykoclaw_acp"]:
         return {(): "front", ("serve",): "daemon"}.get(tuple(arguments[3:]), "command")
-    if arguments[1:3] == ["-m", "pykoclaw_acp.pool.forkserver"]:
+    if arguments[1:3] == ["-m", "pykoclaw_acp.worker.forkserver"]:
         return "fork server"
     return "claude" if os.path.basename(arguments[0]) == "claude" else "tool"

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.demo import processes
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.scripted_model.environment import offline_environment
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

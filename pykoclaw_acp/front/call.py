@@ -10,10 +10,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from pykoclaw_acp.errors import StartupError
-from pykoclaw_acp.front import places as at
 from pykoclaw_acp.front.dial import Dialer, NotStarted
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+from pykoclaw_acp.link import places as at
+from pykoclaw_acp.link.framing import LineFramer, Oversized
+from pykoclaw_acp.link.places import Places
 
 if TYPE_CHECKING:
     import _socket

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from pykoclaw_acp.front import places as at
-from pykoclaw_acp.front.places import Places, secure_directory
+from pykoclaw_acp.link import places as at
+from pykoclaw_acp.link.places import Places, secure_directory
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import time
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.front import instance
+from pykoclaw_acp.link import client_process
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.front = _uuid()
-        self._parent = instance.parent()  # now: it may be gone when a daemon asks
+        self._parent = client_process.parent()  # now: it may be gone when a daemon asks
         self.lines: dict[int, Line] = {}
         self.sessions: dict[str, Followed] = {}
         self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last

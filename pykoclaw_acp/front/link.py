@@ -6,7 +6,7 @@ import json
 import time
 
 from pykoclaw_acp.front.flow import Outflow
-from pykoclaw_acp.protocol.framing import MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import os
 
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.dial import Dialer
-from pykoclaw_acp.front.places import Places
 from pykoclaw_acp.front.relay import Relay
-from pykoclaw_acp.machine import check_platform, withhold_memory
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.system.machine import check_platform, withhold_memory
 
 
 def run() -> int:

@@ -14,7 +14,7 @@ from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.link import Link
 from pykoclaw_acp.front.receipts import Receipts
-from pykoclaw_acp.protocol.framing import LineFramer, Oversized
+from pykoclaw_acp.link.framing import LineFramer, Oversized
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class Relay:
 
     def _greet(self) -> None:
         """Answer `initialize` in place of a daemon that is late, if it would have answered with a result."""
-        from pykoclaw_acp.front.lineage import is_inside
-        from pykoclaw_acp.protocol.greeting import greeting
+        from pykoclaw_acp.link.greeting import greeting
+        from pykoclaw_acp.system.lineage import is_inside
 
         if is_inside(os.getpid()):
             self._greet_at = _NEVER  # it may be refused, and is to hear that now, not as it opens a session
@@ -279,7 +279,7 @@ class Relay:
         elif isinstance(error, StartupError):
             self.fail(str(error), error.exit_code, error.kind)
         else:
-            from pykoclaw_acp.front.shortage import of
+            from pykoclaw_acp.system.shortage import of
 
             found = of(error, forks=True)
             kind, words = found or ("daemon_not_started", f"{error.strerror or error}.")
@@ -309,7 +309,7 @@ def _error(request_id: Any, code: int, message: str, data: dict[str, Any] | None
 
 
 def _too_long(line: Oversized) -> bytes:
-    from pykoclaw_acp.protocol import line_id
+    from pykoclaw_acp.link import line_id
 
     said = f"The line is longer than {line.limit >> 20} MiB; it was not read. Put long material in files."
     return _error(json.loads(line_id.find(line.head)), -32600, said)

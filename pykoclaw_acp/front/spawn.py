@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
-from pykoclaw_acp.front.lineage import MARKS
-from pykoclaw_acp.front.places import Places, secure_directory
+from pykoclaw_acp.link.places import Places, secure_directory
+from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.system.lineage import MARKS
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:

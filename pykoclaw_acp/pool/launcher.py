@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from pykoclaw_acp.worker.frames import FromWorker, ToWorker
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.frames import FromWorker, ToWorker
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)

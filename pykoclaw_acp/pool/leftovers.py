@@ -16,11 +16,11 @@ from typing import BinaryIO, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import records
+from pykoclaw_acp.channel import salvage
+from pykoclaw_acp.channel.frames import FromWorker, Gap, Numbered, encode
+from pykoclaw_acp.link import records
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.store.database import Conflict, IntegrityError
-from pykoclaw_acp.worker import salvage
-from pykoclaw_acp.worker.frames import FromWorker, Gap, Numbered, encode
 
 BATCH: Final = 500  # frames that are handed on at once, at most
 BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added

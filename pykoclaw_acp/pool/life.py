@@ -11,17 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.ops import memory, steps
-from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
-from pykoclaw_acp.pool.liveness import Liveness
-from pykoclaw_acp.pool.ports import Ledger, PoolLimits
-from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
-from pykoclaw_acp.store.database import Conflict, IntegrityError, StaleEpoch
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
     Background,
@@ -39,7 +30,16 @@ from pykoclaw_acp.worker.frames import (
     ToWorker,
     check_order,
 )
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
+from pykoclaw_acp.pool.liveness import Liveness
+from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
+from pykoclaw_acp.store.database import Conflict, IntegrityError, StaleEpoch
+from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after SIGTERM
 BEQUEATH_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
@@ -171,15 +171,15 @@ class WorkerLife:
             except LaunchFailed as error:
                 raise ConnectionError(str(error)) from error
             structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
-            steps.reached("worker_attached")
+            crash_points.reached("worker_attached")
             log.info("Worker adopted", action="worker_adopted", after=self._frame)
             return channel
         channel = self._channel = await self._around.launcher.launch(self._begin)
-        steps.reached("worker_launched")
+        crash_points.reached("worker_launched")
         structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
         await self._around.ledger.worker_started(self._begin, channel.process)
         self.recorded = True
-        steps.reached("worker_recorded")
+        crash_points.reached("worker_recorded")
         log.info("Worker launched", action="worker_launched", resume=self._begin.resume_session_id is not None)
         return channel
 
@@ -257,19 +257,19 @@ class WorkerLife:
                     self._background = frame.running
                     self._around.changed(self)
         if numbered:
-            steps.reached("frames_received")
+            crash_points.reached("frames_received")
             await self._around.listener.frames(self.spec.session_id, self.spec.epoch, numbered)
-            steps.reached("frames_committed")
+            crash_points.reached("frames_committed")
             self._frame = last
             await asyncio.sleep(0)  # clients are shown it first
             with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
                 await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
-            steps.reached("frames_acknowledged")
+            crash_points.reached("frames_acknowledged")
         if self._greeting is not None and self._frame >= self._greeting.upto:
             await self._take_ready(self._greeting)
 
     def _greet(self, ready: Ready) -> None:
-        steps.reached("worker_ready")
+        crash_points.reached("worker_ready")
         self.foreign = ready.protocol != PROTOCOL
         self._background = ready.background
         self._greeting = ready

@@ -17,16 +17,15 @@ from typing import Final
 import msgspec
 import structlog
 
+from pykoclaw_acp.channel.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
+from pykoclaw_acp.channel.socket import SocketLine, connect, read_batches
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import RestartWanted
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.front.lineage import MARKS
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool import leftovers, reaper
-from pykoclaw_acp.pool.forkserver import Forked
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
-from pykoclaw_acp.worker.channel import SocketLine, connect, read_batches
-from pykoclaw_acp.worker.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.system import processes, reaper, shortage
+from pykoclaw_acp.system.lineage import MARKS
+from pykoclaw_acp.worker.forkserver import Forked
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
@@ -219,7 +218,7 @@ class LocalLauncher:
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "pykoclaw_acp.pool.forkserver", str(control.fileno()), *daemon],
+                [sys.executable, "-m", "pykoclaw_acp.worker.forkserver", str(control.fileno()), *daemon],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,

@@ -13,15 +13,15 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import Ready, ToWorker
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity, is_restricted
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
 from pykoclaw_acp.pool.life import Surroundings, WorkerLife
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits, SpoolPending
 from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker.frames import Ready, ToWorker
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity, is_restricted
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
 SPOOL_PENDING: Final = (
@@ -198,7 +198,7 @@ class WorkerPool:
             if self._closing:
                 raise WorkerFailed("shutting_down", "The server is stopping.")
             epoch = await self._next_epoch(wish.session_id)
-            steps.reached("worker_epoch")
+            crash_points.reached("worker_epoch")
             worker = self._workers[wish.session_id] = WorkerLife(self._spec(wish, epoch), self._around)
         finally:
             self._starting.discard(wish.session_id)

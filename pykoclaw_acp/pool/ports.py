@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
-from pykoclaw_acp.worker.spec import LaunchSpec
 
 
 class SpoolPending(Exception):

@@ -12,14 +12,13 @@ import stat
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pykoclaw_acp.front import lineage
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.ops.records import Site
+from pykoclaw_acp.channel.frames import Place, Where, decode_from_worker, encode
+from pykoclaw_acp.channel.home import is_deleted
+from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
-from pykoclaw_acp.worker.channel import SocketLine, connect, read_frames
-from pykoclaw_acp.worker.frames import Place, Where, decode_from_worker, encode
-from pykoclaw_acp.worker.home import is_deleted
+from pykoclaw_acp.system import lineage, processes
 
 ANSWER_WAIT: Final = 2.0  # s
 LEAVE_WAIT: Final = 1.0  # s in which a worker notices that its daemon is gone

@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from pykoclaw_acp.channel.frames import Ask, Form
+from pykoclaw_acp.model.choices import Choice, Command, Selection
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    Failure,
+    ImagePart,
+    ModeChanged,
+    Plan,
+    TextPart,
+    Thinking,
+    TitleChanged,
+    ToolEnded,
+    ToolPart,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+    UserMessage,
+)
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,
@@ -39,25 +58,6 @@ from pykoclaw_acp.protocol.messages import (
     UsageUpdate,
     UserMessageChunk,
 )
-from pykoclaw_acp.sessions.events import (
-    ConfigChanged,
-    Event,
-    Failure,
-    ImagePart,
-    ModeChanged,
-    Plan,
-    TextPart,
-    Thinking,
-    TitleChanged,
-    ToolEnded,
-    ToolPart,
-    ToolProgressed,
-    ToolStarted,
-    Usage,
-    UserMessage,
-)
-from pykoclaw_acp.sessions.offers import Choice, Command, Selection
-from pykoclaw_acp.worker.frames import Ask, Form
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"

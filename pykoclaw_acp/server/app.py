@@ -13,12 +13,13 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
-from pykoclaw_acp.front import trusted_path
-from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
-from pykoclaw_acp.front.places import DATABASE, Places, secure_directory
-from pykoclaw_acp.ops import processes, records, steps
+from pykoclaw_acp.link import records
+from pykoclaw_acp.link.places import DATABASE, Places, secure_directory
+from pykoclaw_acp.model.choices import may_bypass
+from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -26,17 +27,17 @@ from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
-from pykoclaw_acp.sessions.ageing import CursorAges
-from pykoclaw_acp.sessions.model import TurnTimes
-from pykoclaw_acp.sessions.offers import may_bypass
-from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
+from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversations, history_copy, overview, privacy
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.system import processes, trusted_path
+from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.trust.watch import Watch
 
 FLUSH_WAIT: Final = 0.5  # s; without what clients have confirmed they are shown it once more
@@ -70,7 +71,7 @@ class App:
 
         `resident`: clients come and go on `places.socket`, and workers outlive this process.
         """
-        steps.arm(settings.crash_points)
+        crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
             records.require_database(places, whereabouts.is_held)
             group = privacy.group_id(settings.group)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pykoclaw_acp.protocol.dispatch import Method
+from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import Line
 from pykoclaw_acp.sessions.registry import Sessions
 

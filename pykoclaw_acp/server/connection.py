@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.errors import (
     AcpError,
     InternalError,
@@ -19,10 +21,11 @@ from pykoclaw_acp.errors import (
     RequestCancelled,
     StoreClosed,
 )
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.cursors import Reader
+from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
-from pykoclaw_acp.protocol.dispatch import Later, Method
-from pykoclaw_acp.protocol.framing import MAX_LINE_OUT
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     CancelRequestParams,
@@ -37,19 +40,16 @@ from pykoclaw_acp.protocol.messages import (
 from pykoclaw_acp.server import reading
 from pykoclaw_acp.server.asking import CANCEL, Asking
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.server.share import Share, Turnstile
-from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.cursors import Reader
-from pykoclaw_acp.sessions.model import Turn
-from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker.frames import Ask
 
 INITIALIZE: Final = "initialize"
 MAX_CALLS: Final = 500  # that are open at a time on one connection
@@ -223,7 +223,7 @@ class Connection:
         if len(line) > MAX_LINE_OUT:
             line = _update_line(session_id, projection.update(logged.seq, None))
         await self.peer.update(session_id, logged.seq, line)
-        steps.reached("update_sent")
+        crash_points.reached("update_sent")
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Say which slash commands there are."""
@@ -367,7 +367,7 @@ class Connection:
                     self._later.start(follow_up()).add_done_callback(_later_done)
             else:
                 await self.peer.acknowledge(call.line.number)
-        steps.reached("response_sent")
+        crash_points.reached("response_sent")
 
     def _failed(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)

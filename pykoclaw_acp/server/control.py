@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import memory, processes
-from pykoclaw_acp.ops.lag import LoopLag
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
-from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.follower import Follower, whole
+from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.trusting import Trusting
-from pykoclaw_acp.sessions.approval import OPTIONS
+from pykoclaw_acp.sessions.permissions.approval import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.workspace_words import DONE
@@ -30,7 +30,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
-from pykoclaw_acp.worker.frames import Ask
+from pykoclaw_acp.system import memory, processes
 
 
 class Control:

@@ -17,23 +17,19 @@ import structlog
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.front.lineage import MARKS
-from pykoclaw_acp.front.places import Places, peer_pid, peer_uid
-from pykoclaw_acp.machine import make_no_core_files, withhold_memory
-from pykoclaw_acp.ops import health, log_share
-from pykoclaw_acp.ops import log as logging
-from pykoclaw_acp.ops.lag import LoopLag, run
-from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
+from pykoclaw_acp.link.places import Places, peer_pid, peer_uid
+from pykoclaw_acp.logging import setup as logging
+from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.protocol import jsonrpc
-from pykoclaw_acp.protocol.dispatch import Method
-from pykoclaw_acp.protocol.line_room import LineRoom
-from pykoclaw_acp.server import instances, nested, returning, sockets
+from pykoclaw_acp.server import health, instances, nested, returning, sockets
 from pykoclaw_acp.server.admission import Admission, SpareDescriptor, Visitor, places_left, turn_away
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.lag import LoopLag, run
+from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.link import GREETING, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
@@ -41,6 +37,10 @@ from pykoclaw_acp.server.peer import DirectPeer, Peer
 from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
 from pykoclaw_acp.store.database import ABANDONED
+from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system.lineage import MARKS
+from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
+from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 from pykoclaw_acp.tasks import Tasks
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it

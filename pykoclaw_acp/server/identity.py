@@ -18,20 +18,21 @@ from typing import Final, Self
 
 import structlog
 
+from pykoclaw_acp.channel.frames import Lost
 from pykoclaw_acp.errors import DataDirectoryLocked
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import processes, records
-from pykoclaw_acp.ops.records import Record, Site
+from pykoclaw_acp.link import records
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.link.records import Record, Site
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
 from pykoclaw_acp.server.judgement import Evidence, judge
-from pykoclaw_acp.sessions import endings
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
-from pykoclaw_acp.worker.frames import Lost
+from pykoclaw_acp.system import processes
 
 NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
 BACKLOG: Final = 64  # who asks for the name's owner is never answered, and counts until the owner ends
@@ -78,9 +79,9 @@ class Standing:
     def last_words(self, row: WorkerRow) -> Lost | None:
         """Why this worker of an earlier server does not go on here, if there is a reason to be told."""
         if self.copied_from is not None:
-            return Lost(epoch=row.epoch, kind="copied", message=endings.COPIED.format(path=self.copied_from))
+            return Lost(epoch=row.epoch, kind="copied", message=outcomes.COPIED.format(path=self.copied_from))
         if row.left.identity.cookie in self.outdated:
-            return Lost(epoch=row.epoch, kind="restored", message=endings.RESTORED)
+            return Lost(epoch=row.epoch, kind="restored", message=outcomes.RESTORED)
         return None
 
 

@@ -1,10 +1,10 @@
-"""`initialize`: who the client is; what this agent can do is in protocol/greeting.py."""
+"""`initialize`: who the client is; what this agent can do is in link/greeting.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pykoclaw_acp.protocol.greeting import greeting
+from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.protocol.messages import InitializeParams
 from pykoclaw_acp.server.call import Call
 

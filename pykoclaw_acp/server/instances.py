@@ -10,8 +10,8 @@ from functools import cache
 
 import msgspec
 
-from pykoclaw_acp.front import instance
-from pykoclaw_acp.ops import processes
+from pykoclaw_acp.link import client_process
+from pykoclaw_acp.system import processes
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ def told(parent: msgspec.Raw) -> str | None:
 
 def of(pid: int) -> str | None:
     """The process of this pid; None if it is not to be seen."""
-    found = instance.of(pid)
+    found = client_process.of(pid)
     return None if found is None else _words(msgspec.convert(found, _Process))
 
 
@@ -58,5 +58,5 @@ def _words(process: _Process) -> str:
 
 @cache
 def _here() -> _Process | None:
-    found = instance.own()
+    found = client_process.own()
     return None if found is None else msgspec.convert(found, _Process)

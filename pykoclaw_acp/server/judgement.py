@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from pykoclaw_acp.ops.records import Site
+from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.whereabouts import Direction
 
 Verdict = Literal["same", "moved", "copy"]

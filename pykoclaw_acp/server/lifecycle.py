@@ -8,6 +8,7 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
+from pykoclaw_acp.channel.spec import McpStdio
 from pykoclaw_acp.config import AwayPolicy
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.jsonrpc import decode_params
@@ -24,9 +25,8 @@ from pykoclaw_acp.protocol.messages import (
 )
 from pykoclaw_acp.server import selection
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.sessions.attachment import Attachment
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.worker.spec import McpStdio
+from pykoclaw_acp.sessions.subscription import Attachment
 
 AFTER: Final = "pykoclaw.dev/after"
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp import __version__, clock
+from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import ParseError
-from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.protocol.limits import Count, Id, Name, number
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.peer import Line, Listener, Transport
+from pykoclaw_acp.system import clock
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.protocol.framing import Room
+    from pykoclaw_acp.link.framing import Room
 
 LINK: Final = 1  # version of this vocabulary
 GREETING: Final = b"front "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages
-from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.server import initialize, lifecycle, prompts, selection
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.protocol.framing import Room
+    from pykoclaw_acp.link.framing import Room
 
 
 class Transport(Protocol):

@@ -7,16 +7,16 @@ import time
 from typing import Final, Never
 from uuid import uuid4
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault
 from pykoclaw_acp.protocol import prompt as content
-from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.protocol.dispatch import Later
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.sessions.attachment import Attachment
-from pykoclaw_acp.sessions.joining import IDEMPOTENCY
-from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.server.dispatch import Later
+from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 from pykoclaw_acp.tasks import in_pieces
 
 MAX_KEY: Final = 255  # characters
@@ -24,13 +24,13 @@ MAX_KEY: Final = 255  # characters
 
 async def prompt(call: Call, params: PromptParams) -> Later:
     """Journals the prompt, in order; the answer comes when its turn has ended and everything of it was sent."""
-    steps.reached("prompt_received")
+    crash_points.reached("prompt_received")
     blocks = content.accepted(params.prompt)
     # One that comes again joins its turn also after the session was closed.
     again = call.line.sent_at is not None
     session = await (call.sessions.get if again else call.sessions.get_open)(params.session_id)
     attachment = call.connection.following(session, params.session_id)
-    keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(wrappings.fingerprint(blocks)))
+    keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(prompt_text.fingerprint(blocks)))
     shown = call.line.sent_at or time.time_ns() // 1_000_000
     clock = call.sessions.clock
     sent = clock.now() if call.line.uptime is None else clock.at(call.line.uptime)
@@ -58,7 +58,7 @@ async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResul
         if current is attachment:
             break
         attachment = current  # a load meanwhile has put another one in its place
-    steps.reached("response_ready")
+    crash_points.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))
     raise _error(outcome)

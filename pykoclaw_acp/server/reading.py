@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, Overloaded, ParseError
-from pykoclaw_acp.protocol import jsonrpc, line_id, long_lines, prompt
-from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, Oversized
+from pykoclaw_acp.link import line_id
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY, Oversized
+from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Message, Request, Response
 from pykoclaw_acp.protocol.long_lines import Line, Short
 from pykoclaw_acp.protocol.messages import PromptParams

@@ -16,28 +16,29 @@ from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front.places import secure_directory
-from pykoclaw_acp.ops import steps
-from pykoclaw_acp.pool import leftovers, reaper
+from pykoclaw_acp.link.places import secure_directory
+from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
+from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import LeftWorker
 from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.whereabouts import lives
 from pykoclaw_acp.server.identity import Standing
-from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.events import Event, Failure, OpenTools, ToolEnded
-from pykoclaw_acp.sessions.model import Outcome
 from pykoclaw_acp.sessions.ports import Question
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import conversations, events, permissions, turns
 from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
+from pykoclaw_acp.system import reaper
 from pykoclaw_acp.tasks import in_pieces
-from pykoclaw_acp.worker.frames import FromWorker, Lost, Numbered, TurnEnded
 
 WORKER_GRACE: Final = 3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
 TERM_GRACE: Final = 1.0  # s; for what dead workers left
@@ -109,7 +110,7 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     if await conversations.unite(database, kept=epochs.keys()):
         ids = {left.turn.turn_id for left in going_on}
         going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
-    steps.reached("recovered")
+    crash_points.reached("recovered")
     return Found([row.left for row in adopted], going_on)
 
 
@@ -187,7 +188,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
         outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
         await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
         after = numbered[-1].n
-        steps.reached("spool_taken")
+        crash_points.reached("spool_taken")
 
     taken = True
     try:

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front import places
+from pykoclaw_acp.link import places
 
 READ: Final = 256 * 1024  # bytes
 BACKLOG: Final = 512  # clients that may wait while the daemon starts

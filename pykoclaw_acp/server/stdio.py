@@ -17,16 +17,16 @@ import structlog
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import Exhausted, StartupError
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.machine import make_no_core_files, withhold_memory
-from pykoclaw_acp.ops import log as logging
-from pykoclaw_acp.ops.lag import run
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 
 READ: Final = 256 * 1024  # bytes
 CALLS_GRACE: Final = 0.4  # s; for calls that came just before the end

@@ -6,11 +6,12 @@ import asyncio
 import os
 from typing import Any, Final
 
+from pykoclaw_acp.channel.frames import Workspace
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol import control
-from pykoclaw_acp.protocol.dispatch import Method
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING, Trusted
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_gate import is_trusted
@@ -19,7 +20,6 @@ from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.trust import dotenv
 from pykoclaw_acp.trust.scan import text
 from pykoclaw_acp.trust.watch import Watch
-from pykoclaw_acp.worker.frames import Workspace
 
 BY: Final = "cli"
 _NO_DIRECTORY: Final = "`path`: must be the absolute path of a directory."

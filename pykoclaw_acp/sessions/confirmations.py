@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.sessions.cursors import Claimant, Cursor, Reader
+from pykoclaw_acp.model.cursors import Claimant, Cursor, Reader
 from pykoclaw_acp.sessions.ports import CursorChange, Journal
 
 DELAY: Final = 0.1  # s in which confirmations gather

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from pykoclaw_acp.clock import Clock
-from pykoclaw_acp.sessions.cursors import Cursor
-from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.sessions.offers import Command, Offer
+from pykoclaw_acp.channel.frames import Answer, Ask, Numbered, Ready, ToWorker, Workspace
+from pykoclaw_acp.channel.spec import McpStdio
+from pykoclaw_acp.model.choices import Command, Offer
+from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
+from pykoclaw_acp.system.clock import Clock
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.worker.frames import Answer, Ask, Numbered, Ready, ToWorker, Workspace
-from pykoclaw_acp.worker.spec import McpStdio
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy

@@ -12,20 +12,20 @@ from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.spec import McpStdio
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
-from pykoclaw_acp.sessions import titles
-from pykoclaw_acp.sessions.approval import Approval
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.events import TitleChanged
+from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
-from pykoclaw_acp.sessions.events import TitleChanged
-from pykoclaw_acp.sessions.model import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions.offers import Offer
+from pykoclaw_acp.sessions.permissions.approval import Approval
+from pykoclaw_acp.sessions.permissions.broker import PARKED
 from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish, Workspaces
-from pykoclaw_acp.sessions.questions import PARKED
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
-from pykoclaw_acp.sessions.turn_queue import AllWaiting
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker.frames import Numbered, Ready
-from pykoclaw_acp.worker.spec import McpStdio
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy

@@ -12,34 +12,25 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import Ask, AskWithdrawn, EventFrame, Gap, Numbered, Ready, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import InvalidRequest
-from pykoclaw_acp.ops import steps
-from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.attachment import Attachment
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.events import Event, OpenTools, TitleChanged, ToolEnded
+from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
-from pykoclaw_acp.sessions.events import Event, OpenTools, TitleChanged, ToolEnded
-from pykoclaw_acp.sessions.joining import Joining
-from pykoclaw_acp.sessions.model import Outcome, SessionRecord, Turn, TurnTimes
-from pykoclaw_acp.sessions.offers import Offer
+from pykoclaw_acp.sessions.log import SessionLog
+from pykoclaw_acp.sessions.permissions.broker import Questions
 from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, WorkerWish, Workspaces
-from pykoclaw_acp.sessions.questions import Questions
-from pykoclaw_acp.sessions.running import Running
-from pykoclaw_acp.sessions.session_log import SessionLog
-from pykoclaw_acp.sessions.turn_queue import AllWaiting, TurnQueue
-from pykoclaw_acp.sessions.unclaimed import Unclaimed
+from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.turns import outcomes as endings
+from pykoclaw_acp.sessions.turns.deduplication import Joining
+from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
+from pykoclaw_acp.sessions.turns.runner import Running
+from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker.frames import (
-    Ask,
-    AskWithdrawn,
-    EventFrame,
-    Gap,
-    Numbered,
-    Ready,
-    TurnEnded,
-    TurnStarted,
-)
 
 NOT_OPEN: Final = "The session is not open. Open it with session/load or session/resume."
 
@@ -198,11 +189,11 @@ class Session:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
         turn.begun = not self._queue.busy  # at once: no commit of its own says so
         await self._journal.accept(turn)
-        helper = wrappings.by_client_itself(turn.content, turn.client)
+        helper = prompt_text.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
         self.record.prompted = True
         self.joining.prompted()
-        steps.reached("turn_queued")
+        crash_points.reached("turn_queued")
         if turn.cancelled.is_set():
             await self._running.finish(turn, endings.CANCELLED)
             return

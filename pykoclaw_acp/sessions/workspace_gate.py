@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.sessions import answers, workspace_words
-from pykoclaw_acp.sessions.answers import Verdict
-from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.sessions.model import Turn
+from pykoclaw_acp.channel.frames import Ask, Workspace
+from pykoclaw_acp.channel.spec import TRUSTED, WITHOUT
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions import workspace_words
+from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, Journal, Trusted, WorkerFailed, Workers, WorkerWish, Workspaces
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.worker.frames import Ask, Workspace
-from pykoclaw_acp.worker.spec import TRUSTED, WITHOUT
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -87,15 +88,15 @@ class WorkspaceGate:
         without = WITHOUT + content.key
         if self._workers.workspace(self._session.id) == without:
             return [], without
-        if wrappings.by_client_itself(turn.content, turn.client):  # nobody reads its answer
+        if prompt_text.by_client_itself(turn.content, turn.client):  # nobody reads its answer
             return [], without
         ask, verdict = await self._ask(turn, doubtful)
-        chosen = verdict.option if answers.is_choice(ask, verdict) else None
+        chosen = verdict.option if decisions.is_choice(ask, verdict) else None
         log.info("Workspace question settled", action="workspace_settled", session=self._session.id, choice=chosen)
-        if chosen == answers.REJECT_ONCE:
+        if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
         said = workspace_words.answered(ask)
-        if chosen == answers.ALLOW_ALWAYS:
+        if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
+from pykoclaw_acp.channel.frames import Ask, Workspace
+from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.neutral import fenced, neutral
-from pykoclaw_acp.sessions.answers import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
-from pykoclaw_acp.sessions.events import Event, Text, TextPart, ToolEnded, ToolStarted
-from pykoclaw_acp.worker.frames import Ask, Workspace
+from pykoclaw_acp.sessions.permissions.decisions import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
 
 TOOL: Final = "workspace_trust"  # the tool of the question, of which there is none
 _CHOICES: Final = (

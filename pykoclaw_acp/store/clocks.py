@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.clock import Clock, Note
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement
+from pykoclaw_acp.system.clock import Clock, Note
 
 
 def go_on(connection: sqlite3.Connection) -> Clock:

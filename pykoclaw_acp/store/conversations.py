@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.store import merging
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -52,7 +52,7 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
             "Sessions of one conversation were merged",
             action="conversation_united", conversation=name, session=owner.session_id, ids=len(sessions),
         )  # fmt: skip
-        steps.reached("conversation_united")
+        crash_points.reached("conversation_united")
     return bool(shared)
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.ops import steps
 from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
 from pykoclaw_acp.store.folding import Row, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
@@ -115,10 +115,10 @@ class Conversion:
             return 0
         old_turns = bool(await self._database.read(_HAS_OLD_TURNS, (session_id,)))
         unit = await asyncio.to_thread(_convert, session_id, rows, old_turns=old_turns)
-        steps.reached("log_piece_read")
+        crash_points.reached("log_piece_read")
         began = time.monotonic()
         await self._database.commit(unit)
-        steps.reached("log_piece_converted")
+        crash_points.reached("log_piece_converted")
         took = time.monotonic() - began
         if took > AIM:
             self._rows = max(self._rows // 2, SMALLEST)

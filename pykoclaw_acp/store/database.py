@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.clock import Clock
 from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, StoreUnavailable
 from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
@@ -24,6 +23,7 @@ from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile, 
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
 from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
+from pykoclaw_acp.system.clock import Clock
 
 __all__ = [
     "ABANDONED",

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from pykoclaw_acp.protocol.long_texts import finished
-from pykoclaw_acp.sessions import folding
-from pykoclaw_acp.sessions.events import Event, OpenTools, decode, encode
-from pykoclaw_acp.sessions.folding import Piece
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model import folding
+from pykoclaw_acp.model.events import Event, OpenTools, decode, encode
+from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest

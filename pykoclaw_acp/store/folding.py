@@ -13,9 +13,9 @@ from itertools import groupby, islice
 
 import msgspec
 
-from pykoclaw_acp.sessions import folding
-from pykoclaw_acp.sessions.events import Event, decode, encode
-from pykoclaw_acp.sessions.folding import PART, Piece
+from pykoclaw_acp.model import folding
+from pykoclaw_acp.model.events import Event, decode, encode
+from pykoclaw_acp.model.folding import PART, Piece
 from pykoclaw_acp.store.sqlite import sqlite3
 
 _COLUMNS = "first_seq, seq, turn, kind, epoch, frame, source_uuid, cuts, payload"

@@ -9,9 +9,9 @@ import stat
 from pathlib import Path
 
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable, Exhausted
-from pykoclaw_acp.front import shortage, trusted_path
-from pykoclaw_acp.front.full_disk import TAKES_NO_FILE
-from pykoclaw_acp.front.places import DATABASE, LOCK_NAME
+from pykoclaw_acp.link.places import DATABASE, LOCK_NAME
+from pykoclaw_acp.system import shortage, trusted_path
+from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
 
 class DataLock:

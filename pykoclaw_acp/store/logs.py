@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pykoclaw_acp.sessions import folding
-from pykoclaw_acp.sessions.events import Usage, decode
-from pykoclaw_acp.sessions.folding import Piece
+from pykoclaw_acp.model import folding
+from pykoclaw_acp.model.events import Usage, decode
+from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Conflict, NewEvent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pykoclaw_acp.sessions.offers import Choice, Command, Offer
+from pykoclaw_acp.model.choices import Choice, Command, Offer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 

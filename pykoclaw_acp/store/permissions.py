@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.sessions import answers
-from pykoclaw_acp.sessions.answers import Verdict
+from pykoclaw_acp.channel.frames import Answer, Ask
+from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.sessions.ports import Deadline, Question, Settled
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.worker.frames import Answer, Ask
 
 ATTENDED: Final = "attended"
 PARKED: Final = "parked"
@@ -185,7 +185,7 @@ async def answers_of(database: Database, epoch: int, ask_ids: Collection[str]) -
         (PARKED, *ask_ids),
     )
     return [
-        answers.answer(epoch, one.ask, Verdict(one.outcome or "", one.option, one.answered_by, one.content))
+        decisions.answer(epoch, one.ask, Verdict(one.outcome or "", one.option, one.answered_by, one.content))
         for one in _questions(rows)
     ]
 

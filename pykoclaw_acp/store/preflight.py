@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 from pykoclaw_acp.errors import DatabaseUnusable, Exhausted, StartupError
-from pykoclaw_acp.front import shortage
 from pykoclaw_acp.store import inspection, migrate
 from pykoclaw_acp.store.connection import BUSY_TIMEOUT
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
+from pykoclaw_acp.system import shortage
 
 FULL_CHECK_LIMIT = 32 * 1024 * 1024
 """Bytes up to which every page is checked (about 20 ms); of a larger file only the schema is."""

@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pykoclaw_acp.clock import Clock
-from pykoclaw_acp.protocol import long_texts, wrappings
-from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.cursors import Cursor
-from pykoclaw_acp.sessions.events import Event
-from pykoclaw_acp.sessions.model import Outcome, PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.sessions.offers import Offer
+from pykoclaw_acp import long_texts
+from pykoclaw_acp.channel.frames import (
+    Answer,
+    Ask,
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    TurnEnded,
+    TurnStarted,
+    Workspace,
+)
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, NoPlaceForEnd, Question, Settled, Trusted
+from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import (
     clocks,
     cursors,
@@ -29,18 +40,8 @@ from pykoclaw_acp.store import (
     workers,
 )
 from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
+from pykoclaw_acp.system.clock import Clock
 from pykoclaw_acp.tasks import in_pieces
-from pykoclaw_acp.worker.frames import (
-    Answer,
-    Ask,
-    AskWithdrawn,
-    EventFrame,
-    Gap,
-    Numbered,
-    TurnEnded,
-    TurnStarted,
-    Workspace,
-)
 
 if TYPE_CHECKING:
     from pykoclaw_acp.config import AwayPolicy
@@ -103,7 +104,7 @@ class SessionJournal:
 
     async def accept(self, turn: Turn) -> None:
         """A prompt was accepted: `queued`, durable."""
-        helper = wrappings.by_client_itself(turn.content, turn.client)
+        helper = prompt_text.by_client_itself(turn.content, turn.client)
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged, TitleChanged
-from pykoclaw_acp.sessions.model import SessionRecord
-from pykoclaw_acp.sessions.offers import DEFAULT_MODEL
+from pykoclaw_acp.model.choices import DEFAULT_MODEL
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import LAST_SEQ
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pykoclaw_acp.sessions import endings
-from pykoclaw_acp.sessions.model import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -165,7 +165,7 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
         (
             outcome.state,
             outcome.stop_reason,
-            endings.fault_json(outcome.fault),
+            outcomes.fault_json(outcome.fault),
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
             at,

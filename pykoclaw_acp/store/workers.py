@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pykoclaw_acp.channel.frames import PROTOCOL
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
 from pykoclaw_acp.pool.ports import SpoolPending
 from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.worker.frames import PROTOCOL
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from pykoclaw_acp.channel.frames import Workspace
 from pykoclaw_acp.trust.below import Below
-from pykoclaw_acp.worker.frames import Workspace
 
 Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime and ctime (ns)
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
-from pykoclaw_acp.front import dotenv
-from pykoclaw_acp.front.places import DATABASE, Places
+from pykoclaw_acp.link.places import DATABASE, Places
+from pykoclaw_acp.system import dotenv
 
 NAME: Final = ".env"
 SETTING: Final = "pykoclaw_workspace_trust"

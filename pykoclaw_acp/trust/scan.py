@@ -9,12 +9,12 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from pykoclaw_acp.channel.frames import Workspace
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import Place, config_home, places
 from pykoclaw_acp.trust.looking import Looking, same
-from pykoclaw_acp.worker.frames import Workspace
 
 MAX_TEXT: Final = 64 * 1024  # characters of a command
 MAX_WORDS: Final = 2000  # words of commands that are looked at as paths, in one file

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from pykoclaw_acp.channel.frames import Workspace
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, text, unchanged
-from pykoclaw_acp.worker.frames import Workspace
 
 LOOK_WAIT: Final = 30.0  # s
 OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"

@@ -13,8 +13,8 @@ from uuid import uuid4
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate, ToolPermissionContext
 from claude_agent_sdk.types import PermissionRuleValue
 
+from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, Form
 from pykoclaw_acp.worker import tools, whole
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, Form
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
 REFUSED = "The user refused this tool call."

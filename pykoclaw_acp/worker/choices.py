@@ -10,11 +10,11 @@ import structlog
 from claude_agent_sdk import ClaudeSDKClient, SystemMessage
 from claude_agent_sdk.types import PermissionMode
 
-from pykoclaw_acp.sessions import offers
-from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged
-from pykoclaw_acp.sessions.offers import Choice, Command, Offer
-from pykoclaw_acp.worker.frames import SetMode, SetModel
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.channel.frames import SetMode, SetModel
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model import choices
+from pykoclaw_acp.model.choices import Choice, Command, Offer
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
 
@@ -28,7 +28,7 @@ class Choices:
         self.offer = Offer()
         self._tell = tell
         self._mode = spec.permission_mode
-        self._model = spec.model or offers.DEFAULT_MODEL
+        self._model = spec.model or choices.DEFAULT_MODEL
         self._bypass = spec.bypass
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
@@ -53,7 +53,7 @@ class Choices:
         models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
         self._resolved = {one["value"]: str(one.get("resolvedModel")) for one in models}
         self.offer = Offer(
-            commands=offers.fit(tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))),
+            commands=choices.fit(tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))),
             models=tuple(_model(one) for one in models),
         )
         self._client = client
@@ -84,7 +84,7 @@ class Choices:
             return
         before, self._running = self._running, model
         if before not in (None, model):
-            named = (one for one, name in self._resolved.items() if name == model and one != offers.DEFAULT_MODEL)
+            named = (one for one, name in self._resolved.items() if name == model and one != choices.DEFAULT_MODEL)
             self._changed(model=next(named, model))
 
     async def _choose(self, frame: SetMode | SetModel, before: asyncio.Task[None] | None) -> None:
@@ -114,7 +114,7 @@ class Choices:
             self._mode = mode
             self._tell(ModeChanged(mode))
         self._model = model or self._model
-        self._tell(ConfigChanged(offers.selection(self._mode, self._model, self.offer, bypass=self._bypass)))
+        self._tell(ConfigChanged(choices.selection(self._mode, self._model, self.offer, bypass=self._bypass)))
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -25,23 +25,16 @@ from claude_agent_sdk import (
     TextBlock,
 )
 
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.sessions.events import Event
+from pykoclaw_acp.channel.frames import Answer, Background, EventFrame, Prompt, TurnError, TurnStarted
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.asks import Asks
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.connecting import Ended, connect
 from pykoclaw_acp.worker.failures import StartFailure, early_end, failed_servers, lacks, plain
-from pykoclaw_acp.worker.frames import (
-    Answer,
-    Background,
-    EventFrame,
-    Prompt,
-    TurnError,
-    TurnStarted,
-)
 from pykoclaw_acp.worker.outbox import Outbox
-from pykoclaw_acp.worker.spec import LaunchSpec
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing

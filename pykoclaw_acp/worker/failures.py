@@ -7,9 +7,9 @@ from typing import Final
 
 from claude_agent_sdk import ResultMessage, SystemMessage
 
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.sessions.events import Event, Text
-from pykoclaw_acp.worker.frames import TurnError
+from pykoclaw_acp.channel.frames import TurnError
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.system import shortage
 
 _BY_STATUS: Final = {
     400: "invalid_request",

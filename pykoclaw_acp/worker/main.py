@@ -17,14 +17,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
-from pykoclaw_acp.ops import memory
-from pykoclaw_acp.ops.processes import die_with_parent, reap_orphans
-from pykoclaw_acp.pool import reaper
-from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker.channel import SocketLine, peer_is_ours, read_frames
-from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.failures import StartFailure, lacks
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
     Answer,
@@ -47,10 +40,16 @@ from pykoclaw_acp.worker.frames import (
     decode_to_worker,
     encode,
 )
-from pykoclaw_acp.worker.home import HeldDirectory
+from pykoclaw_acp.channel.home import HeldDirectory
+from pykoclaw_acp.channel.socket import SocketLine, peer_is_ours, read_frames
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.spool import Spool
+from pykoclaw_acp.system import memory, reaper
+from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
+from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.failures import StartFailure, lacks
 from pykoclaw_acp.worker.outbox import Outbox
-from pykoclaw_acp.worker.spec import LaunchSpec
-from pykoclaw_acp.worker.spool import Spool
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes

@@ -14,8 +14,8 @@ import claude_agent_sdk
 from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, CLINotFoundError
 from claude_agent_sdk.types import PermissionMode, SettingSource
 
-from pykoclaw_acp.front.lineage import WORKER
-from pykoclaw_acp.worker.spec import LaunchSpec
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.system.lineage import WORKER
 
 MAX_BUFFER: Final = 256 * 1024 * 1024  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
 CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/

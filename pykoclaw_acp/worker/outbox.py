@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.sessions.events import MAX_TEXT, Text, Thinking
-from pykoclaw_acp.worker.frames import EventFrame, Lost, Numbered, encode
-from pykoclaw_acp.worker.spool import NumberedLine, Spool
+from pykoclaw_acp.channel.frames import EventFrame, Lost, Numbered, encode
+from pykoclaw_acp.channel.spool import NumberedLine, Spool
+from pykoclaw_acp.model.events import MAX_TEXT, Text, Thinking
 
 MAX_UNACKNOWLEDGED: Final = 1024 * 1024  # bytes on their way to the daemon
 MAX_UNSENT: Final = 1024  # frames that wait for a number in memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from pykoclaw_acp.sessions.events import Plan, PlanEntry, PlanStatus
+from pykoclaw_acp.model.events import Plan, PlanEntry, PlanStatus
 
 _TOOLS: Final = ("TaskCreate", "TaskUpdate", "TaskList", "TodoWrite")
 _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.channel.frames import TurnEnded, TurnError, TurnUsage
 from pykoclaw_acp.worker.failures import turn_error
-from pykoclaw_acp.worker.frames import TurnEnded, TurnError, TurnUsage
 
 _ABORTED: Final = ("aborted_streaming", "aborted_tools")
 

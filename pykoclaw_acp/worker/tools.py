@@ -6,15 +6,8 @@ import os.path
 import re
 from typing import Any, Final
 
+from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.sessions.events import (
-    DiffPart,
-    ImagePart,
-    Location,
-    TextPart,
-    ToolKind,
-    ToolPart,
-)
 
 MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64

@@ -23,16 +23,7 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.sessions.events import (
-    Event,
-    Text,
-    Thinking,
-    ToolEnded,
-    ToolProgressed,
-    ToolStarted,
-    Usage,
-    split_text,
-)
+from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, ToolStarted, Usage, split_text
 from pykoclaw_acp.worker import tools
 from pykoclaw_acp.worker.plan import TaskList
 

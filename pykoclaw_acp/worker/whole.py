@@ -6,8 +6,8 @@ import json
 import os.path
 from typing import Any, Final
 
+from pykoclaw_acp.model.events import DiffPart, TextPart, ToolPart
 from pykoclaw_acp.neutral import fenced, neutral
-from pykoclaw_acp.sessions.events import DiffPart, TextPart, ToolPart
 
 MOST: Final = 2 * 1024 * 1024
 """Bytes (JSON) of the arguments of a call that a person can be asked about; clients take lines of 8 MiB."""

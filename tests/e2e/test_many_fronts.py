@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from pykoclaw_acp.front.places import connect
+from pykoclaw_acp.link.places import connect
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.deaf import Deaf
 from tests.e2e.harness.stack import PROGRAM

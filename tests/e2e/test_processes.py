@@ -26,7 +26,7 @@ async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
     await client.call("session/close", sessionId=session)
     await client.load(session, stack.work)
     # The fork server is warmed up, and is there before any worker could be.
-    await client.until(lambda: stack.find("pykoclaw_acp.pool.forkserver"))
+    await client.until(lambda: stack.find("pykoclaw_acp.worker.forkserver"))
     assert not any(one.is_claude for one in stack.processes())
     assert "worker_launched" not in client.log.read_text()
     await client.prompt(session, text("Now."))

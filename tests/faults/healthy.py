@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Final
 
-from pykoclaw_acp.front.places import connect
+from pykoclaw_acp.link.places import connect
 
 LEAST: Final = 10  # prompts that are measured
 PAUSE: Final = 0.05  # s; each prompt costs more than dozens of frames

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp import crash_points
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import Client, RpcError, ServerGone
 from tests.folds import is_part, told
@@ -29,7 +29,7 @@ TURN = script("thinking I look first.", "repeat 50x8ms word{n}", "bash echo from
 def moments() -> list[tuple[str, int]]:
     chance = random.Random(20261120)
     chosen: list[tuple[str, int]] = []
-    for step in steps.STEPS:
+    for step in crash_points.STEPS:
         if step in REPEATED:
             times = chance.sample(range(1, REPEATED[step]), min(MOMENTS, REPEATED[step] - 1))
             chosen += [(step, time) for time in sorted(times)]

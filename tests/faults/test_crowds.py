@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from pykoclaw_acp.front import call as front
-from pykoclaw_acp.front.places import connect
+from pykoclaw_acp.link.places import connect
 from tests.e2e.harness import Stack
 from tests.e2e.harness.client import RpcError
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from pykoclaw_acp.front.places import connect as connect_to
+from pykoclaw_acp.link.places import connect as connect_to
 from tests.e2e.harness import Stack
 from tests.faults.hostile import ACP, CONTROL, Attacker, Generator
 from tests.waiting import eventually

@@ -92,7 +92,7 @@ async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_
     session, answer = await begin(stack, moment, client)
     for name, before, after in (
         ("__init__.py", f'"{pykoclaw_acp.__version__}"', '"99.0"'),
-        ("worker/frames.py", "PROTOCOL: Final = 1", "PROTOCOL: Final = 2"),
+        ("channel/frames.py", "PROTOCOL: Final = 1", "PROTOCOL: Final = 2"),
         ("server/link.py", "LINK: Final = 1", "LINK: Final = 2"),
     ):
         source = (installed / "pykoclaw_acp" / name).read_text()

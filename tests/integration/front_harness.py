@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from pykoclaw_acp.front.places import LOCK_NAME, Places, secure_directory
+from pykoclaw_acp.link.places import LOCK_NAME, Places, secure_directory
 
 WAIT = 30  # s that anything may take
 FAKE_START = Path(__file__).with_name("front_with_fake_daemon.py")

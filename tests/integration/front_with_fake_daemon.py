@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 
-from pykoclaw_acp.front import main, spawn
-from pykoclaw_acp.front.places import LOCK_NAME, Places, secure_directory
+from pykoclaw_acp.__main__ import main
+from pykoclaw_acp.front import spawn
+from pykoclaw_acp.link.places import LOCK_NAME, Places, secure_directory
 
 
 def front() -> None:

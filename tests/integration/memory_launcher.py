@@ -7,9 +7,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator
 
-from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
-from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
     Answer,
@@ -28,7 +26,9 @@ from pykoclaw_acp.worker.frames import (
     TurnEnded,
     TurnStarted,
 )
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
 
 _pids = itertools.count(1_000_000)
 

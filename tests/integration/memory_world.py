@@ -18,22 +18,7 @@ from typing import Any, Final, TypeVar
 import pytest
 import structlog
 
-from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import StartupError
-from pykoclaw_acp.front.places import DATABASE, Places
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool import leftovers, reaper, whereabouts
-from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
-from pykoclaw_acp.server import app as server
-from pykoclaw_acp.server import returning
-from pykoclaw_acp.server.connection import Connection
-from pykoclaw_acp.server.link import FrontPeer
-from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.store import connection as store_connection
-from pykoclaw_acp.store import history_copy
-from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     Answer,
     Ask,
     AskWithdrawn,
@@ -45,8 +30,23 @@ from pykoclaw_acp.worker.frames import (
     ToWorker,
     encode,
 )
-from pykoclaw_acp.worker.frames import Prompt as PromptFrame
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.frames import Prompt as PromptFrame
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.config import Settings
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.link.places import DATABASE, Places
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.pool import leftovers, whereabouts
+from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.server import app as server
+from pykoclaw_acp.server import returning
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.link import FrontPeer
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.store import connection as store_connection
+from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system import processes, reaper
 from tests.integration.clock import Clock
 from tests.integration.memory_front import WORKERS, MemoryFront
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher

@@ -13,16 +13,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool.launcher import WorkerProcess
-from pykoclaw_acp.server.recovery import hand_over, recover
-from pykoclaw_acp.sessions.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.sessions.model import Outcome
-from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import events
-from pykoclaw_acp.store.database import Statement, Unit
-from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ask,
     EventFrame,
@@ -34,6 +25,15 @@ from pykoclaw_acp.worker.frames import (
     Skipped,
     encode,
 )
+from pykoclaw_acp.model.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.pool.launcher import WorkerProcess
+from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import events
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.system import processes
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Client, Rig, hanging, rig
 from tests.waiting import eventually

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.model.events import Failure, UserMessage
+from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.server.recovery import hand_over, recover
-from pykoclaw_acp.sessions.events import Failure, UserMessage
-from pykoclaw_acp.sessions.model import Outcome
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.test_adoption import alive, daemon, found, killed

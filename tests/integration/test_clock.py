@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp import clock
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.system import clock, processes
 from tests.integration.test_link import front, new, prompts, words
 from tests.integration.test_pool import Rig
 from tests.integration.test_pool import rig as pool_rig

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, ToWorker
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
-from pykoclaw_acp.sessions.events import UserMessage
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, ToWorker
 from tests.e2e.harness import frames
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig, rig

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops.lag import LoopLag
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
+from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview, permissions
 from pykoclaw_acp.store.database import Statement, Unit
-from pykoclaw_acp.worker.frames import Ask
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually

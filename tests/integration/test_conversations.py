@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from pykoclaw_acp.ops import processes
+from pykoclaw_acp.channel.frames import Ask, EventFrame, FromWorker, TurnEnded
+from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.pool.launcher import WorkerProcess
-from pykoclaw_acp.sessions.cursors import Cursor
-from pykoclaw_acp.sessions.events import Event, Text, TitleChanged
 from pykoclaw_acp.sessions.ports import CursorChange, Logged
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import batch, conversations, conversion, cursors, events, merging, overview
@@ -25,7 +25,7 @@ from pykoclaw_acp.store.database import Database, StaleEpoch, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
-from pykoclaw_acp.worker.frames import Ask, EventFrame, FromWorker, TurnEnded
+from pykoclaw_acp.system import processes
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import daemon, killed
 from tests.integration.test_link import INITIALIZE, Front, front

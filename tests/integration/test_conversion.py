@@ -13,19 +13,10 @@ from typing import Any
 import pytest
 
 import pykoclaw_acp
-from pykoclaw_acp.ops import steps
-from pykoclaw_acp.sessions.events import (
-    Event,
-    Text,
-    Thinking,
-    ToolEnded,
-    ToolStarted,
-    Usage,
-    UserMessage,
-    encode,
-)
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolStarted, Usage, UserMessage, encode
 from pykoclaw_acp.sessions.ports import Logged
-from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversion, events, overview, turns
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Statement, Unit
@@ -269,7 +260,7 @@ asyncio.run(main())
 """
 
 
-KILLS = [f"{step}:{number}" for step in steps.CONVERSION for number in (1, 2, 5)]
+KILLS = [f"{step}:{number}" for step in crash_points.CONVERSION for number in (1, 2, 5)]
 
 
 @pytest.mark.parametrize("kill", KILLS)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.sessions.ageing import LIMIT, CursorAges
 from pykoclaw_acp.sessions.confirmations import Confirmations
+from pykoclaw_acp.sessions.cursor_retention import LIMIT, CursorAges
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import retries
-from pykoclaw_acp.ops import health
-from pykoclaw_acp.sessions.events import ToolStarted
+from pykoclaw_acp.model.events import ToolStarted
+from pykoclaw_acp.server import health
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
 from tests.integration.test_pool import Rig, hanging, rig

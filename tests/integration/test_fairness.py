@@ -14,8 +14,8 @@ from pykoclaw_acp import tasks
 from pykoclaw_acp.protocol.control import SessionSummary
 from pykoclaw_acp.server import connection
 from pykoclaw_acp.server.share import CALLS
-from pykoclaw_acp.sessions import turn_queue
-from pykoclaw_acp.sessions.turn_queue import MOST_WAITING
+from pykoclaw_acp.sessions.turns import queue
+from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
 from pykoclaw_acp.store import overview
 from tests.integration.test_connection import client, hanging, prompt
 from tests.integration.test_control import caller, prompted
@@ -53,7 +53,7 @@ async def test_a_prompt_that_comes_again_joins_its_turn_however_many_wait(tmp_pa
 
 
 async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_queue, "MOST_TEXT", 1000)
+    monkeypatch.setattr(queue, "MOST_TEXT", 1000)
     async with rig(tmp_path) as r, client(r) as wire:
         session, _, _, _ = await hanging(r, wire)
         wire.begin("session/prompt", **prompt(session, "x" * 600))
@@ -66,7 +66,7 @@ async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monk
 async def test_prompts_that_wait_have_a_bound_over_all_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_queue, "MOST_WAITING_ALL", 3)
+    monkeypatch.setattr(queue, "MOST_WAITING_ALL", 3)
     async with rig(tmp_path) as r, client(r) as wire:
         (session, _, channel, turn), (other, *_) = await hanging(r, wire), await hanging(r, wire)
         first, *_ = [wire.begin("session/prompt", **prompt(one, "say 1")) for one in (session, session, other)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.frames import Ask, Form
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.control import Decision
 from pykoclaw_acp.store import permissions
-from pykoclaw_acp.worker.frames import Ask, Form
 from tests.integration import test_pool
 from tests.integration.test_connection import Wire, _listen, hanging
 from tests.integration.test_questions import LONG, SOON, Asking, Person, begin, restarted, rig

@@ -15,11 +15,12 @@ import msgspec
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.front import dial, instance
+from pykoclaw_acp.front import dial
 from pykoclaw_acp.front.dial import Dialer, NotStarted
 from pykoclaw_acp.front.ledger import Ledger
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.protocol.greeting import greeting
+from pykoclaw_acp.link import client_process
+from pykoclaw_acp.link.greeting import greeting
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server.link import FrontHello
 from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result, update
 
@@ -78,7 +79,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "link": 1,
         "version": __version__,
         "pid": client.process.pid,
-        "parent": instance.own(),
+        "parent": client_process.own(),
         "initialize": None,
         "sessions": {},
         "asked": [],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
 

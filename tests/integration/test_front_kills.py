@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
 from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result
 
 KILLS = 25  # of the daemon, in one test

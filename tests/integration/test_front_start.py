@@ -14,7 +14,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import spawn
 from pykoclaw_acp.front.call import DaemonAbsent, call
-from pykoclaw_acp.front.places import LOCK_NAME, Places, lock_holder
+from pykoclaw_acp.link.places import LOCK_NAME, Places, lock_holder
 from tests.integration.front_harness import FAKE_START, WAIT, Client
 from tests.waiting import eventually_sync
 

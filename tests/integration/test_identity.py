@@ -17,12 +17,13 @@ import pytest
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
-from pykoclaw_acp.front.places import DATABASE, Places
-from pykoclaw_acp.ops import processes, records
+from pykoclaw_acp.link import records
+from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.system import processes
 
 CHILD = (
     "import asyncio, sys\n"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.pool.local import MAX_LOG, LocalLauncher
-from pykoclaw_acp.worker.spec import LaunchSpec
 
 
 def spec(directory: Path) -> LaunchSpec:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.clock import Clock
+from pykoclaw_acp.channel.frames import Interrupt
+from pykoclaw_acp.model.cursors import Cursor, Reader
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
@@ -21,11 +22,10 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.confirmations import Confirmations
-from pykoclaw_acp.sessions.cursors import Cursor, Reader
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
-from pykoclaw_acp.worker.frames import Interrupt
+from pykoclaw_acp.system.clock import Clock
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 

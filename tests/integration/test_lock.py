@@ -11,7 +11,7 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
-from pykoclaw_acp.front.places import LOCK_NAME
+from pykoclaw_acp.link.places import LOCK_NAME
 from pykoclaw_acp.store.lock import DataLock
 
 HOLD = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.pool.launcher import WorkerProcess
-from pykoclaw_acp.sessions.answers import Verdict
+from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.store import migrate, overview
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.worker.frames import Ask
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import alive, daemon, found, killed
 from tests.integration.test_pool import Rig, hanging, rig

@@ -12,11 +12,12 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.channel.frames import Ask, FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
+from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.events import Failure, Text, UserMessage
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.sessions.events import Failure, Text, UserMessage
-from pykoclaw_acp.sessions.model import Outcome, Turn, TurnTimes
-from pykoclaw_acp.sessions.offers import Command
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -24,7 +25,6 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
-from pykoclaw_acp.worker.frames import Ask, FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
 

@@ -14,7 +14,7 @@ import pytest
 
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server import app as wired
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.store.sqlite import sqlite3

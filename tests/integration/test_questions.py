@@ -14,18 +14,18 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, Form, Interrupt, Prompt, ToWorker
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
+from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
+from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.pool import pool
-from pykoclaw_acp.sessions.events import OpenTools, Text, UserMessage
-from pykoclaw_acp.sessions.grants import Grants
-from pykoclaw_acp.sessions.model import Turn, TurnTimes
+from pykoclaw_acp.sessions.permissions.grants import Grants
 from pykoclaw_acp.sessions.ports import Deadline, Settled
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.worker.frames import Answer, Ask, AskWithdrawn, Form, Interrupt, Prompt, ToWorker
 from tests.integration import test_connection, test_pool
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig

@@ -15,16 +15,16 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from pykoclaw_acp.channel.frames import Ask, Interrupt
 from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.sessions.answers import Verdict
-from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.sessions.model import PromptKeys, Turn
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.turns import PromptKeys, Turn
+from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.store import checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.worker.frames import Ask, Interrupt
 from tests.integration.test_link import front, words
 from tests.integration.test_pool import Client, Rig, hanging, rig
 from tests.waiting import eventually

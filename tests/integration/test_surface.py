@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pykoclaw_acp.sessions import offers
-from pykoclaw_acp.sessions.events import ConfigChanged, ModeChanged
-from pykoclaw_acp.sessions.model import Turn
-from pykoclaw_acp.sessions.offers import Choice, Command, Offer
-from pykoclaw_acp.sessions.pruning import Pruner
+from pykoclaw_acp.channel.frames import PROTOCOL, EventFrame, Prompt, Ready, SetMode, SetModel, ToWorker
+from pykoclaw_acp.model import choices
+from pykoclaw_acp.model.choices import Choice, Command, Offer
+from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.worker.frames import PROTOCOL, EventFrame, Prompt, Ready, SetMode, SetModel, ToWorker
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_connection import Wire, client, hanging, new, prompt
 from tests.integration.test_pool import Rig, rig
@@ -160,7 +160,7 @@ async def test_a_choice_made_while_the_worker_starts_reaches_it_before_the_promp
 async def test_a_mode_that_claude_changes_itself_is_told_and_kept(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, _ = await hanging(r, wire)
-        chosen = offers.selection("plan", "fable", OFFER, bypass=False)
+        chosen = choices.selection("plan", "fable", OFFER, bypass=False)
         for event in (ModeChanged("plan"), ConfigChanged(chosen)):
             channel._n += 1
             channel.say(EventFrame(epoch=1, n=channel._n, turn_id=None, event=event))

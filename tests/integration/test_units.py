@@ -107,7 +107,7 @@ handed = [fcntl.fcntl(int(descriptor), fcntl.F_DUPFD, 20) for descriptor in sys.
 for target, descriptor in enumerate(handed, 3):
     os.dup2(descriptor, target)
 os.environ.update(LISTEN_PID=str(os.getpid() + int(sys.argv[1])), LISTEN_FDS="2", LISTEN_FDNAMES="acp:other")
-from pykoclaw_acp.ops.notify import inherited_sockets
+from pykoclaw_acp.system.systemd import inherited_sockets
 found = inherited_sockets()
 left = [name for name in os.environ if name.startswith("LISTEN_")]
 print([one.getsockname() for one in found], [one.get_inheritable() for one in found], left, os.path.exists("/dev/fd/4"))

@@ -14,13 +14,7 @@ import msgspec
 import pytest
 from claude_agent_sdk import ResultMessage
 
-from pykoclaw_acp.pool.leftovers import read_spool
-from pykoclaw_acp.pool.whereabouts import ask
-from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.worker import main
-from pykoclaw_acp.worker.channel import SocketLine, read_frames
-from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
     Answer,
@@ -41,9 +35,15 @@ from pykoclaw_acp.worker.frames import (
     decode_to_worker,
     encode,
 )
-from pykoclaw_acp.worker.home import HeldDirectory
+from pykoclaw_acp.channel.home import HeldDirectory
+from pykoclaw_acp.channel.socket import SocketLine, read_frames
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.pool.leftovers import read_spool
+from pykoclaw_acp.pool.whereabouts import ask
+from pykoclaw_acp.worker import main
+from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.main import Worker
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
 from tests.waiting import eventually
 
 

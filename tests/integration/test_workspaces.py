@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.sessions.events import Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.sessions.model import Outcome, Turn
 from pykoclaw_acp.sessions.ports import ANY, FIRST_USE
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.trust.watch import Watch
-from pykoclaw_acp.worker.spec import LaunchSpec
 from tests.integration import test_questions
 from tests.integration.test_control import caller
 from tests.integration.test_pool import Rig

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import structlog
 
-from pykoclaw_acp.ops import log, log_share
-from pykoclaw_acp.ops.log_share import BURST, LogShare
+from pykoclaw_acp.logging import setup
+from pykoclaw_acp.logging import share as log_share
+from pykoclaw_acp.logging.share import BURST, LogShare
 from pykoclaw_acp.server import admission
 from pykoclaw_acp.server.admission import COMMANDS, FEWEST, Admission, SpareDescriptor, Visitor, places_left, reserve
 from pykoclaw_acp.server.peer import DirectPeer
@@ -228,7 +229,7 @@ def test_a_client_fills_no_log_and_what_was_left_out_is_counted(capsys: pytest.C
     now = 0.0
     logger = structlog.get_logger()
     share = LogShare(lambda: now, log_share.Bucket(10**6, 1, lambda: now))
-    log.configure("info", "json")
+    setup.configure("info", "json")
     token = log_share.current.set(share)
     try:
         for _ in range(BURST + 500):
@@ -254,17 +255,17 @@ def test_all_clients_together_fill_no_log_either() -> None:
 
 def test_a_log_file_is_begun_anew_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "daemon.log"
-    monkeypatch.setattr(log, "_MOST", 100_000)
-    monkeypatch.setattr(log, "_LOOK", 10_000)
+    monkeypatch.setattr(setup, "_MOST", 100_000)
+    monkeypatch.setattr(setup, "_LOOK", 10_000)
     sizes = []
     with path.open("a") as stream:
-        log.configure("info", "json", stream)
-        log.keep_small(str(path))
+        setup.configure("info", "json", stream)
+        setup.keep_small(str(path))
         logger = structlog.get_logger()
         for _ in range(2000):
             logger.info("x" * 500)
             sizes.append(path.stat().st_size)
-    log.configure("info", "json")
+    setup.configure("info", "json")
     assert max(sizes) < 120_000
     assert '"log_begun_anew"' in path.read_text()
 

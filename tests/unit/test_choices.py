@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from claude_agent_sdk import SystemMessage
 
-from pykoclaw_acp.sessions.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.channel.frames import SetMode, SetModel
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.frames import SetMode, SetModel
-from pykoclaw_acp.worker.spec import LaunchSpec
 
 MODELS = [
     {"value": "default", "resolvedModel": "claude-big", "displayName": "Default (recommended)"},

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.__main__ import main
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.errors import DataDirectoryLocked
-from pykoclaw_acp.front import main
 from pykoclaw_acp.plugin import AcpPlugin
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

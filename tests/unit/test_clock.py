@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from pykoclaw_acp import clock
-from pykoclaw_acp.clock import Clock, Note
-from pykoclaw_acp.ops import processes
+from pykoclaw_acp.system import clock, processes
+from pykoclaw_acp.system.clock import Clock, Note
 
 
 @pytest.fixture

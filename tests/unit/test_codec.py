@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.link.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc, lenient
-from pykoclaw_acp.protocol.dispatch import Method
-from pykoclaw_acp.protocol.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     Implementation,
@@ -26,6 +25,7 @@ from pykoclaw_acp.protocol.messages import (
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.registry import Sessions

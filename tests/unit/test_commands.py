@@ -17,7 +17,7 @@ from pykoclaw_acp.commands import daemon, logs, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
-from pykoclaw_acp.front.places import Places
+from pykoclaw_acp.link.places import Places
 from tests.waiting import eventually_sync
 
 
@@ -228,7 +228,7 @@ def test_without_a_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monk
     def end_now(belongs: Any, grace: float) -> None:
         ended.extend(belongs(cookie) for cookie in found)
 
-    monkeypatch.setattr("pykoclaw_acp.pool.reaper.end_now", end_now)
+    monkeypatch.setattr("pykoclaw_acp.system.reaper.end_now", end_now)
     assert run("workers", "stop").stdout == "Ended 1 worker.\n"
     assert ended == [True, True, False]
     assert run("workers", "stop", "s1").exit_code == 3

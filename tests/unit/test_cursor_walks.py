@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykoclaw_acp.clock import Clock
+from pykoclaw_acp.model.cursors import Cursor, Reader
 from pykoclaw_acp.sessions.confirmations import Confirmations
-from pykoclaw_acp.sessions.cursors import Cursor, Reader
 from pykoclaw_acp.sessions.ports import CursorChange, Journal
 from pykoclaw_acp.store import cursors, migrate
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system.clock import Clock
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 SESSION = "s"

@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.front import trusted_path
-from pykoclaw_acp.front.places import Places
-from pykoclaw_acp.ops import doctor, doctor_claude, doctor_database, doctor_machine, doctor_wal, records
-from pykoclaw_acp.ops.doctor import Context, Finding
+from pykoclaw_acp.doctor import claude, machine, report, wal
+from pykoclaw_acp.doctor import database as doctor_database
+from pykoclaw_acp.doctor.report import Context, Finding
+from pykoclaw_acp.link import records
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system import trusted_path
 from tests.waiting import eventually_sync
 
 
@@ -60,13 +62,13 @@ def database(context: Context, mode: str = "DELETE") -> Path:
 
 
 def test_a_new_home_has_no_problem_but_the_missing_credential(context: Context) -> None:
-    findings = doctor.examine(context, doctor.checks())
+    findings = report.examine(context, report.checks())
     assert [(one.check, one.level) for one in findings if one.level != "ok"] == [("credential", "problem")]
     assert len({one.check for one in findings}) == len(findings)
 
 
 def test_whatever_is_not_well_says_what_to_do(context: Context) -> None:
-    for finding in doctor.examine(replace(context, bad_settings="x"), doctor.checks()):
+    for finding in report.examine(replace(context, bad_settings="x"), report.checks()):
         assert bool(finding.advice) == (finding.level != "ok"), finding
 
 
@@ -74,7 +76,7 @@ def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) 
     def broken_thing(context: Context) -> Finding:
         raise PermissionError("no entry")
 
-    found = doctor.examine(context, [broken_thing, doctor_machine.settings])
+    found = report.examine(context, [broken_thing, machine.settings])
     assert [(one.check, one.level) for one in found] == [("broken thing", "warning"), ("settings", "ok")]
     assert "no entry" in found[0].found
 
@@ -83,13 +85,13 @@ def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) 
 
 
 def test_a_daemon_that_answers_is_well_and_one_of_another_version_is_to_be_restarted(context: Context) -> None:
-    assert doctor_machine.daemon(replace(context, status=status())).level == "ok"
-    other = doctor_machine.daemon(replace(context, status=status(version="0.0.9")))
+    assert machine.daemon(replace(context, status=status())).level == "ok"
+    other = machine.daemon(replace(context, status=status(version="0.0.9")))
     assert (other.level, "0.0.9" in other.found, "Restart" in other.advice) == ("warning", True, True)
 
 
 def test_a_daemon_that_does_not_answer_is_a_problem(context: Context) -> None:
-    found = doctor_machine.daemon(replace(context, unreachable="The daemon has not answered within 10 s."))
+    found = machine.daemon(replace(context, unreachable="The daemon has not answered within 10 s."))
     assert (found.level, found.found) == ("problem", "The daemon has not answered within 10 s.")
 
 
@@ -98,7 +100,7 @@ def test_who_holds_the_lock_of_a_daemon_that_does_not_answer_is_named(context: C
 
     lock = DataLock.acquire(Path(context.places.data), "/run/other.sock")
     try:
-        found = doctor_machine.daemon(replace(context, unreachable="It has not answered within 10 s."))
+        found = machine.daemon(replace(context, unreachable="It has not answered within 10 s."))
     finally:
         lock.release()
     assert found.level == "problem"
@@ -134,7 +136,7 @@ def test_a_server_without_a_socket_is_named(context: Context) -> None:
 
     lock = DataLock.acquire(Path(context.places.data), None)
     try:
-        found = doctor_machine.daemon(context)
+        found = machine.daemon(context)
     finally:
         lock.release()
     assert (found.level, f"pid {os.getpid()}" in found.found) == ("warning", True)
@@ -142,20 +144,20 @@ def test_a_server_without_a_socket_is_named(context: Context) -> None:
 
 def test_a_socket_path_that_others_cannot_use_is_a_warning(context: Context, tmp_path: Path) -> None:
     long = replace(context, places=Places(tmp_path, tmp_path, tmp_path / ("x" * 100) / "acp.sock"))
-    assert doctor_machine.socket(long).level == "warning"
-    assert doctor_machine.socket(context).level == "ok"
+    assert machine.socket(long).level == "warning"
+    assert machine.socket(context).level == "ok"
 
 
 @pytest.mark.parametrize(
     ("check", "place", "mode", "closed"),
     [
-        (doctor_machine.directories, "data", 0o757, "755"),
-        (doctor_machine.instance, "directory", 0o755, "700"),
-        (doctor_machine.socket, "directory", 0o750, "700"),
+        (machine.directories, "data", 0o757, "755"),
+        (machine.instance, "directory", 0o755, "700"),
+        (machine.socket, "directory", 0o750, "700"),
     ],
 )
 def test_what_others_may_use_is_to_be_closed(
-    check: doctor.Check, place: str, mode: int, closed: str, context: Context
+    check: report.Check, place: str, mode: int, closed: str, context: Context
 ) -> None:
     directory = Path(getattr(context.places, place))
     directory.mkdir(parents=True)
@@ -176,7 +178,7 @@ def test_a_directory_above_that_others_can_write_is_named(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trusted_path, "examine", lambda path, group=None: [found] if "above" in path else [])
         context = replace(context, places=Places(above / "data", tmp_path / "state"))
-        finding = doctor_machine.directories(context)
+        finding = machine.directories(context)
     assert (finding.level, finding.found, finding.advice) == (level, found.words, "Close it.")
 
 
@@ -185,15 +187,15 @@ def test_what_is_shared_with_a_group_on_purpose_is_well(context: Context, monkey
     path = database(context)
     path.chmod(0o660)
     path.parent.chmod(0o2770)
-    assert doctor_machine.directories(context).level == doctor_database.database(context).level == "warning"
+    assert machine.directories(context).level == doctor_database.database(context).level == "warning"
     shared = replace(context, group=path.parent.stat().st_gid)
-    assert doctor_machine.directories(shared).level == doctor_database.database(shared).level == "ok"
+    assert machine.directories(shared).level == doctor_database.database(shared).level == "ok"
 
 
 def test_what_belongs_to_somebody_else_is_a_problem(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(context.places.data).mkdir()
     monkeypatch.setattr("os.geteuid", lambda: 4242)
-    assert "belongs to user" in doctor_machine.directories(context).found
+    assert "belongs to user" in machine.directories(context).found
 
 
 @pytest.mark.parametrize(("free", "level"), [(10**12, "ok"), (500 * 1024**2, "warning"), (10**6, "problem")])
@@ -201,20 +203,20 @@ def test_a_disk_is_looked_at_before_it_is_full(
     free: int, level: str, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": free}))
-    assert doctor_machine.disk(context).level == level
+    assert machine.disk(context).level == level
 
 
 def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> None:
     cookie = f"{context.places.hash}:s1:3"
     left = subprocess.Popen(["sleep", "600"], env={"PYKOCLAW_WORKER": cookie, "PATH": os.environ["PATH"]})
     try:
-        eventually_sync(lambda: doctor_machine.processes(context).level == "warning")
-        found = doctor_machine.processes(context)
+        eventually_sync(lambda: machine.processes(context).level == "warning")
+        found = machine.processes(context)
         assert "without a daemon: 1 (" in found.found
         assert "adopts" in found.advice
         known = {**status(), "workers": [{"session": "s1", "epoch": 3}]}
-        assert doctor_machine.processes(replace(context, status=known)).level == "ok"
-        stray = doctor_machine.processes(replace(context, status=status()))
+        assert machine.processes(replace(context, status=known)).level == "ok"
+        stray = machine.processes(replace(context, status=status()))
         assert (stray.level, "s1:3" in stray.found) == ("warning", True)
     finally:
         left.kill()
@@ -232,13 +234,13 @@ def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> N
 )
 def test_the_units_state_is_shown(states: str, level: str, words: str, context: Context, tmp_path: Path) -> None:
     program(tmp_path / "bin/systemctl", f"printf '%s\\n' 'Id=pykoclaw-acp.service' '{states}'")
-    found = doctor_machine.units(context)
+    found = machine.units(context)
     assert (found.level, words in found.found) == (level, True)
 
 
 def test_without_a_systemd_that_answers_the_units_are_no_problem(context: Context, tmp_path: Path) -> None:
     program(tmp_path / "bin/systemctl", "exit 1")
-    assert doctor_machine.units(context).level == "ok"
+    assert machine.units(context).level == "ok"
 
 
 # --- database --------------------------------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ def test_who_keeps_a_large_write_ahead_log_is_named(
     context: Context, monkeypatch: pytest.MonkeyPatch, begin: str, does: str
 ) -> None:
     path = database(context, "WAL")
-    assert doctor_wal.write_ahead_log(context) == Finding("write-ahead log", "ok", "0 KiB")
+    assert wal.write_ahead_log(context) == Finding("write-ahead log", "ok", "0 KiB")
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("INSERT INTO t VALUES (zeroblob(100000))")
         other = subprocess.Popen(
@@ -322,12 +324,12 @@ def test_who_keeps_a_large_write_ahead_log_is_named(
         try:
             assert other.stdout is not None
             other.stdout.readline()
-            small = doctor_wal.write_ahead_log(context)
-            monkeypatch.setattr(doctor_wal, "LARGE", 50_000)
-            large = doctor_wal.write_ahead_log(context)
+            small = wal.write_ahead_log(context)
+            monkeypatch.setattr(wal, "LARGE", 50_000)
+            large = wal.write_ahead_log(context)
         finally:
             other.communicate("\n")
-        free = doctor_wal.write_ahead_log(context)
+        free = wal.write_ahead_log(context)
     named = f"; pid {other.pid} (python"
     assert small.level == "ok"
     assert named in small.found
@@ -343,19 +345,19 @@ def test_who_keeps_a_large_write_ahead_log_is_named(
 
 def test_a_cli_that_runs_is_shown_with_its_version(context: Context, tmp_path: Path) -> None:
     cli = program(tmp_path / "claude")
-    assert doctor_claude.claude_cli(replace(context, cli_path=str(cli))).found == f"version 2.1.0 at {cli}"
+    assert claude.claude_cli(replace(context, cli_path=str(cli))).found == f"version 2.1.0 at {cli}"
     program(cli, "exit 3")
-    assert "ends with 3" in doctor_claude.claude_cli(replace(context, cli_path=str(cli))).found
-    gone = doctor_claude.claude_cli(replace(context, cli_path=str(tmp_path / "none")))
+    assert "ends with 3" in claude.claude_cli(replace(context, cli_path=str(cli))).found
+    gone = claude.claude_cli(replace(context, cli_path=str(tmp_path / "none")))
     assert (gone.level, "PYKOCLAW_CLI_PATH" in gone.advice) == ("problem", True)
 
 
 def test_a_credential_is_found_wherever_claude_looks_and_never_shown(context: Context, tmp_path: Path) -> None:
     def found(**environment: str) -> Finding:
-        return doctor_claude.credential(replace(context, environment={**context.environment, **environment}))
+        return claude.credential(replace(context, environment={**context.environment, **environment}))
 
     assert found().level == "problem"
-    for name in (*doctor_claude.CREDENTIALS, *doctor_claude.CLOUDS):
+    for name in (*claude.CREDENTIALS, *claude.CLOUDS):
         assert (found(**{name: "sk-very-secret"}).level, name in found(**{name: "x"}).found) == ("ok", True)
         assert "sk-very-secret" not in repr(found(**{name: "sk-very-secret"}))
     (tmp_path / "handed").mkdir()
@@ -377,7 +379,7 @@ def test_with_a_daemon_its_own_environment_counts(context: Context) -> None:
     try:
         running = replace(context, status=status(pid=daemon.pid))
         eventually_sync(lambda: b"sk-1" in Path(f"/proc/{daemon.pid}/environ").read_bytes())
-        assert doctor_claude.credential(running).found == "ANTHROPIC_API_KEY in the environment of the daemon"
+        assert claude.credential(running).found == "ANTHROPIC_API_KEY in the environment of the daemon"
     finally:
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
@@ -404,15 +406,15 @@ ZED = """// Zed's settings may have comments,
 def test_zeds_configuration_is_looked_at(
     command: str, args: list[str], level: str, context: Context, tmp_path: Path
 ) -> None:
-    assert doctor_claude.zed(context).level == "ok"
+    assert claude.zed(context).level == "ok"
     program(tmp_path / "bin/pykoclaw-acp")
     path = tmp_path / ".config/zed/settings.json"
     path.parent.mkdir(parents=True)
     path.write_text(ZED % (json.dumps(command), json.dumps(args)))
-    found = doctor_claude.zed(context)
+    found = claude.zed(context)
     assert (found.level, str(path) in found.found) == (level, True)
     path.write_text("{")
-    assert "cannot be read" in doctor_claude.zed(context).found
+    assert "cannot be read" in claude.zed(context).found
 
 
 @pytest.mark.parametrize(
@@ -427,18 +429,18 @@ def test_zeds_configuration_is_looked_at(
 def test_mittos_configuration_is_looked_at(command: str, level: str, context: Context, tmp_path: Path) -> None:
     program(tmp_path / "bin/pykoclaw-acp")
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
-    assert doctor_claude.mitto(context).level == level
+    assert claude.mitto(context).level == level
 
 
 def test_a_copy_is_named(context: Context) -> None:
-    assert "copy of" not in doctor_machine.copy(context).found
-    assert "copy of" not in doctor_machine.copy(replace(context, status=status(copiedFrom=None))).found
-    copied = doctor_machine.copy(replace(context, status=status(copiedFrom="/home/me/before")))
+    assert "copy of" not in machine.copy(context).found
+    assert "copy of" not in machine.copy(replace(context, status=status(copiedFrom=None))).found
+    copied = machine.copy(replace(context, status=status(copiedFrom="/home/me/before")))
     assert (copied.level, "is a copy of /home/me/before" in copied.found) == ("ok", True)
 
 
 def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> None:
-    assert doctor_machine.spools(context).level == "ok"
+    assert machine.spools(context).level == "ok"
     os.makedirs(context.places.data)
     directory = Path(context.places.state, "0123456789ab")
     spool = directory / "spool" / "worker-1.ndjson"
@@ -447,8 +449,8 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     spool.parent.mkdir(parents=True)
     spool.write_bytes(b"?")
     kept = leftovers.keep(spool)
-    finding = doctor_machine.spools(context)
+    finding = machine.spools(context)
     assert (finding.level, kept in finding.found) == ("warning", True)
     assert "delete it" in finding.advice
     Path(kept).unlink()
-    assert doctor_machine.spools(context).level == "ok"
+    assert machine.spools(context).level == "ok"

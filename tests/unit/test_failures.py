@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from claude_agent_sdk import ResultMessage
 
-from pykoclaw_acp.sessions.events import Text
+from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.worker.failures import early_end, plain, turn_error
 
 

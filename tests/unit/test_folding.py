@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.server.connection import _update_line
-from pykoclaw_acp.sessions import folding
-from pykoclaw_acp.sessions.events import (
+from pykoclaw_acp.model import folding
+from pykoclaw_acp.model.events import (
     MAX_TEXT,
     Event,
     Failure,
@@ -28,6 +26,8 @@ from pykoclaw_acp.sessions.events import (
     decode,
     encode,
 )
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.server.connection import _update_line
 from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen

@@ -12,9 +12,9 @@ from hypothesis import strategies as some
 
 from pykoclaw_acp import config
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front import dotenv
-from pykoclaw_acp.front.places import Places, connect, lock_holder, secure_directory, try_lock
+from pykoclaw_acp.link.places import Places, connect, lock_holder, secure_directory, try_lock
 from pykoclaw_acp.store.lock import DataLock
+from pykoclaw_acp.system import dotenv
 
 FILES = [
     "PYKOCLAW_DATA=/plain\nPYKOCLAW_STATE=relative/../state\nPYKOCLAW_SOCKET=~/s.sock\n",
@@ -177,7 +177,7 @@ def test_a_socket_with_a_long_path_can_be_reached(tmp_path: Path) -> None:
 def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "d"
     secure_directory(directory)
-    monkeypatch.setattr("pykoclaw_acp.front.places.peer_uid", lambda connection: 4711)
+    monkeypatch.setattr("pykoclaw_acp.link.places.peer_uid", lambda connection: 4711)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "s"))
         listener.listen(1)

@@ -27,7 +27,8 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
         "pykoclaw_acp",
         "pykoclaw_acp.cli",
         "pykoclaw_acp.errors",
-        "pykoclaw_acp.machine",
+        "pykoclaw_acp.system",
+        "pykoclaw_acp.system.machine",
     }
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pykoclaw_acp.ops.records import Site
+from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.whereabouts import Direction
 from pykoclaw_acp.server.judgement import Evidence, Verdict, judge
 

@@ -9,16 +9,16 @@ import pytest
 import structlog
 
 from pykoclaw_acp.commands.status import _lag
-from pykoclaw_acp.ops.lag import WINDOW, LoopLag
-from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.protocol.long_texts import finished
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.server.lag import WINDOW, LoopLag
 from tests.waiting import eventually
 
 
 def hold_up(measured: LoopLag) -> None:
     """Work without end on texts, until the watcher has seen it."""
     while measured._seen is None:
-        finished(wrappings.fingerprint([{"type": "text", "text": "x" * 10_000}]))
+        finished(prompt_text.fingerprint([{"type": "text", "text": "x" * 10_000}]))
 
 
 def test_what_holds_the_loop_up_is_named() -> None:
@@ -37,7 +37,7 @@ def test_what_holds_the_loop_up_is_named() -> None:
     first, second = [line for line in lines if line["action"] == "loop_blocked"][-2:]
     assert (first["task"], first["log_level"]) == ("session/prompt", "warning")
     assert second["task"].endswith("serve")
-    assert re.match(r"pykoclaw_acp\.protocol\.(wrappings|long_texts)\.\w+", first["place"])
+    assert re.match(r"pykoclaw_acp\.(model\.prompt_text|long_texts)\.\w+", first["place"])
     assert first["seconds"] >= 0.02
     assert 0 < first["cpu"] <= first["seconds"] + 0.1
     assert measured.worst() >= 0.02
@@ -57,7 +57,7 @@ def test_a_call_that_keeps_the_lock_of_python_is_named_too() -> None:
 
 
 def test_a_loop_that_waits_is_not_late_and_its_watcher_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykoclaw_acp.ops.lag.LOOK", 0.01)
+    monkeypatch.setattr("pykoclaw_acp.server.lag.LOOK", 0.01)
     measured = LoopLag(limit=0.02)
 
     async def main() -> float:
@@ -82,7 +82,7 @@ def _until_resting(measured: LoopLag) -> None:
 
 def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("pykoclaw_acp.ops.lag.time.monotonic", lambda: now)
+    monkeypatch.setattr("pykoclaw_acp.server.lag.time.monotonic", lambda: now)
     measured = LoopLag(limit=10)
     for began, took in ((1000.0, 0.1), (1000.2, 0.3), (1000.6, 0.2), (1010.0, 0.05)):
         now = began

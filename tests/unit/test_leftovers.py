@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.frames import MAX_FRAME, EventFrame, FromWorker, Gap, Lost, TurnEnded, encode
+from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.pool.leftovers import MOST_KEPT, keep, kept, read_spool
-from pykoclaw_acp.sessions.events import Text
-from pykoclaw_acp.worker.frames import MAX_FRAME, EventFrame, FromWorker, Gap, Lost, TurnEnded, encode
 
 
 def line(n: int, epoch: int = 7) -> bytes:

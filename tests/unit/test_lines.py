@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykoclaw_acp.errors import AcpError
-from pykoclaw_acp.protocol import line_id, line_room, long_lines, prompt
-from pykoclaw_acp.protocol.framing import MAX_LINE_EARLY, SMALL, LineFramer, Oversized
+from pykoclaw_acp.link import line_id
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY, SMALL, LineFramer, Oversized
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.protocol import long_lines, prompt
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Request, Response
-from pykoclaw_acp.protocol.line_room import LineRoom
-from pykoclaw_acp.protocol.long_texts import finished
 from pykoclaw_acp.protocol.messages import PromptParams, TextContent
-from pykoclaw_acp.server import reading
+from pykoclaw_acp.server import line_room, reading
+from pykoclaw_acp.server.line_room import LineRoom
 
 MIB = 1024 * 1024
 

@@ -13,10 +13,10 @@ from typing import Any, TextIO
 import pytest
 import structlog
 
-from pykoclaw_acp.ops import log
-from pykoclaw_acp.ops.secrets import looks_secret
+from pykoclaw_acp.logging import setup
+from pykoclaw_acp.system.secrets import looks_secret
 
-logger = log.get_logger("tests.log")
+logger = setup.get_logger("tests.log")
 
 
 class Terminal(io.StringIO):
@@ -37,7 +37,7 @@ def debug_stream() -> Iterator[io.StringIO]:
 def configured(level: Any, stream: io.StringIO) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, old_level = root.handlers[:], root.level
-    log.configure(level, "auto", stream)
+    setup.configure(level, "auto", stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(old_level)
@@ -96,12 +96,12 @@ def test_lines_below_the_level_are_dropped(stream: io.StringIO) -> None:
 def test_a_terminal_gets_the_console_form_and_json_can_be_forced() -> None:
     for _ in configured("info", Terminal()):
         terminal = Terminal()
-        log.configure("info", "auto", terminal)
+        setup.configure("info", "auto", terminal)
         logger.info("For people", action="shown")
         assert "For people" in terminal.getvalue()
         assert not terminal.getvalue().startswith("{")
         forced = Terminal()
-        log.configure("info", "json", forced)
+        setup.configure("info", "json", forced)
         logger.info("For programs")
         assert lines(forced)[0]["event"] == "For programs"
         assert "For programs" not in terminal.getvalue()
@@ -110,7 +110,7 @@ def test_a_terminal_gets_the_console_form_and_json_can_be_forced() -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_value_from_outside_forges_no_line(form: Any, stream: io.StringIO) -> None:
     output = io.StringIO()
-    log.configure("info", form, output)
+    setup.configure("info", form, output)
     name = "Zed\n2026-01-01 [error] Forged\x1b[2J\u202e\x9b\x7f"
     logger.info("A client came", client=name, deep=[name])
     logging.getLogger("asyncio").error("Task of %s", name)
@@ -127,7 +127,7 @@ def test_a_value_from_outside_forges_no_line(form: Any, stream: io.StringIO) -> 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_traceback_shows_no_local_variables(form: Any, stream: io.StringIO) -> None:
     output = io.StringIO()
-    log.configure("info", form, output)
+    setup.configure("info", form, output)
     hidden = "hunter" + "2"
     try:
         raise ValueError(len(hidden))
@@ -212,7 +212,7 @@ def test_every_alarm_of_mitto_is_replaced_even_where_two_overlap(stream: io.Stri
 
 def test_logging_never_raises(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     root = logging.getLogger()
-    ours = [handler for handler in root.handlers if type(handler).__module__ == log.__name__]
+    ours = [handler for handler in root.handlers if type(handler).__module__ == setup.__name__]
     monkeypatch.setattr(root, "handlers", ours)  # pytest's own handlers raise
 
     class Hostile:
@@ -242,7 +242,7 @@ def test_a_full_pipe_does_not_stop_the_program_and_the_loss_is_told(stream: io.S
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writer, False)  # a failure must not hang the test
     with open(reader, encoding="utf-8") as read, open(writer, "w", encoding="utf-8", buffering=1) as written:
-        log.configure("info", "json", written)
+        setup.configure("info", "json", written)
         for number in range(100):
             logger.info("A line that nobody reads", number=number)
         first = drained(read)
@@ -264,7 +264,7 @@ def test_only_the_log_file_itself_is_begun_anew_when_it_is_large(tmp_path: Path)
         one.touch()
         os.truncate(one, 11 * 1024 * 1024)
     with path.open("ab") as file:
-        log.trim(str(other), file.fileno())
+        setup.trim(str(other), file.fileno())
         assert path.stat().st_size == 11 * 1024 * 1024
-        log.trim(str(path), file.fileno())
+        setup.trim(str(path), file.fileno())
         assert path.stat().st_size == 0

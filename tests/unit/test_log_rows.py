@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykoclaw_acp.sessions.events import (
+from pykoclaw_acp.model.events import (
     Event,
     ModeChanged,
     Text,

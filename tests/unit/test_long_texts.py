@@ -13,16 +13,19 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pykoclaw_acp import long_texts
+from pykoclaw_acp.channel import frames
+from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.protocol import jsonrpc, long_lines, long_texts, prompt, wrappings
-from pykoclaw_acp.protocol.long_texts import finished
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Text, TextPart, UserMessage, encode, size
+from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.messages import PromptParams, TextContent
-from pykoclaw_acp.sessions import titles
-from pykoclaw_acp.sessions.events import Text, TextPart, UserMessage, encode, size
-from pykoclaw_acp.worker import failures, frames, tools
-from pykoclaw_acp.worker.frames import EventFrame
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.worker import failures, tools
 from pykoclaw_acp.worker.outbox import Outbox
-from pykoclaw_acp.worker.spool import Spool
 
 HISTORY = "[CONVERSATION HISTORY - x]\n"
 HISTORY_END = "\n[END OF HISTORY - Continue"
@@ -96,9 +99,9 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "digits that are not the ones": lambda n: "41 3" * n,
 }  # fmt: skip
 WORK: dict[str, Callable[[str], object]] = {
-    "unwrap": wrappings.unwrap,
-    "without_history": wrappings.without_history,
-    "for_claude": lambda text: wrappings.for_claude([{"type": "text", "text": text}], remembers=True),
+    "unwrap": prompt_text.unwrap,
+    "without_history": prompt_text.without_history,
+    "for_claude": lambda text: prompt_text.for_claude([{"type": "text", "text": text}], remembers=True),
     "title": lambda text: titles.title([{"type": "text", "text": text}]),
     "shorten": titles.shorten,
     "failure": failures.plain,
@@ -166,8 +169,8 @@ MARKS = pieces_of(
 @example(f"{HISTORY_END}]x", True, True)
 def test_nested_and_repeated_marks_are_read_as_before(text: str, history: bool, context: bool) -> None:
     whole = (HISTORY if history else "") + (CONTEXT + REQUEST if context else "") + text
-    assert wrappings.unwrap(whole) == slow_unwrap(whole)
-    assert wrappings.without_history(whole) == _HISTORY.sub("", whole, count=1)
+    assert prompt_text.unwrap(whole) == slow_unwrap(whole)
+    assert prompt_text.without_history(whole) == _HISTORY.sub("", whole, count=1)
 
 
 @given(
@@ -184,10 +187,10 @@ def test_misread_digits_are_what_they_were(text: str) -> None:
 
 def test_marks_beyond_the_most_leave_a_text_as_it_is() -> None:
     wrapped = CONTEXT + REQUEST + "words" + REQUEST_END + "---\n["
-    assert wrappings.unwrap(wrapped) == "words"
-    assert wrappings.unwrap(wrapped + f"{REQUEST_END}x" * (wrappings.MOST_MARKS - 1)) == "words"
-    hidden = wrapped + f"{REQUEST_END}x" * wrappings.MOST_MARKS
-    assert wrappings.unwrap(hidden) == hidden
+    assert prompt_text.unwrap(wrapped) == "words"
+    assert prompt_text.unwrap(wrapped + f"{REQUEST_END}x" * (prompt_text.MOST_MARKS - 1)) == "words"
+    hidden = wrapped + f"{REQUEST_END}x" * prompt_text.MOST_MARKS
+    assert prompt_text.unwrap(hidden) == hidden
 
 
 def test_a_fence_is_longer_than_any_in_what_it_holds() -> None:

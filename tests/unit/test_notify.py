@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import RestartWanted
-from pykoclaw_acp.ops import health
-from pykoclaw_acp.ops.notify import Notifier, inherited_sockets
+from pykoclaw_acp.server import health
+from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 from pykoclaw_acp.worker.options import credential
 from tests.waiting import eventually
 

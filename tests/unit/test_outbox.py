@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.leftovers import read_spool
-from pykoclaw_acp.sessions.events import Text, Thinking
-from pykoclaw_acp.worker.frames import (
+from pykoclaw_acp.channel.frames import (
     EventFrame,
     Gap,
     Lost,
@@ -24,8 +21,11 @@ from pykoclaw_acp.worker.frames import (
     decode_to_worker,
     encode,
 )
+from pykoclaw_acp.channel.spool import Spool
+from pykoclaw_acp.model.events import Text, Thinking
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
-from pykoclaw_acp.worker.spool import Spool
 
 
 class Box:

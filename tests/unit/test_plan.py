@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykoclaw_acp.sessions.events import Plan, PlanEntry
+from pykoclaw_acp.model.events import Plan, PlanEntry
 from pykoclaw_acp.worker.plan import TaskList
 
 

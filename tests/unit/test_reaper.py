@@ -8,8 +8,7 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from pykoclaw_acp.ops import processes
-from pykoclaw_acp.pool import reaper
+from pykoclaw_acp.system import processes, reaper
 from tests.waiting import eventually_sync
 
 

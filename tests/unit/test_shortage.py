@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pykoclaw_acp.front import shortage
-from pykoclaw_acp.ops import memory
-from pykoclaw_acp.pool import forkserver
-from pykoclaw_acp.pool.forkserver import Forked
-from pykoclaw_acp.worker.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.system import memory, shortage
+from pykoclaw_acp.worker import forkserver
+from pykoclaw_acp.worker.forkserver import Forked
 
 
 def caused(error: BaseException) -> Exception:

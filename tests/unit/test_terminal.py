@@ -87,7 +87,7 @@ _STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 _WRITERS = {"echo", "secho", "confirm", "prompt", "echo_via_pager", "style", "progressbar", "edit", "pause"}  # click's
 ALLOWED = {
     "terminal.py": "the printer",
-    "ops/log.py": "log lines, each made neutral in its processors",
+    "logging/setup.py": "log lines, each made neutral in its processors",
     "front/relay.py": "one line on standard error, made neutral; standard output speaks ACP",
     "demo/show.py": "a stream that is handed to the printer",
     "demo/speech.py": "an annotation",

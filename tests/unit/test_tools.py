@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.sessions.events import DiffPart, ImagePart, Location, TextPart
+from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart
 from pykoclaw_acp.worker import tools
 
 

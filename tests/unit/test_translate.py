@@ -17,7 +17,7 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.sessions.events import (
+from pykoclaw_acp.model.events import (
     MAX_TEXT,
     Event,
     Text,

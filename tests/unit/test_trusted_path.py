@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.front import trusted_path
-from pykoclaw_acp.front.places import secure_directory
+from pykoclaw_acp.link.places import secure_directory
+from pykoclaw_acp.system import trusted_path
 
 OTHER = 4711  # a user and a group of whom nobody knows anything
 

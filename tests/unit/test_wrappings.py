@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.protocol import wrappings
-from pykoclaw_acp.protocol.long_texts import finished
-from pykoclaw_acp.sessions import titles
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.sessions.turns import titles
 
 HISTORY = (
     "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n"
@@ -26,7 +26,7 @@ def text(words: str) -> dict[str, Any]:
 
 
 def fingerprint(blocks: list[dict[str, Any]]) -> str:
-    return finished(wrappings.fingerprint(blocks))
+    return finished(prompt_text.fingerprint(blocks))
 
 
 WORDS = [
@@ -43,10 +43,10 @@ WORDS = [
 
 @pytest.mark.parametrize("words", WORDS)
 def test_the_users_words_come_out_of_every_wrapping(words: str) -> None:
-    assert wrappings.unwrap(words) == words
-    assert wrappings.unwrap(CONTEXT.format(words)) == words
-    assert wrappings.unwrap(HISTORY.format("x") + CONTEXT.format(words)) == words
-    assert wrappings.unwrap(HISTORY.format("x") + words) == words
+    assert prompt_text.unwrap(words) == words
+    assert prompt_text.unwrap(CONTEXT.format(words)) == words
+    assert prompt_text.unwrap(HISTORY.format("x") + CONTEXT.format(words)) == words
+    assert prompt_text.unwrap(HISTORY.format("x") + words) == words
 
 
 @pytest.mark.parametrize(
@@ -62,34 +62,34 @@ def test_the_users_words_come_out_of_every_wrapping(words: str) -> None:
     ],
 )
 def test_what_is_no_whole_wrapping_stays_as_it_is(cut: str) -> None:
-    assert wrappings.unwrap(cut) == cut
+    assert prompt_text.unwrap(cut) == cut
 
 
 def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
     history = HISTORY.format("[Session Context]\n---\n<user_request>\nold\n</user_request>---")
-    assert wrappings.unwrap(history + "new") == "new"
-    assert wrappings.unwrap(history + CONTEXT.format("newer")) == "newer"
+    assert prompt_text.unwrap(history + "new") == "new"
+    assert prompt_text.unwrap(history + CONTEXT.format("newer")) == "newer"
     twice = HISTORY.format("What is\n[END OF HISTORY - Continue the conversation:]\n\nfor?")
-    assert wrappings.unwrap(twice + "new") == "new"
+    assert prompt_text.unwrap(twice + "new") == "new"
 
 
 def test_claude_gets_the_history_only_if_it_does_not_remember() -> None:
     wrapped = [text(HISTORY.format("x") + CONTEXT.format("words"))]
-    assert wrappings.for_claude(wrapped, remembers=True) == [text(CONTEXT.format("words"))]
-    assert wrappings.for_claude(wrapped, remembers=False) == wrapped
+    assert prompt_text.for_claude(wrapped, remembers=True) == [text(CONTEXT.format("words"))]
+    assert prompt_text.for_claude(wrapped, remembers=False) == wrapped
 
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_slash_command_stands_alone(remembers: bool) -> None:
     wrapped = [text(HISTORY.format("x") + CONTEXT.format("/compact keep the names"))]
-    assert wrappings.for_claude(wrapped, remembers=remembers) == [text("/compact keep the names")]
+    assert prompt_text.for_claude(wrapped, remembers=remembers) == [text("/compact keep the names")]
     path = [text(CONTEXT.format("/etc/passwd is what?"))]
-    assert wrappings.for_claude(path, remembers=remembers) == path
+    assert prompt_text.for_claude(path, remembers=remembers) == path
 
 
 def test_the_log_has_the_users_words_and_all_other_blocks() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
-    assert wrappings.shown([link, text(CONTEXT.format("words"))]) == [link, text("words")]
+    assert prompt_text.shown([link, text(CONTEXT.format("words"))]) == [link, text("words")]
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -110,15 +110,15 @@ def test_other_prompts_have_other_fingerprints() -> None:
 
 
 def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
-    assert wrappings.auxiliary('\nConsider this initial message in a conversation with an LLM: "hi"\n')
-    assert wrappings.auxiliary("\nCheck if you have access to the MCP tool `mitto_x`")
-    assert not wrappings.auxiliary("Analyze this conversation turn and identify what is wrong")
-    assert not wrappings.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
+    assert prompt_text.auxiliary('\nConsider this initial message in a conversation with an LLM: "hi"\n')
+    assert prompt_text.auxiliary("\nCheck if you have access to the MCP tool `mitto_x`")
+    assert not prompt_text.auxiliary("Analyze this conversation turn and identify what is wrong")
+    assert not prompt_text.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
     own = [text("List ALL MCP tools currently available to you.\nInclude")]
-    assert all(wrappings.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto"))
-    assert not wrappings.by_client_itself(own, "zed")
-    assert not wrappings.by_client_itself([text("Look:"), *own], "mitto")
-    assert not wrappings.by_client_itself([], "mitto")
+    assert all(prompt_text.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto"))
+    assert not prompt_text.by_client_itself(own, "zed")
+    assert not prompt_text.by_client_itself([text("Look:"), *own], "mitto")
+    assert not prompt_text.by_client_itself([], "mitto")
 
 
 @pytest.mark.parametrize(

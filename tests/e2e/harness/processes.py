@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.front.lineage import WORKER_NAME
-from pykoclaw_acp.ops.processes import name
+from pykoclaw_acp.system.lineage import WORKER_NAME
+from pykoclaw_acp.system.processes import name
 
-FORK_SERVER: Final = "pykoclaw_acp.pool.forkserver"  # workers are its forks, and show the same command
+FORK_SERVER: Final = "pykoclaw_acp.worker.forkserver"  # workers are its forks, and show the same command
 COOKIE: Final = "PYKOCLAW_WORKER"
 
 

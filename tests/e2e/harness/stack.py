@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pykoclaw_acp.front.places import Places, connect, lock_holder
+from pykoclaw_acp.link.places import Places, connect, lock_holder
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.sqlite import sqlite3

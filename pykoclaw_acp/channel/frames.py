@@ -1,0 +1,367 @@
+"""The channel between daemon and worker: length-bounded JSON lines over the worker's own unix socket.
+
+Every frame carries the worker's epoch; a frame of another epoch is dropped. What the worker reports is numbered from 1
+and kept by it until the daemon has acknowledged it, which it does after the commit.
+
+A worker outlives its daemon, and meets one of another version: Hello and Ready name the protocol. What Hello and
+`_Head` hold stays as it is for ever; a frame that the other side does not know is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from pykoclaw_acp import long_texts
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.events import Event, ToolPart
+
+PROTOCOL: Final = 1
+ENDED_UNREADABLY: Final = "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
+LONG_PROMPT: Final = 256 * 1024  # characters
+_NO_CONTENT: Final = b"[]}\n"  # how a Prompt of nothing ends: `content` is its last field
+MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
+
+
+class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_defaults=True):
+    epoch: int
+
+
+# --- daemon to worker ----------------------------------------------------------------------------------------------
+
+
+class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
+    """First frame: the daemon has committed everything up to frame `after`; its data directory is `data`."""
+
+    after: int
+    protocol: int
+    data: str = ""
+
+
+class Where(_Frame, frozen=True, kw_only=True, tag="where"):
+    """Whose worker is it? May be the first frame instead of Hello, of any epoch: Place answers, and that is all.
+
+    The daemon that the worker serves notices nothing. A worker of a version before this frame closes the connection.
+    """
+
+
+class Prompt(_Frame, frozen=True, kw_only=True, tag="prompt"):
+    """Run a turn; `content` are ACP content blocks of the kinds text and resource_link."""
+
+    turn_id: str
+    content: list[dict[str, Any]]
+
+
+class Interrupt(_Frame, frozen=True, kw_only=True, tag="interrupt"):
+    """Stop the turn, keep the session."""
+
+    turn_id: str
+
+
+class SetMode(_Frame, frozen=True, kw_only=True, tag="set_mode"):
+    """Go on in this permission mode, also in the middle of a turn."""
+
+    mode: str
+
+
+class SetModel(_Frame, frozen=True, kw_only=True, tag="set_model"):
+    """Go on with this model."""
+
+    model: str
+
+
+class Answer(_Frame, frozen=True, kw_only=True, tag="answer"):
+    """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or `cancel`."""
+
+    ask_id: str
+    decision: Literal["allow_once", "allow_always", "reject", "accept", "decline", "cancel"]
+    message: str = ""
+    content: dict[str, Any] | None = None
+
+
+class Ack(_Frame, frozen=True, kw_only=True, tag="ack"):
+    """Frames up to this number are committed."""
+
+    upto: int
+
+
+class Ping(_Frame, frozen=True, kw_only=True, tag="ping"):
+    """A prompt is about to come: answered with Pong if Claude can take one."""
+
+
+class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
+    """End: interrupt what runs, close the CLI, exit."""
+
+
+# --- worker to daemon ----------------------------------------------------------------------------------------------
+
+
+class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
+    """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session, nothing was resumed.
+
+    `turn_id` is the last prompt that the worker was given, `asks` are its open questions, `background` counts what runs
+    in the background, `mode` and `model` are what Claude runs with: what a daemon must know that did not launch it. It
+    is so after frame `upto`; 0: the daemon has all frames.
+    """
+
+    pid: int
+    protocol: int
+    claude_session_id: str
+    fresh: bool
+    turn_id: str | None = None
+    asks: list[str] = []
+    background: int = 0
+    mode: str | None = None
+    model: str | None = None
+    upto: int = 0
+    offer: Offer = Offer()
+
+
+class _Numbered(_Frame, frozen=True, kw_only=True):
+    n: int = 0
+
+
+class TurnStarted(_Numbered, frozen=True, kw_only=True, tag="turn_started"):
+    """Claude took the turn up; `background`: nobody asked, a background task ended."""
+
+    turn_id: str
+    background: bool = False
+
+
+class EventFrame(_Numbered, frozen=True, kw_only=True, tag="event"):
+    """Something happened."""
+
+    turn_id: str | None
+    event: Event
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What an MCP server wants to know: its name, its words, and MCP's `requestedSchema`."""
+
+    server: str
+    message: str
+    schema: dict[str, Any]
+
+
+class Workspace(msgspec.Struct, frozen=True):
+    """A directory that holds something that acts: `found` says in words what.
+
+    `content` is the fingerprint of all that acts there; empty if not all of it could be looked at.
+    """
+
+    path: str
+    content: str
+    found: tuple[str, ...] = ()
+
+
+class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
+    """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
+
+    `input` and `content` hold all of the arguments: whoever answers must be able to see what runs. A worker of a
+    version before has cut long ones, and says so in them.
+
+    With a `form`: will the user fill it in? It belongs to no tool call that is known. With `workspaces`: are these
+    directories trusted? That is asked by no worker.
+    """
+
+    ask_id: str
+    turn_id: str
+    tool_call_id: str
+    title: str
+    tool_kind: str
+    always: str | None = None  # what "always" would allow, in words; None where it cannot be offered
+    content: tuple[ToolPart, ...] = ()
+    input: dict[str, Any] | None = None
+    call: str = ""
+    tool: str = ""  # its name
+    form: Form | None = None
+    workspaces: tuple[Workspace, ...] = ()
+
+
+class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
+    """The question is moot: its turn was interrupted."""
+
+    ask_id: str
+
+
+class TurnError(msgspec.Struct, frozen=True):
+    """Why a turn failed: `kind` for programs, `message` for people, `status` of HTTP where there is one."""
+
+    kind: str
+    message: str
+    status: int | None = None
+
+
+class TurnUsage(msgspec.Struct, frozen=True):
+    """Tokens of this turn alone."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_read_tokens: int = 0
+    cached_write_tokens: int = 0
+
+
+class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
+    """Exactly one per turn: a stop reason of ACP, or an error."""
+
+    turn_id: str
+    stop_reason: str | None
+    claude_session_id: str
+    error: TurnError | None = None
+    usage: TurnUsage | None = None
+
+
+class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
+    """How many background tasks run: a worker with any is not idle."""
+
+    running: int
+
+
+class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
+    """Stands for a frame that this version does not know: it is acknowledged, and makes no event."""
+
+
+class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
+    """Stands for the frames from `first` to `n`, which were kept in a spool and cannot be read any more.
+
+    `turn_id` is the turn that was told of there, as far as that is known, `file` where the damaged spool is kept.
+    """
+
+    first: int
+    turn_id: str | None = None
+    file: str | None = None
+
+
+class Heartbeat(_Frame, frozen=True, kw_only=True, tag="heartbeat"):
+    """The worker's loop is alive."""
+
+
+class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
+    """The worker and its CLI are alive."""
+
+
+class Place(_Frame, frozen=True, kw_only=True, tag="place"):
+    """The answer to Where: a worker of `instance`, which has told frames up to `last`, of which `acked` are committed.
+
+    `device` and `inode` are those of its data directory, which it holds, wherever that is now: at `path`, or deleted.
+    An inode of 0 says that it does not hold one. `attached`: it serves a daemon.
+    """
+
+    instance: str
+    session_id: str
+    pid: int
+    last: int
+    acked: int
+    attached: bool
+    path: str = ""
+    device: int = 0
+    inode: int = 0
+    deleted: bool = False
+
+
+class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
+    """The worker cannot go on and exits; `kind` as in TurnError."""
+
+    kind: str
+    message: str
+
+
+ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
+Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped | Gap
+FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
+
+to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
+from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)
+
+
+class _Head(msgspec.Struct, kw_only=True):
+    """What every version can read of a worker's frame; from `pid` on it is a Ready's, some of it a TurnEnded's."""
+
+    frame: str
+    epoch: int
+    n: int = 0
+    pid: int = 0
+    protocol: int = 0
+    claude_session_id: str = ""
+    fresh: bool = False
+    turn_id: str | None = None
+    asks: list[str] = []
+    background: int = 0
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+def decode_from_worker(line: bytes) -> FromWorker:
+    """A worker's frame; one that this version does not know is Skipped, but a turn always ends.
+
+    Raises ValueError for what is no frame.
+    """
+    try:
+        return from_worker.decode(line)
+    except msgspec.ValidationError:
+        head = _head.decode(line)
+    if head.frame == "turn_ended" and head.turn_id and head.claude_session_id:
+        error = TurnError("worker_foreign", ENDED_UNREADABLY)
+        return TurnEnded(
+            epoch=head.epoch,
+            n=head.n,
+            turn_id=head.turn_id,
+            stop_reason=None,
+            claude_session_id=head.claude_session_id,
+            error=error,
+        )
+    if head.frame != "ready":
+        return Skipped(epoch=head.epoch, n=head.n)
+    return Ready(
+        epoch=head.epoch,
+        pid=head.pid,
+        protocol=head.protocol,
+        claude_session_id=head.claude_session_id,
+        fresh=head.fresh,
+        turn_id=head.turn_id,
+        asks=head.asks,
+        background=head.background,
+    )
+
+
+def check_order(frame: Numbered, after: int) -> None:
+    """Raises ValueError unless the frame is the one that follows number `after`."""
+    if (frame.first if isinstance(frame, Gap) else frame.n) != after + 1:
+        raise ValueError(f"frame {frame.n} came after {after}")
+
+
+def decode_to_worker(line: bytes) -> ToWorker | None:
+    """A daemon's frame; None for one that this version does not know. Raises ValueError for what is no JSON."""
+    try:
+        return to_worker.decode(line)
+    except msgspec.ValidationError:
+        return None
+
+
+class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
+    """A Prompt of long texts on its way out; `pieces` are its line, and are sent one after the other."""
+
+    pieces: list[bytes]
+
+
+def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[None, None, Prompt]:
+    """The frame of a prompt, made in steps."""
+    if sum(len(block.get("text", "")) for block in blocks) <= LONG_PROMPT:
+        return Prompt(epoch=epoch, turn_id=turn_id, content=blocks)
+    pieces = [encode(Prompt(epoch=epoch, turn_id=turn_id, content=[])).removesuffix(_NO_CONTENT)]
+    for piece in long_texts.encode(blocks, ascii_only=False):
+        pieces.append(piece.encode(errors="replace"))
+        yield
+    return LongPrompt(epoch=epoch, turn_id=turn_id, content=blocks, pieces=[*pieces, b"}\n"])
+
+
+def encode(frame: ToWorker | FromWorker) -> bytes:
+    """One line, with its newline. Half an emoji, which the CLI passes on from models and tools, becomes a `?`."""
+    try:
+        return msgspec.json.encode(frame) + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(frame), ensure_ascii=False).encode(errors="replace") + b"\n"

@@ -1,0 +1,184 @@
+"""Frames over a unix socket, and who is at its other end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
+
+from pykoclaw_acp.channel.frames import MAX_FRAME
+
+T = TypeVar("T")
+_UCRED: Final = struct.Struct("3i")
+_READ: Final = 256 * 1024  # bytes
+
+
+def peer_is_ours(connection: socket.socket) -> bool:
+    """Whether the peer runs as this user (SO_PEERCRED, unix(7))."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return bool(_UCRED.unpack(raw)[1] == os.geteuid())
+
+
+async def connect(path: str) -> socket.socket:
+    """A connection to whoever listens at `path`, of any length: it is reached through its directory's descriptor.
+
+    Raises OSError, and PermissionError if another user answers.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    try:
+        directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+        try:
+            short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+            await asyncio.get_running_loop().sock_connect(connection, short)
+        finally:
+            os.close(directory)
+        if not peer_is_ours(connection):
+            raise PermissionError("another user answers on its socket")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class SocketLine:
+    """A connected socket, whose two directions fail on their own.
+
+    What a dead peer had written is still to be read when nothing can be sent to it any more; asyncio's transports would
+    throw it away. What is sent goes out whole and in order, also when the sender is cancelled.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._reading = asyncio.Lock()
+        self._watched = False  # the event loop says when there is something; it goes on between two calls of `receive`
+        self._readable: asyncio.Future[None] | None = None  # of the call that waits
+        self._received: bytes | None = None
+        self._waiting: deque[bytes] = deque()
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def receive(self) -> bytes:
+        """Some bytes; none at the end."""
+        async with self._reading:
+            if self._received is None and not self._watched:
+                self._read()
+            if self._received is None:
+                await self._wait_for_data()
+            received, self._received = self._received or b"", None
+            return received
+
+    async def send(self, *data: bytes) -> None:
+        """Returns when the peer's buffer has taken it all; raises ConnectionError when the peer is gone."""
+        if self._flushing is None:
+            if len(data) == 1 and not (data := (self._send_now(data[0]),))[0]:
+                return
+            self._waiting.extend(data)
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        else:
+            self._waiting.extend(data)
+        await asyncio.shield(self._flushing)
+
+    def end(self) -> None:
+        """No more in either direction: what was received can still be read, both ends see the end after it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def close(self) -> None:
+        """Give the socket back, once those that read and send have seen its end."""
+        self.end()
+        if self._flushing is not None:
+            with contextlib.suppress(OSError):
+                await asyncio.shield(self._flushing)
+        async with self._reading:
+            self._unwatch()
+            self._socket.close()
+
+    async def _wait_for_data(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._watched:
+            loop.add_reader(self._socket, self._take)
+            self._watched = True
+        self._readable = loop.create_future()
+        try:
+            await self._readable
+        finally:
+            self._readable = None
+
+    def _take(self) -> None:
+        if self._readable is None or self._readable.done():
+            self._unwatch()  # nobody takes it now: the peer has to wait
+            return
+        self._read()
+        if self._received is not None:
+            self._readable.set_result(None)
+            if not self._received:
+                self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._watched = False
+
+    def _read(self) -> None:
+        try:
+            self._received = self._socket.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._received = b""
+
+    def _send_now(self, data: bytes) -> bytes:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return data
+        except OSError as error:
+            raise ConnectionResetError("the peer is gone") from error
+        return data[sent:]
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                data = [self._waiting.popleft()]
+                size = len(data[0])
+                while self._waiting and size < _READ:
+                    data.append(self._waiting.popleft())
+                    size += len(data[-1])
+                await asyncio.get_running_loop().sock_sendall(self._socket, b"".join(data))
+        except OSError as error:
+            raise ConnectionResetError("the peer is gone") from error
+        finally:
+            self._waiting.clear()
+            self._flushing = None
+
+
+async def read_batches(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[list[T]]:
+    """Frames as they come, several at once when they came at once; raises ValueError for a broken or huge one."""
+    parts: list[bytes] = []
+    size = 0
+    while data := await line.receive():
+        head, newline, tail = data.rpartition(b"\n")
+        if not newline:
+            parts.append(data)
+            size += len(data)
+            if size > MAX_FRAME:
+                raise ValueError("a frame is larger than the limit")
+            continue
+        parts.append(head)
+        lines = b"".join(parts).split(b"\n")
+        parts, size = [tail], len(tail)
+        yield [decode(line) for line in lines]
+
+
+async def read_frames(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
+    """Frames one by one, until the line ends."""
+    async for batch in read_batches(line, decode):
+        for frame in batch:
+            yield frame

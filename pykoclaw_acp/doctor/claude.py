@@ -1,0 +1,155 @@
+"""Checks of Claude's CLI and credential, and of the clients that start us."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
+
+PROGRAM: Final = "pykoclaw-acp"
+# Claude Code's own variables: a key or a token, or a cloud that has its own way to log in.
+CREDENTIALS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+CLOUDS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+
+
+def claude_cli(context: Context) -> Finding:
+    """The CLI is there and runs."""
+    path = context.cli_path or _bundled()
+    if path is None or not os.access(path, os.X_OK) or os.path.isdir(path):
+        advice = "Set PYKOCLAW_CLI_PATH to one, or install claude-agent-sdk again, which brings it along."
+        return Finding("Claude CLI", "problem", f"there is no program at {path}", advice)
+    try:
+        shown = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, check=False, timeout=TOOL_WAIT,
+            stdin=subprocess.DEVNULL, env=dict(context.environment),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("Claude CLI", "problem", f"{path} does not run: {error}", f"Try `{path} --version` yourself.")
+    words = shown.stdout.split()
+    if shown.returncode != 0 or not words:
+        return Finding("Claude CLI", "problem", f"{path} --version ends with {shown.returncode}",
+                       f"Try `{path} --version` yourself.")  # fmt: skip
+    return Finding("Claude CLI", "ok", f"version {words[0]} at {path}")
+
+
+def credential(context: Context) -> Finding:
+    """There is something for Claude to log in with; it is never shown."""
+    environment, whose = _environment(context)
+    for name in CREDENTIALS:
+        if environment.get(name):
+            return Finding("credential", "ok", f"{name} in the environment of {whose}")
+    for name in CLOUDS:
+        if environment.get(name):
+            return Finding("credential", "ok", f"{name} in the environment of {whose}")
+    handed = Path(environment.get("CREDENTIALS_DIRECTORY", "/nonexistent"))  # systemd's LoadCredential
+    if handed.is_dir() and (names := sorted(one.name for one in handed.iterdir())):
+        return Finding("credential", "ok", f"{', '.join(names)} from systemd, for {whose}")
+    folder = Path(environment.get("CLAUDE_CONFIG_DIR") or context.home / ".claude")
+    file = folder / ".credentials.json"
+    if file.is_file():
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if mode & 0o077:
+            return Finding("credential", "problem", f"others may read {file} (mode {mode:o})",
+                           f"Close it with `chmod 600 {file}`.")  # fmt: skip
+        return Finding("credential", "ok", f"Claude's login in {file}")
+    settings = _json(folder / "settings.json")
+    if isinstance(settings, dict) and settings.get("apiKeyHelper"):
+        return Finding("credential", "ok", f"a helper program, in {folder / 'settings.json'}")
+    cli = context.cli_path or _bundled() or "claude"
+    advice = f"Log in with `{cli} auth login`, or set ANTHROPIC_API_KEY where the daemon is started."
+    return Finding("credential", "problem", f"none in the environment of {whose}, and none in {folder}", advice)
+
+
+def zed(context: Context) -> Finding:
+    """Zed's configuration names us, by a command that is found."""
+    folder = Path(context.environment.get("XDG_CONFIG_HOME") or context.home / ".config")
+    path = folder / "zed" / "settings.json"
+    if not path.exists():
+        return Finding("Zed", "ok", "no configuration of it here")
+    value = _json(path)
+    if not isinstance(value, dict):
+        return Finding("Zed", "warning", f"{path} cannot be read", "Open it in Zed, which marks what is wrong.")
+    servers = value.get("agent_servers")
+    commands = [
+        shlex.join([str(one["command"]), *(str(argument) for argument in one.get("args") or [])])
+        for one in (servers.values() if isinstance(servers, dict) else [])
+        if isinstance(one, dict) and isinstance(one.get("command"), str)
+    ]
+    return _named(context, "Zed", path, commands)
+
+
+def mitto(context: Context) -> Finding:
+    """Mitto's configuration names us, by a command that is found."""
+    path = context.home / ".mittorc"
+    if not path.exists():
+        return Finding("Mitto", "ok", "no configuration of it here")
+    lines = path.read_text(errors="replace").splitlines()
+    found = [match[1].strip("'\"") for line in lines if (match := re.match(r"\s*(?:-\s+)?command:\s*(.+?)\s*$", line))]
+    return _named(context, "Mitto", path, found)
+
+
+CHECKS: Final = (claude_cli, credential, zed, mitto)
+
+
+def _named(context: Context, client: str, path: Path, commands: list[str]) -> Finding:
+    ours = [command for command in commands if PROGRAM in command]
+    if not ours:
+        return Finding(client, "ok", f"{path} does not name {PROGRAM}")
+    for command in ours:
+        program = next((word for word in _words(command) if os.path.basename(word) == PROGRAM), PROGRAM)
+        if shutil.which(program, path=context.environment.get("PATH")) is None:
+            advice = "Write its whole path there: editors often have a shorter PATH than your shell."
+            return Finding(client, "problem", f"{path} starts {program}, which is not on PATH here", advice)
+        if "--stdio" in _words(command):
+            found = f"{path} starts `{PROGRAM} serve --stdio`, whose turns end with the client"
+            return Finding(client, "warning", found, f"Let it start just `{PROGRAM}`: then they go on without it.")
+    return Finding(client, "ok", f"{path} starts {PROGRAM}")
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command, those inside of `sh -c '…'` too."""
+    try:
+        return [word for outer in shlex.split(command) for word in (outer.split() if " " in outer else [outer])]
+    except ValueError:
+        return command.split()
+
+
+def _environment(context: Context) -> tuple[Mapping[str, str], str]:
+    """The environment that workers get: the daemon's if one runs, else ours."""
+    if context.daemon_pid is None:
+        return context.environment, "this shell"
+    raw = (context.proc / str(context.daemon_pid) / "environ").read_bytes().decode(errors="replace")
+    return dict(line.split("=", 1) for line in raw.split("\0") if "=" in line), "the daemon"
+
+
+def _bundled() -> str | None:
+    """The CLI that the SDK brings along, found without importing the SDK."""
+    spec = find_spec("claude_agent_sdk")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return os.path.join(spec.submodule_search_locations[0], "_bundled", "claude")
+
+
+def _json(path: Path) -> Any:
+    """A JSON file that may have comments and trailing commas, as editors' do; None if it cannot be read."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    tokens = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
+    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", bare)  # commas before comments
+    try:
+        return json.loads(bare)
+    except ValueError:
+        return None

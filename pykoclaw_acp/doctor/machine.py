@@ -1,0 +1,207 @@
+"""Checks of the daemon and of the machine that it runs on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
+from pykoclaw_acp.link import places, records
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.system import reaper, trusted_path
+
+LONGEST_SOCKET: Final = 107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
+LOW_DISK: Final = 1024**3  # bytes
+FULL_DISK: Final = 100 * 1024**2  # bytes
+UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
+
+
+def settings(context: Context) -> Finding:
+    """Every setting has a value that can be used."""
+    if context.bad_settings is not None:
+        return Finding("settings", "problem", context.bad_settings, "Correct the value where it comes from.")
+    if context.unread_settings:
+        found = f"./.env is not read, as this directory is not trusted: {', '.join(context.unread_settings)}"
+        return Finding("settings", "warning", found, "If they are yours, `pykoclaw-acp trust add` makes them count.")
+    return Finding("settings", "ok", f"data in {context.places.data}")
+
+
+def daemon(context: Context) -> Finding:
+    """It runs and answers, and is of our version; or none runs, which is no fault."""
+    if context.unreachable is not None:
+        holder = places.lock_holder(context.places.data)
+        if holder is None:
+            advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
+            return Finding("daemon", "problem", context.unreachable, advice)
+        found = f"pid {holder[0]} has the data directory, and cannot be asked: {context.unreachable}"
+        return Finding("daemon", "problem", found,
+                       f"See what it says in `pykoclaw-acp logs`; then end it with `kill {holder[0]}`: turns go on. "
+                       f"Its socket is {holder[1] or context.places.socket}.")  # fmt: skip
+    if context.status is not None:
+        running = context.status["daemon"]
+        if running["version"] != __version__:
+            found = f"pid {running['pid']} runs version {running['version']}, this is {__version__}"
+            return Finding("daemon", "warning", found, "Restart it when it suits you: running turns go on meanwhile.")
+        return Finding("daemon", "ok", f"pid {running['pid']} answers on {running['socket']}")
+    holder = places.lock_holder(context.places.data)
+    if holder is None:
+        return Finding("daemon", "ok", "none runs; the first client starts it")
+    pid, socket = holder
+    if socket is None:
+        found = f"pid {pid} (`serve --stdio`) uses the data directory, so no daemon can run"
+        return Finding("daemon", "warning", found, "End its client, or set PYKOCLAW_DATA to another directory.")
+    return Finding("daemon", "problem", f"pid {pid} has the data directory, but does not answer on {socket}",
+                   f"See what it says in `pykoclaw-acp logs`; then end it with `kill {pid}`.")  # fmt: skip
+
+
+def socket(context: Context) -> Finding:
+    """Its path is short enough for every program, and nobody else can put another socket in its place."""
+    path = os.fsencode(context.places.socket)
+    if len(path) > LONGEST_SOCKET:
+        found = f"the path {context.places.socket} has {len(path)} bytes"
+        return Finding("socket", "warning", found,
+                       f"pykoclaw-acp can use it, but systemd and others take {LONGEST_SOCKET} at most: "
+                       "set PYKOCLAW_SOCKET to a shorter path.")  # fmt: skip
+    return _private("socket", [Path(os.path.dirname(context.places.socket))], 0o077, "nobody has used it yet")
+
+
+def directories(context: Context) -> Finding:
+    """Data and state belong to us, and nobody else can write to them, nor put something else in their place."""
+    data, state = context.places.data, context.places.state
+    own = _private("directories", [Path(data), Path(state)], 0o002, "there are none yet")
+    found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
+    if own.level != "ok" or not found:
+        return own
+    weakness = min(found, key=lambda one: not one.certain)
+    return Finding("directories", "problem" if weakness.certain else "warning", weakness.words, weakness.remedy)
+
+
+def instance(context: Context) -> Finding:
+    """Sockets, spools and logs of this data directory are for us alone."""
+    paths: list[Path] = []
+    for name in records.names(context.places):
+        directory = Path(context.places.state, name)
+        below = ("sockets", "tmp", "spool", "daemon.log", "workers.log", records.NAME)
+        paths += [directory, *(directory / one for one in below)]
+    return _private("state files", paths, 0o077, "there are none yet")
+
+
+def copy(context: Context) -> Finding:
+    """Whether the data directory is a copy, which has nothing to do with what runs at the original's place."""
+    original = None if context.status is None else context.status["daemon"].get("copiedFrom")
+    if original is None:
+        return Finding("copy", "ok", "the daemon does not take the data directory for a copy" if context.status else
+                       "a daemon that runs knows whether the data directory is a copy")  # fmt: skip
+    return Finding("copy", "ok", f"the data directory is a copy of {original}; what runs there goes on there")
+
+
+def spools(context: Context) -> Finding:
+    """No worker's spool was damaged; what is left of those that were is kept."""
+    damaged = leftovers.kept_for(context.places)
+    if not damaged:
+        return Finding("spools", "ok", "none was damaged")
+    found = f"damaged and kept: {len(damaged)}, the newest is {damaged[-1]}"
+    return Finding("spools", "warning", found,
+                   "The session's log says where something is missing. Look for it in the file, which holds a frame of "
+                   "the worker's in each line, then delete it; and look at the disk.")  # fmt: skip
+
+
+def disk(context: Context) -> Finding:
+    """There is room for what is said and for the spools."""
+    least: tuple[int, str] | None = None
+    for path in (context.places.data, context.places.directory):
+        existing = next(one for one in (Path(path), *Path(path).parents) if one.exists())
+        free = shutil.disk_usage(existing).free
+        least = min(least or (free, str(existing)), (free, str(existing)))
+    assert least is not None
+    free, where = least
+    found = f"{free // 1024**2:,} MiB free at {where}"
+    if free < FULL_DISK:
+        return Finding("disk", "problem", found, "Make room: when it is full, turns fail because nothing can be kept.")
+    if free < LOW_DISK:
+        return Finding("disk", "warning", found, "Make room before it is full.")
+    return Finding("disk", "ok", found)
+
+
+def processes(context: Context) -> Finding:
+    """Every process that workers started belongs to a worker that is known."""
+    known = {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]} if context.status else set()
+    seen: dict[str, int] = {}
+    names = records.names(context.places)
+
+    def ours(cookie: str) -> bool:
+        name, _, worker = cookie.partition(":")
+        if name in names:
+            seen[worker] = seen.get(worker, 0) + 1
+        return False
+
+    reaper.find(ours)
+    strays = {cookie: number for cookie, number in seen.items() if cookie not in known}
+    if not strays:
+        return Finding("processes", "ok", "nothing was left behind")
+    number = sum(strays.values())
+    if context.status is None:
+        found = f"workers that go on without a daemon: {len(strays)} ({number} processes)"
+        return Finding("processes", "warning", found,
+                       "The next daemon adopts them. To end them instead: `pykoclaw-acp workers stop`.")  # fmt: skip
+    found = f"processes of workers that are gone: {number}, of {', '.join(sorted(strays)[:3])}"
+    return Finding("processes", "warning", found,
+                   "They end when the daemon is restarted, or by `pykoclaw-acp workers stop`.")  # fmt: skip
+
+
+def units(context: Context) -> Finding:
+    """systemd's units, the user's and the system's, are well, or not installed at all."""
+    if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
+        return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
+    known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
+    if failed := [f"{unit['scope']} {unit['Id']}" for unit in known if unit["ActiveState"] == "failed"]:
+        advice = f"See why with `systemctl {failed[0].replace(' ', ' status ')}`."
+        return Finding("systemd units", "problem", f"failed: {', '.join(failed)}", advice)
+    if broken := [unit for unit in known if unit["LoadState"] != "loaded"]:
+        advice = f"Check it with `systemd-analyze {broken[0]['scope']} verify {broken[0]['Id']}`."
+        return Finding("systemd units", "problem", f"cannot be loaded: {broken[0]['Id']}", advice)
+    if not known:
+        return Finding("systemd units", "ok", "not installed; clients start the daemon")
+    states = ", ".join(f"{unit['Id']} ({unit['scope'].strip('-')}) is {unit['ActiveState']}" for unit in known)
+    return Finding("systemd units", "ok", states)
+
+
+CHECKS: Final = (settings, daemon, socket, directories, instance, copy, spools, disk, processes, units)
+
+
+def _units(context: Context, scope: str) -> list[dict[str, str]]:
+    """Properties of our units that this instance of systemd knows; none if it does not answer."""
+    properties = "--property=Id,LoadState,ActiveState"
+    shown = subprocess.run(
+        ["systemctl", scope, "show", properties, *UNITS],
+        capture_output=True, text=True, check=False, timeout=TOOL_WAIT, stdin=subprocess.DEVNULL,
+        env=dict(context.environment),
+    )  # fmt: skip
+    blocks = shown.stdout.strip().split("\n\n") if shown.returncode == 0 else []
+    found = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
+    return [{**unit, "scope": scope} for unit in found if unit["LoadState"] != "not-found"]
+
+
+def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:
+    """They are ours, and others have none of the forbidden permissions."""
+    existing = [path for path in paths if os.path.lexists(path)]
+    for path in existing:
+        status = os.lstat(path)
+        if status.st_uid != os.geteuid():
+            return Finding(check, "problem", f"{path} belongs to user {status.st_uid}, not to you",
+                           "Choose another place in the settings, or have it given to you with `chown`.")  # fmt: skip
+        open_to_others = stat.S_IMODE(status.st_mode) & forbidden
+        if open_to_others and not stat.S_ISLNK(status.st_mode):
+            closed = stat.S_IMODE(status.st_mode) & ~forbidden
+            return Finding(check, "problem", f"others may use {path} (mode {stat.S_IMODE(status.st_mode):o})",
+                           f"Close it with `chmod {closed:o} {path}`.")  # fmt: skip
+    if not existing:
+        return Finding(check, "ok", missing)
+    return Finding(
+        check, "ok", f"{existing[0]} is yours alone" if forbidden & 0o044 else f"only you write to {existing[0]}"
+    )

@@ -1,0 +1,247 @@
+"""Where the daemon of a data directory is: its directories, its lock, its socket. One rule for all our processes."""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import os
+import stat
+
+from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+DATABASE: Final = "pykoclaw.db"
+LOCK_NAME: Final = "pykoclaw-acp.lock"
+SOCKET_NAME: Final = "acp.sock"
+SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, in its directory
+
+_SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
+_DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
+_DEFAULT_STATE: Final = "~/.local/state"
+_LOCK_LINES: Final = 8192  # bytes of the lock file that are read
+
+
+class Places:
+    """Absolute paths: `data`, `state`, this data directory's `directory` below it, the daemon's `socket`."""
+
+    __slots__ = ("_hash", "data", "socket", "state")
+
+    def __init__(
+        self, data: str | os.PathLike[str], state: str | os.PathLike[str], socket: str | os.PathLike[str] | None = None
+    ) -> None:
+        """From settings that were read already; `socket` None: where it is by default."""
+        self.data = os.fspath(data)
+        self.state = os.fspath(state)
+        self._hash: str | None = None
+        self.socket = self._default_socket() if socket is None else os.fspath(socket)
+
+    @classmethod
+    def find(cls) -> Places:
+        """From the environment, then `~/.local/share/pykoclaw/.env`.
+
+        A `./.env` has no say here, as it has in `config.load()`: a client's directory may be a repository that was
+        cloned, and may bring a database of its own.
+
+        Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.
+        """
+        found: dict[str, str] = {}
+        home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
+        for values in (os.environ, _read(home_file) if os.path.isfile(home_file) else {}):
+            known = {name.lower(): value for name, value in values.items() if name.lower() in _SETTINGS}
+            found = {name: value for name, value in known.items() if value} | found
+        data, state, socket = (found.get(name) for name in _SETTINGS)
+        return cls(
+            _absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
+            _default_state() if state is None else _absolute(state, "PYKOCLAW_STATE"),
+            None if socket is None else _absolute(socket, "PYKOCLAW_SOCKET"),
+        )
+
+    @property
+    def hash(self) -> str:
+        """The data directory in twelve characters, by whatever symbolic links it is reached."""
+        if self._hash is None:
+            from hashlib import sha256  # not at the top: a client in the usual place starts without it
+
+            self._hash = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
+        return self._hash
+
+    @property
+    def directory(self) -> str:
+        """What belongs to this data directory's daemon alone: sockets, spools, logs."""
+        return os.path.join(self.state, self.hash)
+
+    @property
+    def lock(self) -> str:
+        """The file that the server of the data directory has locked: its pid, and its socket on a second line."""
+        return os.path.join(self.data, LOCK_NAME)
+
+    @property
+    def log(self) -> str:
+        """What a daemon that a client started writes to its standard error."""
+        return os.path.join(self.directory, "daemon.log")
+
+    def _default_socket(self) -> str:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not _is_own_directory(runtime):
+            return os.path.join(self.directory, SOCKET_NAME)
+        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if _is_the_users(self.data) else f"acp-{self.hash}.sock")
+
+
+def _is_the_users(data: str) -> bool:
+    """Whether it is the data directory of the user's own home; with another `HOME` the same default is another place.
+
+    Several homes may share the runtime directory, but must not share a socket.
+    """
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a container's user without a name
+        home = os.path.expanduser("~")
+    return os.path.realpath(data) == os.path.realpath(home + _DEFAULT_DATA[1:])
+
+
+def secure_directory(path: str | os.PathLike[str]) -> None:
+    """Make `path` a directory of mode 0700, whatever the umask is.
+
+    Raises ConfigurationError if it belongs to others, is open to them, or lies where they could replace it.
+    """
+    from pykoclaw_acp.system import trusted_path  # not at the top: only who starts a daemon makes directories
+
+    trusted_path.require(os.fspath(path))
+    try:
+        trusted_path.make(os.fspath(path))
+        os.close(_open_private(os.fspath(path)))
+    except OSError as error:
+        raise DirectoryUnusable(os.fspath(path), error) from error
+
+
+def connect(path: str) -> _socket.socket:
+    """A connection to the daemon whose socket is `path`; never waits.
+
+    Raises OSError if nothing listens there (FileNotFoundError, ConnectionRefusedError) or it is too busy to take
+    another connection (BlockingIOError), and ConfigurationError if the socket or its directory is another user's.
+    """
+    directory = _open_private(os.path.dirname(path))
+    client = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        client.setblocking(False)
+        # A socket's address may have 107 bytes; this way, its path may have any number.
+        client.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
+        owner = peer_uid(client)
+        if owner not in (os.geteuid(), 0):  # 0: systemd listens for a system service
+            raise ConfigurationError(f"The socket {path} is served by user {owner}, not by you (user {os.geteuid()}).")
+        client.setblocking(True)
+    except BaseException:
+        client.close()
+        raise
+    finally:
+        os.close(directory)
+    return client
+
+
+def peer_uid(connection: _socket.socket) -> int:
+    """The user at the other end (SO_PEERCRED, unix(7))."""
+    credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], "little")
+
+
+def peer_pid(connection: _socket.socket) -> int:
+    """The process that has connected; 0 if it cannot be seen from here, as that of another PID namespace."""
+    credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], "little")
+
+
+def lock_holder(data: str) -> tuple[int, str | None] | None:
+    """Pid and socket of the server that has the data directory locked; None if there is none.
+
+    Asks /proc/locks: locking the file for a try would refuse a server that starts in the same moment.
+    """
+    try:
+        # Neither a link nor a pipe that somebody has put there.
+        lock = os.open(os.path.join(data, LOCK_NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(lock, "rb") as file:
+            inode = os.fstat(file.fileno()).st_ino
+            pid, _, rest = file.read(_LOCK_LINES).partition(b"\n")
+        with open("/proc/locks", "rb") as locks:
+            holders = [fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)]
+    except OSError:
+        return None
+    if pid not in holders:
+        return None
+    socket = os.fsdecode(rest.partition(b"\n")[0])
+    return int(pid), socket or None
+
+
+def try_lock(path: str) -> int | None:
+    """A descriptor that has the file locked until it is closed; None while somebody else has.
+
+    On a disk that takes no file there is nothing to lock: then the lock of the data directory alone decides.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in TAKES_NO_FILE:
+            raise
+        return os.open(os.devnull, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _locks(fields: list[bytes], inode: int) -> bool:
+    # The device numbers of /proc/locks are not those of stat() on every file system, so they are not compared.
+    return fields[1] == b"FLOCK" and fields[3] == b"WRITE" and fields[5].endswith(b":%d" % inode)
+
+
+def _open_private(path: str) -> int:
+    """The open directory; raises OSError if there is none, ConfigurationError if it is not ours alone."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    status = os.fstat(descriptor)
+    if status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+        return descriptor
+    os.close(descriptor)
+    if status.st_uid != os.geteuid():
+        raise ConfigurationError(f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()}).")
+    raise ConfigurationError(f"Others can use the directory {path}. Close it with `chmod 700 {path}`.")
+
+
+def _is_own_directory(path: str) -> bool:
+    """XDG Base Directory Specification: the runtime directory is absolute and its user's; another's is ignored."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return os.path.isabs(path) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _read(path: str) -> Mapping[str, str]:
+    from pykoclaw_acp.system import dotenv
+
+    try:
+        return dotenv.read(path)
+    except OSError as error:
+        raise DirectoryUnusable(path, error, what="The file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
+
+
+def _default_state() -> str:
+    """XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return os.path.join(_absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw")
+
+
+def _absolute(path: str, setting: str) -> str:
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
+        raise ConfigurationError(f"{setting} is {path[:80]!r}: there is no such home directory. Set an absolute path.")
+    return os.path.abspath(expanded)

@@ -1,0 +1,176 @@
+"""What clients wrap around the user's words in a prompt, as Mitto does: pure functions of the prompt.
+
+The log shows the user's own words, which is what he sees on his screen. Claude gets the rest as well where it says
+something new: the client's context block, but not a history that Claude remembers anyway.
+
+Texts of megabytes come from outside: every search goes through a text once, and marks that are no end of a wrapping
+are passed over only `MOST_MARKS` times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final
+
+from pykoclaw_acp import long_texts
+
+_HISTORY: Final = "[CONVERSATION HISTORY - "
+_HISTORY_END: Final = "\n[END OF HISTORY - Continue"
+_CONTEXT: Final = "[Session Context]\n"
+_REQUEST: Final = "\n---\n<user_request>\n"
+_REQUEST_END: Final = "\n</user_request>"
+_TAIL: Final = "---\n["  # how what Mitto adds begins
+_RULE: Final = "---"
+MOST_MARKS: Final = 1000  # that may look like the end of a wrapping and be none, before a text is taken as it is
+_LOOK: Final = 4096  # characters in which white space is looked for at once
+_COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
+# Beginnings of the prompts that Mitto sends for itself: titles, follow-up questions, checks of its tools.
+_AUXILIARY: Final = (
+    "\nConsider this initial message in a conversation with an LLM:",
+    "\nAnalyze this conversation turn and identify",
+    "\nCheck if you have access to the MCP tool",
+    "List ALL MCP tools currently available to you.",
+    "\nSummarize this message in 2-3 words",
+    "\nRewrite the following prompt",
+)
+_MAY_BE_MITTO: Final = ("mitto", "unknown")
+
+
+def unwrap(text: str) -> str:
+    """The user's own words."""
+    begin = _after_history(text)
+    words = _request(text, begin)
+    return text[begin:] if words is None else text[slice(*words)]
+
+
+def without_history(text: str) -> str:
+    """The text without the summary of earlier turns that Mitto puts before the first prompt after a resume."""
+    return text[_after_history(text) :]
+
+
+def shown(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The content as the log has it."""
+    return [_with_text(block, unwrap) for block in blocks]
+
+
+def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dict[str, Any]]:
+    """The content as Claude gets it; a slash command stands alone, since only the prompt's beginning counts as one.
+
+    `remembers`: Claude's session holds the earlier turns.
+    """
+
+    def words(text: str) -> str:
+        own = unwrap(text)
+        if len(own) != len(text) and is_command(own):
+            return own
+        return without_history(text) if remembers else text
+
+    return [_with_text(block, words) for block in blocks]
+
+
+def is_command(words: str) -> bool:
+    """Whether these words are a slash command, whose name has at most 256 characters."""
+    return _COMMAND.match(words) is not None
+
+
+def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
+    """SHA-256 (hex) of the user's own words and the other blocks, equal for a prompt that is wrapped anew; in steps."""
+    digest = hashlib.sha256()
+    own: list[dict[str, Any]] = []
+    for block in blocks:
+        own.append(_with_text(block, lambda text: unwrap(text).strip()))
+        yield
+    for piece in long_texts.encode(own, sort_keys=True):
+        digest.update(piece.encode())
+        yield
+    return digest.hexdigest()
+
+
+def auxiliary(text: str) -> bool:
+    """Whether this is a prompt of Mitto's own, which no user wrote."""
+    return text.startswith(_AUXILIARY)
+
+
+def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
+    """Whether no user wrote the prompt with this content; Mitto does not always give its name (`client`)."""
+    if client is not None and client.lower() not in _MAY_BE_MITTO:
+        return False
+    return any(auxiliary(block["text"]) for block in blocks[:1] if block.get("type") == "text")
+
+
+def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    return {**block, "text": change(block["text"])} if block.get("type") == "text" else block
+
+
+def _after_history(text: str) -> int:
+    """Where the text goes on after a history: up to the last end, since the history's turns may quote one."""
+    head = _skip_space(text, 0)
+    if not text.startswith(_HISTORY, head):
+        return 0
+    line_end = text.find("\n", head)
+    if line_end < 0 or text.find("]", head, line_end) != line_end - 1:
+        return 0
+    limit = len(text)
+    for _ in range(MOST_MARKS):
+        mark = text.rfind(_HISTORY_END, line_end, limit)
+        if mark < 0:
+            return 0
+        after = mark + len(_HISTORY_END)
+        end_of_line = text.find("\n", after, limit)
+        closed = text.find("]", after, limit if end_of_line < 0 else end_of_line)
+        if closed >= 0:
+            rest = closed + 1
+            return rest + (2 if text.startswith("\n\n", rest) else 1 if text.startswith("\n", rest) else 0)
+        limit = mark + 1  # the newline before this mark ends the line before it
+    return 0
+
+
+def _request(text: str, begin: int) -> tuple[int, int] | None:
+    """Where the user's words stand between Mitto's own head and tail, and nothing that only looks like them."""
+    head = _skip_space(text, begin)
+    if not text.startswith(_CONTEXT, head):
+        return None
+    mark = text.find(_REQUEST, head + len(_CONTEXT) - 1)
+    if mark < 0:
+        return None
+    first = mark + len(_REQUEST)
+    ends = _ends(text)
+    limit = len(text)
+    for _ in range(MOST_MARKS):
+        last = text.rfind(_REQUEST_END, first - 1, limit)
+        if last < 0:
+            return None
+        after = last + len(_REQUEST_END)
+        if after in ends or text.startswith(_TAIL, after):
+            return first, max(first, last)
+        limit = last + 1
+    return None
+
+
+def _ends(text: str) -> tuple[int, int]:
+    """Where a text ends if the white space after it does not count, and if a rule after it does not either."""
+    end = _before_space(text, len(text))
+    if text.endswith(_RULE, 0, end):
+        return end, _before_space(text, end - len(_RULE))
+    return end, end
+
+
+def _skip_space(text: str, at: int) -> int:
+    while piece := text[at : at + _LOOK]:
+        rest = piece.lstrip()
+        if rest:
+            return at + len(piece) - len(rest)
+        at += len(piece)
+    return at
+
+
+def _before_space(text: str, end: int) -> int:
+    while end > 0:
+        begin = max(0, end - _LOOK)
+        kept = text[begin:end].rstrip()
+        if kept:
+            return begin + len(kept)
+        end = begin
+    return 0

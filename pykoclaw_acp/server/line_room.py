@@ -1,0 +1,54 @@
+"""The unfinished lines of all clients together: how much memory they may hold, and who gives way to others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.link.framing import SMALL, LineFramer
+
+MOST: Final = 256 * 1024 * 1024  # bytes of all lines that are on their way, or are being read
+PATIENCE: Final = 10.0  # s without a byte, after which a line gives way to others
+
+
+@dataclass(slots=True)
+class _Held:
+    size: int
+    since: float  # when it last grew; s, monotonic
+
+
+class LineRoom:
+    """Counts lines above `SMALL`. When there is no more room, those go that have not grown for a while."""
+
+    def __init__(self, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._held: dict[LineFramer, _Held] = {}
+        self.total = 0
+
+    def takes(self, framer: LineFramer, size: int) -> bool:
+        """As `framing.Room`."""
+        held = self._held.get(framer)
+        before = 0 if held is None else held.size
+        if size <= SMALL:
+            self._held.pop(framer, None)
+            self.total -= before
+            return True
+        if self.total - before + size > self._most:
+            self._make_room(framer)
+        if self.total - before + size > self._most:
+            self._held.pop(framer, None)
+            self.total -= before
+            return False
+        self._held[framer] = _Held(size, self._clock())
+        self.total += size - before
+        return True
+
+    def _make_room(self, framer: LineFramer) -> None:
+        before = self._clock() - PATIENCE
+        for other, held in list(self._held.items()):
+            if other is not framer and held.since < before and other.drop():
+                del self._held[other]
+                self.total -= held.size

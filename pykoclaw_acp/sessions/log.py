@@ -1,0 +1,63 @@
+"""A session's log in this process: what was committed is published here, and clients read it from their cursors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from pykoclaw_acp.model import folding
+from pykoclaw_acp.model.events import Event, OpenTools, size
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports import Journal, Logged
+from pykoclaw_acp.sessions.tail import Tail
+
+
+class SessionLog:
+    """The newest events in memory, the rest in the database. `follow` gets each event that was committed."""
+
+    def __init__(self, record: SessionRecord, journal: Journal, follow: Callable[[Event | None], None]) -> None:
+        self.open_tools = OpenTools()
+        self._record = record
+        self._journal = journal
+        self._follow = follow
+        self._tail = Tail()
+        self._news = asyncio.Event()
+
+    async def read_after(self, cursor: int, limit: int) -> list[Logged]:
+        """The next events after the cursor, pieces of a message as one; waits until there are any."""
+        while cursor >= self._record.last_seq:
+            await self._news.wait()
+        if recent := self._tail.after(cursor):
+            return recent if len(recent) == 1 else folding.merged(recent)
+        end = self._record.last_seq
+        read = await self._journal.read(self._record.session_id, cursor, limit)
+        return folding.merged(read) or [Logged(end, None, None)]
+
+    async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
+        """Write down events that belong to no turn, and show them; `patient`: they have happened already."""
+        self.committed(await self._journal.append(self._record.session_id, events, patient=patient), None, events)
+
+    def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
+        """Show events that the journal has just taken."""
+        self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
+
+    def publish(self, logged: Sequence[Logged]) -> None:
+        """Show events with their places, as the journal gives them back."""
+        if not logged:
+            return
+        for one in logged:
+            self.open_tools.follow(one.event)
+            self._follow(one.event)
+        self._tail.extend(logged)
+        self._record.last_seq = max(self._record.last_seq, logged[-1].seq)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def forget(self) -> None:
+        """Nobody follows: who comes later reads from the database."""
+        self._tail.clear()
+
+    def pruned(self) -> None:
+        """Its events are gone."""
+        self._record.pruned_upto = self._record.last_seq
+        self._tail.clear()

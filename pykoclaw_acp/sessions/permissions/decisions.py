@@ -1,0 +1,146 @@
+"""What an answer to a question means, for Claude, for its row and for people: pure functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pykoclaw_acp.channel.frames import Answer, Ask
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.sessions.ports import Settled
+
+ALLOW_ONCE: Final = "allow_once"
+ALLOW_ALWAYS: Final = "allow_always"
+REJECT_ONCE: Final = "reject_once"
+_REFUSALS: Final = {
+    "selected": "The user refused this tool call.",
+    "cancelled": "The user did not answer the permission question.",
+    "timeout": "Nobody answered the permission question in time.",
+    "denied": "Nobody was there to be asked, and this session denies what nobody can be asked about.",
+}
+_CHOICES: Final = {
+    ALLOW_ONCE: "allowed, this once",
+    ALLOW_ALWAYS: "allowed, for the rest of this session",
+    REJECT_ONCE: "refused",
+}
+MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a question was answered: ACP's outcome and option, and who did it (a client's name, `cli`, `policy`…).
+
+    The outcome of a form is ACP's `action`, and `content` is what was filled in.
+    """
+
+    outcome: str
+    option: str | None = None
+    by: str | None = None
+    content: dict[str, Any] | None = None
+
+
+UNANSWERED: Final = Verdict("unanswered")
+UNSUPPORTED: Final = Verdict("unsupported")  # clients are there, and none of them shows forms
+OVERDUE: Final = Verdict("timeout", by="timeout")
+_DENIED: Final = Verdict("denied", by="policy")
+_ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
+    "accept": "accept",
+    "decline": "decline",
+    _DENIED.outcome: "decline",
+}
+
+
+def of_policy(ask: Ask, policy: Literal["wait", "deny", "allow"]) -> Verdict:
+    """What an away policy says when its time is over; a form, which it cannot fill in, it declines."""
+    if policy == "wait":
+        return OVERDUE
+    return _DENIED if policy == "deny" or ask.form is not None else Verdict("selected", ALLOW_ONCE, "policy")
+
+
+def of_command(ask: Ask, option: str, by: str) -> Verdict:
+    """An option that was chosen outside of any client; raises InvalidParams for a form that should be filled in."""
+    if ask.form is None:
+        return Verdict("selected", option, by)
+    if option != REJECT_ONCE:
+        raise InvalidParams("This question is a form: only a client that shows forms can fill it in. Deny it, or wait.")
+    return Verdict("decline", by=by)
+
+
+def of_client(ask: Ask, outcome: dict[str, Any], name: str) -> Verdict:
+    """A client's answer, as it came: whatever it says that was not offered is kept in the row, and is no yes."""
+    if ask.form is not None:
+        action = str(outcome.get("action"))
+        content = outcome.get("content") if action == "accept" else None
+        return Verdict(action, by=name if action in ("accept", "decline", "cancel") else None, content=content)
+    kind, option = str(outcome.get("outcome")), outcome.get("optionId")
+    chosen = option if kind == "selected" and isinstance(option, str) else None
+    return Verdict(kind, chosen, name if kind in ("selected", "cancelled") else None)
+
+
+def is_choice(ask: Ask, verdict: Verdict) -> bool:
+    """Whether one of the offered options was chosen, or the form was filled in or declined."""
+    if ask.form is not None:
+        return verdict.outcome in ("accept", "decline")
+    return verdict.outcome == "selected" and verdict.option in offered(ask)
+
+
+def offered(ask: Ask) -> tuple[str, ...]:
+    """Ids of the options that the question has."""
+    return (ALLOW_ONCE, REJECT_ONCE) if ask.always is None else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
+
+
+def answer(epoch: int, ask: Ask, verdict: Verdict) -> Answer:
+    """What the worker is told. Only an option that was offered counts as a yes; everything else is a no."""
+    if ask.form is not None:
+        decision: Literal["accept", "decline", "cancel"] = _ACTIONS.get(verdict.outcome, "cancel")
+        return Answer(epoch=epoch, ask_id=ask.ask_id, decision=decision, content=verdict.content)
+    if is_choice(ask, verdict) and verdict.option == ALLOW_ONCE:
+        return Answer(epoch=epoch, ask_id=ask.ask_id, decision="allow_once")
+    if is_choice(ask, verdict) and verdict.option == ALLOW_ALWAYS:
+        return Answer(epoch=epoch, ask_id=ask.ask_id, decision="allow_always")
+    words = _REFUSALS.get(verdict.outcome, "The permission question could not be answered.")
+    return Answer(epoch=epoch, ask_id=ask.ask_id, decision="reject", message=words)
+
+
+def settled(ask_id: str, verdict: Verdict) -> Settled:
+    """The row's end."""
+    return Settled(ask_id, verdict.outcome, verdict.option, verdict.by, verdict.content)
+
+
+# --- parked questions ----------------------------------------------------------------------------------------------
+
+
+def parked(ask: Ask) -> list[Event]:
+    """What the log says when a turn is stopped because nobody is there to answer its question."""
+    said = (
+        f"\n\n**This turn was stopped because nobody was there to be asked.** The question whether “{ask.title}” may "
+        "run still waits: answer it, here or with `pykoclaw-acp approve`, and the work goes on.\n\n"
+    )
+    return [Text(f"{ask.ask_id}-parked", said)]
+
+
+def going_on(ask: Ask, verdict: Verdict) -> list[dict[str, Any]]:
+    """The prompt that tells Claude the answer to a parked question; ACP content blocks."""
+    lines = [
+        "The last turn was stopped because a question waited for an answer and nobody was there. It is answered now.",
+        f"The question: may this tool call run? {ask.title}",
+    ]
+    if ask.input is not None:
+        shown = json.dumps(ask.input, ensure_ascii=False)
+        lines.append(f"Its input: {shown if len(shown) <= MAX_INPUT else shown[:MAX_INPUT] + '…'}")
+    option = verdict.option or REJECT_ONCE
+    lines.append(f"The user's answer: {_CHOICES[option]}.")
+    if option == REJECT_ONCE:
+        lines.append("Do not make this call. Go on with the task in another way, or say what you need.")
+    else:
+        lines.append(
+            "The call was not made yet. Make it now, exactly so, if it is still needed, and go on with the task."
+        )
+    return [{"type": "text", "text": "\n".join(lines)}]
+
+
+def same_call(one: Ask, other: Ask) -> bool:
+    """Whether both ask about the very same call: same tool, same arguments."""
+    return one.call != "" and one.call == other.call

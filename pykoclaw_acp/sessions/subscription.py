@@ -1,0 +1,107 @@
+"""A client's place in a session's log: replay and live are one thing, reading from a cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from pykoclaw_acp.model.cursors import Reader
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.sessions.ports import Client, Logged
+from pykoclaw_acp.tasks import Pace
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+PAGE: Final = 500  # events read from the log at once, at most
+
+log: Final = structlog.get_logger()
+
+
+class Attachment:
+    """Delivers a session's events to one client, in order, each once, from `after` on.
+
+    `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
+    A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
+    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With a
+    `loose_end` it is shown text whose end it does not see: an empty line ends that, before the client's own next turn.
+    `reader` is whose cursor moves with what it confirms, if that is anybody's.
+    """
+
+    def __init__(
+        self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0, *, session_id: str = ""
+    ) -> None:
+        self.session = session
+        self.session_id = session_id or session.id
+        self.client = client
+        self.own: set[str] = set()
+        self.cursor = after
+        self.loose_end = False
+        self.reader: Reader | None = None
+        self._number = number
+        self._hold = hold
+        self._begun = False
+        self.asking = asyncio.Lock()  # one question at a time
+        self._moved = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._deliver())
+
+    @property
+    def alive(self) -> bool:
+        """It still delivers."""
+        return not self._task.done()
+
+    async def reached(self, seq: int) -> None:
+        """Wait until the client was sent everything up to `seq`, or the attachment was closed.
+
+        Raises what ended the delivery, if that was an error.
+        """
+        while (self.cursor < seq or not self._begun) and self.alive:
+            self._moved.clear()
+            await self._moved.wait()
+        if self.cursor < seq and not self._task.cancelled() and (error := self._task.exception()):
+            raise error
+
+    async def end_line(self) -> None:
+        """If there is a loose end, end it."""
+        if self.loose_end:
+            self.loose_end = False
+            await self.client.end_line(self.session_id, self.cursor)
+
+    def close(self) -> None:
+        """Stop delivering."""
+        self._task.cancel()
+        self.session.detach(self)
+
+    async def _deliver(self) -> None:
+        try:
+            await self.client.attached(self.session_id, self.cursor, self._number)
+            if self._hold:
+                await asyncio.sleep(self._hold)
+            self._begun = True
+            self._moved.set()
+            while True:
+                pace = Pace()
+                for logged in await self.session.log.read_after(self.cursor, PAGE):
+                    if self._is_own(logged):
+                        await self.end_line()
+                        await self.client.passed(self.session_id, logged.seq)
+                    else:
+                        await self.client.deliver(self.session_id, logged)
+                    self.cursor = logged.seq
+                    await pace.step()
+                self._moved.set()
+        except ConnectionError:
+            log.info("The client is gone", action="client_gone", session=self.session.id)
+            raise
+        except Exception:
+            log.exception("The log could not be shown", action="delivery_failed", session=self.session.id)
+            raise
+        finally:
+            self.session.detach(self)
+            # Those who wait look again once this task is done.
+            asyncio.get_running_loop().call_soon(self._moved.set)
+
+    def _is_own(self, logged: Logged) -> bool:
+        return logged.turn_id in self.own and isinstance(logged.event, UserMessage)

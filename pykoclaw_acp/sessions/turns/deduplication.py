@@ -1,0 +1,146 @@
+"""A prompt that comes again joins its turn instead of running once more.
+
+A front sends its lines again after a reconnect, a client repeats an idempotency key, and some clients (Mitto) send the
+very prompt again, without any id, when their agent process died under it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.sessions.ports import Journal
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+IDEMPOTENCY: Final = "pykoclaw.dev/idempotencyKey"
+
+log: Final = structlog.get_logger()
+
+
+class Joining:
+    """Knows the turns of one session that a prompt may join.
+
+    `window` (s) is for prompts without any id.
+    """
+
+    def __init__(self, session: Session, journal: Journal, window: float) -> None:
+        self._session = session
+        self._journal = journal
+        self._window = window
+        self._prompted = False  # since it is in memory: of its newest turn everything is known
+        self._lost: dict[str, Turn] = {}
+
+    @property
+    def expects(self) -> bool:
+        """A prompt may still come again that only the memory knows."""
+        now = time.monotonic()
+        return any(one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values())
+
+    @property
+    def _young(self) -> bool:
+        """This daemon started so recently that a client of the one before may still send its prompt again."""
+        clock = self._journal.clock
+        return clock.age(clock.started) <= self._window
+
+    async def find(self, keys: PromptKeys, client: str) -> Turn | None:
+        """The turn that this prompt is; None if it is a new one.
+
+        Raises InvalidParams for an idempotency key that stood at another prompt.
+        """
+        turn = await self._by_request(keys) or await self._by_idempotency(keys) or await self._sent_again(keys, client)
+        if turn is not None:
+            log.info("A prompt joins its turn", action="prompt_joined", session=self._session.id, turn=turn.turn_id)
+        return turn
+
+    def prompted(self) -> None:
+        """A new prompt was accepted."""
+        self._prompted = True
+
+    def wait(self, turn: Turn) -> None:
+        """A call waits for the turn's end."""
+        turn.waiting += 1
+        turn.lost_at = None
+
+    def lose(self, turn: Turn) -> None:
+        """A call will never be answered: its client is gone."""
+        turn.waiting -= 1
+        if turn.waiting == 0 and not turn.answered:
+            self.remember(turn)
+
+    def remember(self, turn: Turn) -> None:
+        """From now on nobody waits for this turn, and its client may send it again."""
+        turn.lost_at = time.monotonic()
+        self._lost[turn.turn_id] = turn
+
+    async def answered(self, turn: Turn) -> None:
+        """A client has got the response: whoever sends the same words now means it."""
+        turn.answered = True
+        self._lost.pop(turn.turn_id, None)
+        try:
+            await self._journal.answered(turn.turn_id)
+        except Exception:  # noqa: BLE001  of a server that stops: the client has its answer all the same
+            log.debug("An answered turn could not be noted", action="answered_lost", turn=turn.turn_id)
+
+    async def answered_before(self, request_key: str) -> None:
+        """The client has the answer of this request's turn, if it was a prompt and has ended."""
+        lost = [turn for turn in self._lost.values() if turn.keys.request == request_key]
+        ended = await self._journal.ended_turns(self._session.id, "request_key", request_key)
+        for turn in [*lost, *(turn for turn, _ in ended if not turn.answered)]:
+            await self.answered(turn)
+
+    async def _by_request(self, keys: PromptKeys) -> Turn | None:
+        if keys.request is None:
+            return None
+        for turn in self._session.turns:
+            if turn.keys.request == keys.request:
+                return turn
+        return self._first(await self._journal.ended_turns(self._session.id, "request_key", keys.request))
+
+    async def _by_idempotency(self, keys: PromptKeys) -> Turn | None:
+        if keys.idempotency is None:
+            return None
+        live = [turn for turn in self._session.turns if turn.keys.idempotency == keys.idempotency]
+        turn = next(iter(live), None) or self._first(
+            await self._journal.ended_turns(self._session.id, "idempotency_key", keys.idempotency)
+        )
+        if turn is not None and turn.keys.fingerprint != keys.fingerprint:
+            raise InvalidParams(f"`_meta.{IDEMPOTENCY}`: was used for another prompt. Choose a new key.")
+        return turn
+
+    async def _sent_again(self, keys: PromptKeys, client: str) -> Turn | None:
+        now = time.monotonic()
+        for turn_id, turn in list(self._lost.items()):
+            if turn.lost_at is None or now - turn.lost_at > self._window:
+                del self._lost[turn_id]
+            elif turn.keys.fingerprint == keys.fingerprint and turn.client in (None, client) and _unseen(turn, keys):
+                return turn
+        if keys.fingerprint is None or self._prompted or not self._young:
+            return None
+        # Its turn may have ended under an earlier daemon, together with its client.
+        since = self._journal.clock.started - int(self._window * 1000)
+        newest = await self._journal.newest_turn(self._session.id, since)
+        if newest is None or newest[0].keys.fingerprint != keys.fingerprint or not _unseen(newest[0], keys):
+            return None
+        return self._first([newest])
+
+    def _first(self, ended: list[tuple[Turn, Outcome]]) -> Turn | None:
+        if not ended:
+            return None
+        turn, outcome = ended[0]
+        turn.ended.set_result((outcome, self._session.last_seq))
+        return turn
+
+
+def _unseen(turn: Turn, keys: PromptKeys) -> bool:
+    """Whether the client of these keys may be sending the turn's words again, not knowing what became of it.
+
+    A front knows its own lines, and sends them again under their own numbers; who has stopped a turn knows its end.
+    """
+    stopped = turn.cancelled.is_set() or turn.state == "cancelled"
+    return not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)

@@ -1,0 +1,155 @@
+"""How turns end, and what is said about it: pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from pykoclaw_acp.channel.frames import Gap, TurnEnded
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Event, Failure, Text, UserMessage, split_text
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnFault
+
+INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
+KEPT: Final = (
+    "What was said and done is kept here, but Claude may not remember it. "
+    "The prompt was not sent again: look at what was done, then repeat it."
+)
+UNSURE: Final = (
+    "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."
+)
+NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
+MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
+DEADLY: Final = (
+    f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
+    "sent to Claude. The server's log says more; what was written is kept here."
+)
+COPIED: Final = "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
+WAITS_ELSEWHERE: Final = (
+    "This is a copy of the data directory {path}: the prompt waits there, and was not sent from here."
+)
+RESTORED: Final = (
+    "The database was put back to an earlier state. What Claude has done since then is not kept here, and was stopped."
+)
+STOPPED: Final = "The server stopped in the middle of this turn."
+CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
+
+
+def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
+    """The user's message as events, one for each content block, long texts in pieces; made in steps."""
+    return prompt_events(turn.turn_id, turn.content)
+
+
+def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> Generator[None, None, list[Event]]:
+    """The user's words, as events, from what the journal keeps of a turn: that is all that the client sent."""
+    return _messages(turn_id, content, prompt_text.unwrap)
+
+
+def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
+    """All that the client sent, as events: to write it down as it is takes no work on its text."""
+    return _messages(turn.turn_id, turn.content, lambda text: text)
+
+
+def _messages(
+    turn_id: str, content: list[dict[str, Any]], words: Callable[[str], str]
+) -> Generator[None, None, list[Event]]:
+    events: list[Event] = []
+    for block in content:
+        if block.get("type") == "text":
+            for piece in split_text(words(block["text"])):
+                events.append(UserMessage(turn_id, {**block, "text": piece}))
+                yield
+        else:
+            events.append(UserMessage(turn_id, block))
+            yield
+    return events
+
+
+def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
+    """The outcome that a worker reports. After a cancel it is `cancelled`, whatever else came in the meantime (ACP)."""
+    usage = None
+    if frame.usage is not None:
+        used = frame.usage
+        usage = {
+            "totalTokens": used.input_tokens + used.output_tokens + used.cached_write_tokens,
+            "inputTokens": used.input_tokens,
+            "outputTokens": used.output_tokens,
+            "cachedReadTokens": used.cached_read_tokens,
+            "cachedWriteTokens": used.cached_write_tokens,
+        }
+    claude = frame.claude_session_id
+    if cancelled or frame.stop_reason == "cancelled":
+        return Outcome("cancelled", stop_reason="cancelled", usage=usage, claude_session_id=claude)
+    if frame.error is not None:
+        fault = TurnFault(frame.error.kind, frame.error.message, frame.error.status)
+        return Outcome("failed", fault=fault, usage=usage, claude_session_id=claude)
+    return Outcome("done", stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
+
+
+def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
+    """The prompt never left for Claude, or the turn broke on our side."""
+    if turn.cancelled.is_set() or kind == "shutting_down":
+        return CANCELLED
+    return Outcome("failed", fault=TurnFault(kind, message, retry_after=retry_after))
+
+
+def deadly() -> Outcome:
+    """One server after the other died while it prepared the prompt."""
+    return Outcome("failed", fault=TurnFault("server_died", DEADLY))
+
+
+def not_begun() -> Outcome:
+    """The prompt never left for Claude, and will not."""
+    return Outcome("cancelled", stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
+
+
+def waits_elsewhere(original: str) -> Outcome:
+    """The prompt is the original's to send, of which this database is a copy."""
+    return Outcome(
+        "cancelled", stop_reason="cancelled", fault=TurnFault("copied", WAITS_ELSEWHERE.format(path=original))
+    )
+
+
+def background_lost(message: str) -> Outcome:
+    """Claude's own turn, after background work ended, was cut off."""
+    return Outcome("failed", fault=TurnFault("worker_lost", f"{message} It was telling of background work that ended."))
+
+
+def lost(turn: Turn, kind: str, message: str) -> Outcome:
+    """The worker of a dispatched turn is gone: `failed` with partial output in the log, else `unknown`."""
+    if turn.cancelled.is_set():
+        return CANCELLED
+    return interrupted(spoke=turn.spoke, kind=kind, message=message)
+
+
+def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
+    """The outcome of a dispatched turn that nobody can finish."""
+    advice = KEPT if spoke else UNSURE
+    return Outcome("failed" if spoke else "unknown", fault=TurnFault(kind, f"{message} {advice}"))
+
+
+def failure(turn_id: str, outcome: Outcome) -> list[Event]:
+    """What the log says to the user about a turn without an answer."""
+    if outcome.fault is None:
+        return []
+    return [Failure(f"{turn_id}-failure", outcome.fault.message, outcome.fault.kind)]
+
+
+def gap(frame: Gap) -> list[Event]:
+    """What is said in the place of what a worker had to keep on disk and nobody can read any more."""
+    kept = f" What is left of the file is kept in {frame.file}." if frame.file is not None else ""
+    said = (
+        "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
+        f" part of that file is damaged or gone: at least {frame.n - frame.first + 1} of its entries.{kept} What"
+        " follows comes after the gap.\n\n"
+    )
+    return [Text(f"gap-{frame.epoch}-{frame.n}", said)]
+
+
+def fault_json(fault: TurnFault | None) -> str | None:
+    """The fault as its row keeps it."""
+    if fault is None:
+        return None
+    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
+    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})

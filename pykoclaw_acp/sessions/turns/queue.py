@@ -1,0 +1,163 @@
+"""The turns of a session: one runs, the others wait, in the order of their prompts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import Overloaded
+from pykoclaw_acp.logging import share
+from pykoclaw_acp.model.turns import Turn
+
+MOST_WAITING: Final = 100  # prompts of a session
+MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
+MOST_WAITING_ALL: Final = 2000  # prompts of all sessions
+MOST_TEXT_ALL: Final = 128 * 1024 * 1024  # characters of those
+
+
+class AllWaiting:
+    """The prompts that wait, of all sessions together."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[Turn, int] = {}
+        self._length = 0
+
+    def require_room(self, turn: Turn) -> None:
+        """Raises Overloaded if there is none for this one."""
+        if len(self._lengths) >= MOST_WAITING_ALL or self._length + turn.length > MOST_TEXT_ALL:
+            raise Overloaded(
+                f"{len(self._lengths):,} prompts of all sessions wait already, with {self._length:,} characters. Wait "
+                "until some of them have ended, or stop them with session/cancel; then send it again.",
+                "prompts",
+            )
+
+    def add(self, turn: Turn) -> None:
+        """It waits."""
+        self._lengths[turn] = turn.length
+        self._length += self._lengths[turn]
+
+    def remove(self, turn: Turn) -> None:
+        """It waits no more."""
+        self._length -= self._lengths.pop(turn)
+
+
+class TurnQueue:
+    """Calls `run` for one turn after the other, `after_each` between them, and `over` when none is left."""
+
+    def __init__(
+        self,
+        session_id: str,
+        run: Callable[[Turn], Awaitable[None]],
+        after_each: Callable[[], None],
+        over: Callable[[], None],
+        all_waiting: AllWaiting,
+    ) -> None:
+        self.current: Turn | None = None
+        self._session_id = session_id
+        self._run = run
+        self._after_each = after_each
+        self._over = over
+        self._waiting: deque[Turn] = deque()
+        self._all_waiting = all_waiting
+        self._runner: asyncio.Task[None] | None = None
+        self._suspended = False
+        self._adopted: Turn | None = None
+
+    @property
+    def busy(self) -> bool:
+        """A turn runs or waits."""
+        return self._runner is not None
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Those that run or wait."""
+        return [*([self.current] if self.current else []), *self._waiting]
+
+    @property
+    def waiting(self) -> list[Turn]:
+        """Those that wait."""
+        return list(self._waiting)
+
+    def require_room(self, turn: Turn) -> None:
+        """Raises Overloaded if too much waits for this prompt to wait as well."""
+        if len(self._waiting) >= MOST_WAITING:
+            raise Overloaded(
+                f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them "
+                "with session/cancel; then send it again.",
+                "prompts",
+            )
+        if sum(one.length for one in self._waiting) + turn.length > MOST_TEXT:
+            raise Overloaded(
+                f"The prompts of this session that wait have {MOST_TEXT:,} characters. Wait until one of them has "
+                "ended, or stop them with session/cancel; then send it again.",
+                "prompts",
+            )
+        self._all_waiting.require_room(turn)
+
+    def running(self, turn_id: str) -> Turn | None:
+        """The turn that runs, if it is this one."""
+        return self.current if self.current is not None and self.current.turn_id == turn_id else None
+
+    def add(self, turn: Turn) -> None:
+        """Run it when those before it have ended."""
+        self._waiting.append(turn)
+        self._all_waiting.add(turn)
+        if self._runner is None and not self._suspended:
+            self._start(None)
+
+    def go_on(self, turn: Turn) -> None:
+        """A turn that runs already: another daemon has begun it."""
+        self.current = self._adopted = turn
+        self._start(turn)
+
+    async def adopted_is_over(self) -> bool:
+        """Wait until the turn that another daemon has begun has ended; whether there was one."""
+        if self._adopted is None:
+            return False
+        await self._adopted.over()
+        return True
+
+    def remove(self, turn: Turn) -> bool:
+        """It will not run; False if it waits no more."""
+        if turn not in self._waiting:
+            return False
+        self._waiting.remove(turn)
+        self._all_waiting.remove(turn)
+        return True
+
+    async def idle(self) -> None:
+        """Wait until no turn runs or waits."""
+        while self._runner is not None:
+            await asyncio.wait([self._runner])
+
+    async def suspend(self) -> None:
+        """Leave the turns as they are, for the next daemon, and begin none any more."""
+        self._suspended = True
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.wait([self._runner])
+
+    def _start(self, running: Turn | None) -> None:
+        self._runner = asyncio.get_running_loop().create_task(self._run_all(running))
+
+    async def _run_all(self, running: Turn | None) -> None:
+        share.current.set(None)  # what a turn says is not its client's share of the log
+        try:
+            if running is not None:
+                await running.over()
+                self._after_each()
+            while self._waiting:
+                turn = self.current = self._waiting.popleft()
+                self._all_waiting.remove(turn)
+                with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):
+                    await self._run(turn)
+                self.current = None
+                self._after_each()
+        finally:
+            self.current = None
+            self._runner = None
+        self._over()

@@ -1,0 +1,237 @@
+"""One turn at a time: given to Claude, stopped, ended; and what is written down of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import structlog
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel import frames
+from pykoclaw_acp.channel.frames import Interrupt, Prompt
+from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Event, TitleChanged
+from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions.ports import Journal, NoPlaceForEnd, WorkerFailed, Workers, WorkerWish
+from pykoclaw_acp.sessions.turns import outcomes, titles
+from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
+from pykoclaw_acp.tasks import Tasks, in_pieces
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.sessions.session import Session
+
+T = TypeVar("T")
+
+log: Final = structlog.get_logger()
+
+
+class Running:
+    """Runs a session's turns on its worker, whose `epoch` it knows. `grace` (s) is for an interrupted turn."""
+
+    def __init__(self, session: Session, journal: Journal, workers: Workers, grace: float) -> None:
+        self.epoch = 0
+        self._session = session
+        self._journal = journal
+        self._workers = workers
+        self._grace = grace
+        self._tasks = Tasks()
+        self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
+
+    async def run(self, turn: Turn) -> None:
+        """From the journal to its end, whatever happens."""
+        try:
+            if not await self._session.unclaimed.may_run(turn):
+                await self.finish(turn, outcomes.not_begun())
+            elif not turn.cancelled.is_set():
+                await self._begin(turn)
+            if turn.cancelled.is_set() and turn.state == "queued":
+                await self.finish(turn, outcomes.CANCELLED)
+        except StoreClosed:
+            log.info("The turn is left to the next daemon", action="turn_left")
+        except WorkerFailed as failure:
+            await self.finish(turn, outcomes.not_started(turn, failure.kind, failure.message, failure.retry_after))
+        except Exception:
+            log.exception("The turn could not be run", action="turn_broken")
+            await self.finish(turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL))
+        await turn.over()
+
+    async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
+        """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in the journal."""
+        try:
+            await self._workers.send(self._session.id, prompt or await self._prompt(turn))
+        except ConnectionError:
+            log.info("The worker died before the prompt left", action="prompt_not_sent")
+        crash_points.reached("prompt_sent")
+
+    async def _prompt(self, turn: Turn) -> Prompt:
+        remembers = self._session.record.claude_session_id is not None
+        blocks = prompt_text.for_claude(turn.content, remembers=remembers)
+        return await in_pieces(frames.prompt(self.epoch, turn.turn_id, blocks))
+
+    async def stop(self, turn: Turn) -> None:
+        """Ask the worker to stop the turn, and kill it when it does not.
+
+        Returns when the worker was told, or the turn has ended. One that has not got its prompt gets none.
+        """
+        if turn.state == "queued":
+            await turn.over()
+            return
+        overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
+        try:
+            await self._interrupt(turn.turn_id)
+        except ConnectionError:
+            overdue.cancel()
+            await turn.over()
+
+    async def stop_background(self, turn_id: str) -> None:
+        """Ask the worker to stop a turn that Claude began by itself."""
+        with contextlib.suppress(ConnectionError):
+            await self._interrupt(turn_id)
+
+    async def _interrupt(self, turn_id: str) -> None:
+        await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+
+    async def _kill_if_it_goes_on(self, turn: Turn) -> None:
+        troubles = -1
+        while troubles != self._journal.troubles and not turn.ended.done():
+            await self._journal.writable()
+            troubles = self._journal.troubles  # while frames cannot be stored, nobody sees the turn's end
+            await asyncio.wait([turn.ended], timeout=self._grace)
+        if not turn.ended.done():
+            log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
+            self._workers.kill(self._session.id)
+
+    async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
+        """End a turn that no worker ends, saying so in the log; nobody is told before the journal has it."""
+        if turn.ended.done() or turn.turn_id in self.ending:
+            return
+        self.ending[turn.turn_id] = turn
+        try:
+            said = await in_pieces(outcomes.user_messages(turn)) if turn.state == "queued" else []
+            events = [*said, *more, *outcomes.failure(turn.turn_id, outcome)]
+            self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
+        except StoreClosed:
+            log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
+        finally:
+            del self.ending[turn.turn_id]
+
+    async def end(
+        self, turn_id: str, outcome: Outcome, events: Sequence[Event], cancelled: asyncio.Event | None = None
+    ) -> Outcome:
+        """Write down the end of a turn that no worker ends, and show what is said about it; returns its end.
+
+        Waits while the store cannot be written. What cannot be said is left out, rather than the end: that is tried
+        again until it succeeds or the store is closed, and becomes `cancelled` if the turn is that meanwhile.
+        """
+
+        async def alone() -> tuple[Outcome, list[int]]:
+            last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
+            return await self._journal.finish(self._session.id, turn_id, last, ())
+
+        try:
+            try:
+                ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+            except (StoreClosed, NoPlaceForEnd):
+                raise
+            except Exception:
+                log.exception("A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id)
+                events = []
+                what = "A turn's end could not be recorded"
+                ended, seqs = await until_done(alone, what, final=(NoPlaceForEnd,), hurry=cancelled)
+        except NoPlaceForEnd:
+            log.exception("The journal does not have the turn any more", action="turn_end_nowhere", turn=turn_id)
+            return outcome
+        if seqs:
+            self._session.log.committed(seqs, turn_id, events)
+        return ended
+
+    def resolve(self, turn: Turn, outcome: Outcome) -> None:
+        """Tell those who wait for the turn's end, which is in the journal."""
+        turn.state = outcome.state
+        if self._session.questions.about_trust(turn.turn_id) is not None:
+            self._tasks.start(self._session.questions.turn_over(turn.turn_id))
+        if not turn.ended.done():
+            turn.ended.set_result((outcome, self._session.last_seq))
+            crash_points.reached("turn_end_committed")
+            kind = outcome.fault.kind if outcome.fault else outcome.stop_reason
+            log.info("Turn ended", action="turn_ended", turn=turn.turn_id, state=outcome.state, reason=kind)
+
+    async def _begin(self, turn: Turn) -> None:
+        """Have a worker, write down that the prompt leaves, let it leave."""
+        await self._count(turn)
+        acquired = await self._unless_cancelled(turn, self._acquire(turn))
+        if acquired is None:
+            return
+        wish, self.epoch, notes = acquired
+        await self._count(turn)
+        prompt = await self._prompt(turn)
+        said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
+        seqs = await self._journal.dispatch(turn, self.epoch, said)
+        turn.state = "dispatched"
+        self._session.log.committed(seqs, turn.turn_id, said)
+        crash_points.reached("turn_dispatched")
+        log.info("Turn dispatched", action="turn_dispatched", epoch=self.epoch)
+        if turn.cancelled.is_set():  # during the commit; the prompt has not left
+            await self.finish(turn, outcomes.CANCELLED)
+            return
+        await self._session.choosing.apply(wish)
+        await self.send_prompt(turn, prompt)
+        if not self._workers.is_live(self._session.id) and not turn.ended.done():
+            await self.finish(turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died."))
+
+    async def _acquire(self, turn: Turn) -> tuple[WorkerWish, int, list[Event]]:
+        """Have a worker for which what acts in its directories counts as the user says: its wish, its epoch, and notes.
+
+        Raises WorkerFailed, also if the directories keep changing while workers start.
+        """
+        gate = self._session.workspace_gate
+        notes: list[Event] = []
+        for _ in range(LOOKS):
+            wish, noted = await gate.admit(turn, self._session.wish)
+            notes += noted
+            launched = self._workers.workspace(self._session.id) != wish.workspace
+            epoch = await self._workers.acquire(wish)
+            if not launched or await gate.unchanged():
+                return wish, epoch, notes
+        raise WorkerFailed("workspace_changing", CHANGING)
+
+    async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
+        """What comes of it; None, and it is given up, if the turn is cancelled first."""
+        task = asyncio.ensure_future(doing)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        cancelled = asyncio.ensure_future(turn.cancelled.wait())
+        try:
+            await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.cancel()
+            if not task.done():
+                task.cancel()
+        return None if turn.cancelled.is_set() else task.result()
+
+    async def _count(self, turn: Turn) -> None:
+        """Should this daemon die from now on, it has died over this turn."""
+        if not turn.begun:
+            await self._journal.begin(turn.turn_id)
+            turn.begun = True
+
+    async def pause(self, turn: Turn) -> None:
+        """The turn is not being prepared for now: whatever ends this daemon, it is not the turn."""
+        if turn.begun and turn.state == "queued":
+            turn.begun = False
+            try:
+                await self._journal.not_begun(turn.turn_id)
+            except Exception:
+                turn.begun = True
+                log.exception("That a turn waits could not be recorded", action="attempt_not_recorded")
+
+    def _title(self, turn: Turn) -> list[Event]:
+        """The first words that the user said make the title, once."""
+        if self._session.record.title is not None or self._session.record.auxiliary:
+            return []
+        title = titles.title(turn.content)
+        return [] if title is None else [TitleChanged(title)]

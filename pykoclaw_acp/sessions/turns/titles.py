@@ -1,0 +1,77 @@
+"""A session's title: the user's own words of its first prompt. A pure function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pykoclaw_acp.model import prompt_text
+
+MAX_TITLE: Final = 80  # characters
+LOOKED_AT: Final = 64 * 1024  # characters of a prompt in which its title is looked for
+MOST_BLOCKS: Final = 100  # that are looked at
+MOST_NAMES: Final = 50  # of tags whose ends are looked for
+
+_NAME: Final = re.compile(r"([a-z]++(?:[-_][a-z]++)++)\b")
+_LONGEST_NAME: Final = 100  # characters
+_FILE: Final = "=== File: "  # how Mitto puts a text file into a prompt
+
+
+def title(content: Sequence[dict[str, Any]]) -> str | None:
+    """One line of at most 80 characters; None for a slash command, and for a prompt without words."""
+    words = " ".join(_texts(content)).strip()
+    if prompt_text.is_command(words):
+        return None
+    return shorten(words)
+
+
+def shorten(words: str) -> str | None:
+    """The words in one line of at most 80 characters; None if there are none at the beginning."""
+    line = " ".join(words[:LOOKED_AT].split())
+    return (line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…") or None
+
+
+def without_noise(text: str) -> str:
+    """The text without what programs put around words: <system-reminder>…</system-reminder>, not a <div>."""
+    return " ".join(_kept(text))
+
+
+def _texts(content: Sequence[dict[str, Any]]) -> Iterator[str]:
+    room = LOOKED_AT
+    for block in content[:MOST_BLOCKS]:
+        if block.get("type") == "text" and room > 0:
+            text = prompt_text.unwrap(block["text"])[:room]
+            if not text.startswith(_FILE):
+                room -= len(text)
+                yield without_noise(text)
+
+
+def _kept(text: str) -> Iterator[str]:
+    """What stands between the noise. `closed` and `ends` hold places that were found, so that none is sought twice."""
+    begin = at = 0
+    closed = -1  # the first `>` at or after the last tag; beyond the text if there is none
+    ends: dict[str, int] = {}
+    while (at := text.find("<", at)) >= 0:
+        at += 1
+        name = _NAME.match(text[at : at + _LONGEST_NAME])
+        if name is None:
+            continue
+        if closed < at:
+            closed = text.find(">", at)
+            if closed < 0:
+                break
+        end = _end(text, f"</{name[1]}>", closed + 1, ends)
+        if end >= 0:
+            yield text[begin : at - 1]
+            begin = at = end + len(name[1]) + 3
+    yield text[begin:]
+
+
+def _end(text: str, mark: str, at: int, ends: dict[str, int]) -> int:
+    if mark not in ends and len(ends) == MOST_NAMES:
+        return -1
+    known = ends.get(mark, 0)
+    if 0 <= known < at:
+        known = ends[mark] = text.find(mark, at)
+    return known

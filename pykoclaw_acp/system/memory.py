@@ -1,0 +1,48 @@
+"""Memory of processes, from /proc (Linux)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.system import processes
+
+_PSS: Final = re.compile(rb"^Pss: +(\d+) kB$", re.MULTILINE)
+
+
+CGROUPS: Final = Path("/sys/fs/cgroup")
+KILLED: Final = (
+    "Claude's process was ended while the kernel ended processes for lack of memory. End other programs or workers, or "
+    "raise the limit (`MemoryMax=` of the unit)."
+)
+
+
+def kills() -> int:
+    """How many processes the kernel has ended for lack of memory: in our cgroup, else on the machine."""
+    try:
+        path = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
+        counted = (CGROUPS / path / "memory.events").read_text()
+    except OSError:
+        try:
+            counted = Path("/proc/vmstat").read_text()
+        except OSError:
+            return 0
+    return sum(int(line.split()[1]) for line in counted.splitlines() if line.startswith("oom_kill "))
+
+
+def of_process(pid: int) -> int | None:
+    """Proportional set size in bytes, shared pages by their share (proc(5) smaps_rollup); None if it is gone."""
+    try:
+        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+def of_tree(pid: int) -> int | None:
+    """Memory of a process and all its descendants, in bytes; None if it is gone."""
+    own = of_process(pid)
+    if own is None:
+        return None
+    return own + sum(of_tree(child) or 0 for child in processes.children(pid))

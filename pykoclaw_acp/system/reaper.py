@@ -1,0 +1,92 @@
+"""Ends what dead workers left behind, found by the cookie in each process's environment.
+
+A tool may start daemons in sessions of their own; only the environment, which every child inherits, leads to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.system import lineage, processes
+
+GIVE_UP: Final = 10.0  # s
+_POLL: Final = 0.02  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A process that belongs to a worker; `start_time` keeps a recycled pid from being mistaken for it."""
+
+    pid: int
+    start_time: int
+
+
+def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[Stray]:
+    """The live processes of the workers for whose cookie `belongs` holds, but the `spared` pids.
+
+    A worker has no cookie itself, but for those of a fork server that was started below another worker.
+    """
+    strays: list[Stray] = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid() or int(entry.name) in spared:
+            continue
+        pid = int(entry.name)
+        mark = lineage.cookie(pid)
+        started = processes.start_time(pid)
+        if mark is None or started is None or processes.state(pid) in ("Z", "X"):
+            continue
+        if belongs(mark):
+            strays.append(Stray(pid, started))
+    return strays
+
+
+async def end(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
+    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
+    return await asyncio.to_thread(end_now, belongs, grace, spared)
+
+
+def end_now(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
+    """As `end`, while the caller waits."""
+    return _end(lambda: find(belongs, spared), grace)
+
+
+def end_these(strays: Sequence[Stray], grace: float) -> None:
+    """End exactly these processes, while the caller waits: SIGTERM, after `grace` (s) SIGKILL."""
+    _end(lambda: [one for one in strays if _alive(one)], grace)
+
+
+def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
+    begun = time.monotonic()
+    first = strays = look()
+    told: set[Stray] = set()
+    while strays and time.monotonic() - begun < grace + GIVE_UP:
+        late = time.monotonic() - begun > grace
+        for stray in strays:
+            if late or stray not in told:
+                send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
+                told.add(stray)
+        time.sleep(_POLL)
+        strays = look()
+    return first
+
+
+def _alive(stray: Stray) -> bool:
+    return processes.start_time(stray.pid) == stray.start_time and processes.state(stray.pid) not in ("Z", "X", None)
+
+
+def send(pid: int, started: int, number: signal.Signals) -> None:
+    """Send a signal to exactly this process; nothing happens if it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            if processes.start_time(pid) == started:
+                signal.pidfd_send_signal(pidfd, number)
+        finally:
+            os.close(pidfd)

@@ -1,0 +1,196 @@
+"""The fork server: imports the SDK once, then forks a worker per launch spec in milliseconds.
+
+One JSON line in, one JSON line out, over the socketpair that it is started with; exits when that ends. Workers outlive
+it, but for those that end with the daemon's connection (`LaunchSpec.orphan_grace` 0): it waits for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Final, NoReturn
+
+import msgspec
+
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
+from pykoclaw_acp.system.processes import become_subreaper, children, die_with_parent, set_name, start_time
+
+WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
+
+
+class Forked(msgspec.Struct):
+    """The answer to a launch: the worker's pid and start time, or what went wrong."""
+
+    pid: int = 0
+    start_time: int = 0
+    error: str | None = None
+    kind: str = "start_failed"
+
+
+def main() -> None:
+    """Serve launch requests on the socket whose descriptor is the first argument.
+
+    The second one is the pid of a daemon that its workers outlive; without it they end with the daemon.
+    """
+    resident = len(sys.argv) > 2
+    die_with_parent(resident)  # the end of the socket would show only after the import
+    if resident and os.getppid() != int(sys.argv[2]):
+        return
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    become_subreaper()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the end of the socket is the only way to end
+    try:
+        import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
+    except Exception as error:
+        if (found := shortage.of(error)) is None:
+            raise
+        traceback.print_exc()
+        _refuse(control, *found)
+        return
+
+    gc.freeze()
+    workers: set[int] = set()
+    with contextlib.suppress(ConnectionError):
+        _serve(control, workers)
+    if not resident:
+        _end_workers(workers)
+
+
+def _serve(control: socket.socket, workers: set[int]) -> None:
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    selector = selectors.DefaultSelector()
+    selector.register(control, selectors.EVENT_READ)
+    selector.register(wake_read, selectors.EVENT_READ)
+    received = b""
+    while True:
+        ready = {key.fd for key, _ in selector.select()}
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+            _reap(workers)
+        if control.fileno() in ready:
+            data = control.recv(256 * 1024)
+            if not data:
+                return
+            *lines, received = (received + data).split(b"\n")
+            for line in lines:
+                forked = _launch(line)
+                if forked.error is None:
+                    workers.add(forked.pid)
+                control.sendall(msgspec.json.encode(forked) + b"\n")
+
+
+def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
+    """No worker can be forked: say so to the launch that is waited for."""
+    with contextlib.suppress(ConnectionError):
+        if control.recv(1):
+            control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
+
+
+def _launch(line: bytes) -> Forked:
+    try:
+        spec = msgspec.json.decode(line, type=LaunchSpec)
+        listener = _bind(spec.socket)
+    except (msgspec.MsgspecError, OSError) as error:
+        return _failed(error)
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        listener.close()
+        return _failed(error)
+    if pid == 0:
+        _become_worker(spec, listener, parent)
+    listener.close()
+    return Forked(pid=pid, start_time=start_time(pid) or 0)
+
+
+def _failed(error: Exception) -> Forked:
+    kind, sentence = shortage.of(error, forks=True) or ("start_failed", str(error))
+    return Forked(error=sentence, kind=kind)
+
+
+def _bind(path: str) -> socket.socket:
+    """A listening socket at `path`, 0600; bound through the directory's descriptor, as paths end at 107 bytes."""
+    listener = socket.socket(socket.AF_UNIX)
+    directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(short)  # of a fork server that died before it answered
+        listener.bind(short)
+        listener.listen(8)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+        os.close(directory)
+    return listener
+
+
+def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> NoReturn:
+    status = 1
+    try:
+        die_with_parent(True)  # until its daemon has connected: nobody would know of it
+        if os.getppid() != parent:
+            os._exit(status)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(listener.fileno(), 3)
+        os.closerange(4, min(65536, os.sysconf("SC_OPEN_MAX")))
+        listener.detach()
+        os.environ["CLAUDE_CODE_TMPDIR"] = spec.temporary
+        os.environ[WORKER] = spec.cookie
+        set_name(WORKER_NAME)
+        os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in
+        become_subreaper()
+        from pykoclaw_acp.logging import setup
+        from pykoclaw_acp.worker.main import run
+
+        setup.configure(spec.log_level, "json")
+        status = run(spec, socket.socket(fileno=3))
+    except BaseException:  # noqa: BLE001  whatever it was, the fork must not run on as a second fork server
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _reap(workers: set[int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            workers.discard(pid)
+    # Live workers keep their own orphans: any other child was left by a dead one.
+    for pid in children(os.getpid()):
+        if pid not in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _end_workers(workers: set[int]) -> None:
+    """Wait for the workers; those that are left when the grace time is over are killed."""
+    deadline = time.monotonic() + WORKERS_GRACE
+    while children(os.getpid()):
+        if time.monotonic() > deadline:
+            workers.clear()
+        _reap(workers)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()
