@@ -36,9 +36,10 @@ demo: $(READY) ## play the whole story on the scripted model
 
 test: lint types test-unit test-integration test-e2e test-faults ## everything that a change must pass
 
-lint: $(READY) ## ruff: rules and format
+lint: $(READY) ## ruff: rules and format; import-linter: layers
 	@echo "== lint"
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
 	@$(BIN)/ruff format --quiet --check .
 
 types: $(READY) ## mypy, strict

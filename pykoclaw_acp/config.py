@@ -24,13 +24,13 @@ from pydantic_settings import (
 )
 
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.system.secrets import MASK, looks_secret
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
-AwayPolicy = Literal["wait", "deny", "allow", "park"]
 NestedAccess = Literal["none", "clients", "all"]
 
 _PREFIX = "PYKOCLAW_"

@@ -235,3 +235,33 @@ class DaemonNotRunning(StartupError):
     """The daemon does not run, and the command does not start it."""
 
     exit_code = 3
+
+
+class NoPlaceForEnd(Exception):
+    """The end of a turn cannot be written down, and never will be: its session or its row is gone from the journal."""
+
+
+class WorkerFailed(Exception):
+    """No worker could be had; `kind` for programs, the message for people, `retry_after` (s) when to try again."""
+
+    def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.retry_after = retry_after
+
+
+class SpoolPending(Exception):
+    """A worker that is gone has left something that is not in the log yet: the session can have no other before."""
+
+
+class Conflict(Exception):
+    """The database is not as the writer expected; nothing of its unit was kept."""
+
+
+class RowRefused(Exception):
+    """A row breaks a rule of its table; nothing of its unit was kept."""
+
+
+class StaleEpoch(Conflict):
+    """Frames of a worker that is not its session's newest; nothing of their unit was kept."""

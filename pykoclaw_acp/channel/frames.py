@@ -17,7 +17,8 @@ import msgspec
 
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import Event, ToolPart
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.permissions import Ask
 
 PROTOCOL: Final = 1
 ENDED_UNREADABLY: Final = "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
@@ -136,49 +137,6 @@ class EventFrame(_Numbered, frozen=True, kw_only=True, tag="event"):
 
     turn_id: str | None
     event: Event
-
-
-class Form(msgspec.Struct, frozen=True):
-    """What an MCP server wants to know: its name, its words, and MCP's `requestedSchema`."""
-
-    server: str
-    message: str
-    schema: dict[str, Any]
-
-
-class Workspace(msgspec.Struct, frozen=True):
-    """A directory that holds something that acts: `found` says in words what.
-
-    `content` is the fingerprint of all that acts there; empty if not all of it could be looked at.
-    """
-
-    path: str
-    content: str
-    found: tuple[str, ...] = ()
-
-
-class Ask(_Numbered, frozen=True, kw_only=True, tag="ask"):
-    """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
-
-    `input` and `content` hold all of the arguments: whoever answers must be able to see what runs. A worker of a
-    version before has cut long ones, and says so in them.
-
-    With a `form`: will the user fill it in? It belongs to no tool call that is known. With `workspaces`: are these
-    directories trusted? That is asked by no worker.
-    """
-
-    ask_id: str
-    turn_id: str
-    tool_call_id: str
-    title: str
-    tool_kind: str
-    always: str | None = None  # what "always" would allow, in words; None where it cannot be offered
-    content: tuple[ToolPart, ...] = ()
-    input: dict[str, Any] | None = None
-    call: str = ""
-    tool: str = ""  # its name
-    form: Form | None = None
-    workspaces: tuple[Workspace, ...] = ()
 
 
 class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pykoclaw_acp import config, terminal
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.doctor import report
+from pykoclaw_acp.doctor import checks, report
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
 from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.store import privacy
@@ -21,7 +21,7 @@ MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": (
 
 def main(as_json: bool) -> int:
     """Show what every check found; the exit status is 1 if there is a problem."""
-    findings = report.examine(_context(), report.checks())
+    findings = checks.examine(_context(), checks.every())
     if as_json:
         terminal.as_json([asdict(finding) for finding in findings])
     else:

@@ -1,8 +1,8 @@
-"""`pykoclaw-acp doctor`: small checks that change nothing; each says what it found, and what to do about it."""
+"""What a check looks at, and what it found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -48,25 +48,3 @@ class Context:
     def daemon_pid(self) -> int | None:
         """The running daemon's."""
         return None if self.status is None else int(self.status["daemon"]["pid"])
-
-
-Check = Callable[[Context], Finding]
-
-
-def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
-    """Run the checks in their order; one that cannot look says so and keeps no other from looking."""
-    findings: list[Finding] = []
-    for check in checks:
-        try:
-            findings.append(check(context))
-        except (OSError, ValueError, KeyError) as error:
-            name = check.__name__.replace("_", " ")
-            findings.append(Finding(name, "warning", f"could not be checked: {error}", "Look at what the error names."))
-    return findings
-
-
-def checks() -> list[Check]:
-    """All of them, in the order in which people read them."""
-    from pykoclaw_acp.doctor import claude, database, machine, wal
-
-    return [*machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS]

@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 
-from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp import errors
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -118,7 +118,7 @@ def secure_directory(path: str | os.PathLike[str]) -> None:
         trusted_path.make(os.fspath(path))
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
-        raise DirectoryUnusable(os.fspath(path), error) from error
+        raise errors.DirectoryUnusable(os.fspath(path), error) from error
 
 
 def connect(path: str) -> _socket.socket:
@@ -135,7 +135,9 @@ def connect(path: str) -> _socket.socket:
         client.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
         owner = peer_uid(client)
         if owner not in (os.geteuid(), 0):  # 0: systemd listens for a system service
-            raise ConfigurationError(f"The socket {path} is served by user {owner}, not by you (user {os.geteuid()}).")
+            raise errors.ConfigurationError(
+                f"The socket {path} is served by user {owner}, not by you (user {os.geteuid()})."
+            )
         client.setblocking(True)
     except BaseException:
         client.close()
@@ -210,8 +212,10 @@ def _open_private(path: str) -> int:
         return descriptor
     os.close(descriptor)
     if status.st_uid != os.geteuid():
-        raise ConfigurationError(f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()}).")
-    raise ConfigurationError(f"Others can use the directory {path}. Close it with `chmod 700 {path}`.")
+        raise errors.ConfigurationError(
+            f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})."
+        )
+    raise errors.ConfigurationError(f"Others can use the directory {path}. Close it with `chmod 700 {path}`.")
 
 
 def _is_own_directory(path: str) -> bool:
@@ -229,9 +233,9 @@ def _read(path: str) -> Mapping[str, str]:
     try:
         return dotenv.read(path)
     except OSError as error:
-        raise DirectoryUnusable(path, error, what="The file") from error
+        raise errors.DirectoryUnusable(path, error, what="The file") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
+        raise errors.ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 
 
 def _default_state() -> str:
@@ -243,5 +247,7 @@ def _default_state() -> str:
 def _absolute(path: str, setting: str) -> str:
     expanded = os.path.expanduser(path)
     if expanded.startswith("~"):
-        raise ConfigurationError(f"{setting} is {path[:80]!r}: there is no such home directory. Set an absolute path.")
+        raise errors.ConfigurationError(
+            f"{setting} is {path[:80]!r}: there is no such home directory. Set an absolute path."
+        )
     return os.path.abspath(expanded)

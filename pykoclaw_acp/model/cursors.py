@@ -122,3 +122,18 @@ class Claimant:
 
 def _seq(left: list[Cursor]) -> int:
     return min(one.seq for one in left)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorChange:
+    """A cursor of a session and a client's name, as it is from now on; None: it is gone.
+
+    Unless it is known `whole`, it is only known to have been here: its place moves on, never back.
+    """
+
+    session_id: str
+    client: str
+    instance: str
+    front: str
+    cursor: Cursor | None
+    whole: bool

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, Usage
-from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.model.log import Logged
 
 PART: Final = 960 * 1024  # bytes of a message's text as JSON in one part: with what stands around it below 1 MiB
 

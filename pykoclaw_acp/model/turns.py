@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects, also to a new daemon, was never away
 TurnState = Literal["queued", "dispatched", "running", "done", "cancelled", "failed", "unknown"]

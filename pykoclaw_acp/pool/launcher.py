@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pykoclaw_acp.channel.frames import FromWorker, ToWorker
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerProcess:
-    """Which process a worker is: a pid alone could be another one's tomorrow."""
-
-    pid: int
-    start_time: int
-    boot_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LeftWorker:
-    """A worker that another daemon launched, as its row says: its frames up to `acked_frame` are committed."""
-
-    identity: WorkerIdentity
-    process: WorkerProcess
-    acked_frame: int
 
 
 class LaunchFailed(Exception):

@@ -18,9 +18,9 @@ import structlog
 
 from pykoclaw_acp.channel import salvage
 from pykoclaw_acp.channel.frames import FromWorker, Gap, Numbered, encode
+from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.store.database import Conflict, IntegrityError
 
 BATCH: Final = 500  # frames that are handed on at once, at most
 BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
@@ -71,12 +71,12 @@ async def take(batch: list[FromWorker], into: Callable[[list[FromWorker]], Await
     try:
         await into(batch)
         return
-    except (ValueError, Conflict, IntegrityError):
+    except (ValueError, Conflict, RowRefused):
         log.warning("Frames of a dead worker were refused", action="spool_refused", exc_info=True, file=path.name)
     for frame in batch:
         try:
             await into([frame])
-        except (ValueError, Conflict, IntegrityError):
+        except (ValueError, Conflict, RowRefused):
             if isinstance(frame, Gap) or not isinstance(frame, Numbered):
                 raise
             gap = Gap(epoch=frame.epoch, n=frame.n, first=frame.n, turn_id=getattr(frame, "turn_id", None))

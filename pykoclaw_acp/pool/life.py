@@ -30,20 +30,20 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
     check_order,
 )
+from pykoclaw_acp.channel.processes import LeftWorker
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed, LeftWorker
+from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed
+from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener
-from pykoclaw_acp.store.database import Conflict, IntegrityError, StaleEpoch
 from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after SIGTERM
 BEQUEATH_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
-HOPELESS: Final = (Conflict, IntegrityError)  # the next try would meet them as well
+HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
 TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 HURRY: Final = 0.3  # s; the same while the server stops
 

@@ -18,14 +18,14 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.frames import FromWorker, LongPrompt, ToWorker, decode_from_worker, encode
+from pykoclaw_acp.channel.processes import Forked, LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_batches
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.system import processes, reaper, shortage
 from pykoclaw_acp.system.lineage import MARKS
-from pykoclaw_acp.worker.forkserver import Forked
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import

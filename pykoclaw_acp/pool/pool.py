@@ -15,12 +15,15 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Ready, ToWorker
+from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.channel.processes import LeftWorker
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity, is_restricted
+from pykoclaw_acp.errors import SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
-from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed, LeftWorker
+from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed
 from pykoclaw_acp.pool.life import Surroundings, WorkerLife
-from pykoclaw_acp.pool.ports import Ledger, PoolLimits, SpoolPending
-from pykoclaw_acp.sessions.ports import WorkerFailed, WorkerListener, WorkerWish
+from pykoclaw_acp.pool.listener import WorkerListener
+from pykoclaw_acp.pool.ports import Ledger, PoolLimits
 from pykoclaw_acp.tasks import Tasks
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received

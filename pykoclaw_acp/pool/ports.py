@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec
-from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
-
-
-class SpoolPending(Exception):
-    """A worker that is gone has left something that is not in the log yet: the session can have no other before."""
 
 
 class Ledger(Protocol):

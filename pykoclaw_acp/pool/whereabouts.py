@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from pykoclaw_acp.channel.frames import Place, Where, decode_from_worker, encode
 from pykoclaw_acp.channel.home import is_deleted
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.link.records import Site
-from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
 from pykoclaw_acp.system import lineage, processes
 
 ANSWER_WAIT: Final = 2.0  # s

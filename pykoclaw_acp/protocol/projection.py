@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pykoclaw_acp.channel.frames import Ask, Form
 from pykoclaw_acp.model.choices import Choice, Command, Selection
 from pykoclaw_acp.model.events import (
     ConfigChanged,
@@ -23,6 +22,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
+from pykoclaw_acp.model.permissions import Ask, Form
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,

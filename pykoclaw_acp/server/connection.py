@@ -11,7 +11,6 @@ import msgspec
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.errors import (
     AcpError,
     InternalError,
@@ -24,6 +23,8 @@ from pykoclaw_acp.errors import (
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.cursors import Reader
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
@@ -45,7 +46,6 @@ from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import Line, Peer
 from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.server.share import Share, Turnstile
-from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Attachment

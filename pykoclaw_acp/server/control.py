@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.messages import Empty, Params

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.protocol import control, projection
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions.permissions.approval import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
-from pykoclaw_acp.sessions.ports import Logged
 
 
 class Follower:

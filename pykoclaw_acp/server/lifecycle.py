@@ -9,8 +9,8 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from pykoclaw_acp.channel.spec import McpStdio
-from pykoclaw_acp.config import AwayPolicy
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.limits import MAX_NUMBER
 from pykoclaw_acp.protocol.messages import (

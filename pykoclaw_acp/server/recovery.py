@@ -18,22 +18,23 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.channel.processes import LeftWorker
+from pykoclaw_acp.errors import ConfigurationError, Conflict, RowRefused
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
+from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.permissions import Question
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import LeftWorker
 from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.whereabouts import lives
 from pykoclaw_acp.server.identity import Standing
-from pykoclaw_acp.sessions.ports import Question
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import conversations, events, permissions, turns
-from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, Unit
+from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
@@ -194,7 +195,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
     try:
         for batch in leftovers.read_spool(spool, row.epoch, after):
             await leftovers.take(batch, record, spool)
-    except (ValueError, Conflict, IntegrityError):
+    except (ValueError, Conflict, RowRefused):
         log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
     except OSError as error:
         kept = {"session": row.session_id, "file": str(spool), "error": str(error)}
@@ -254,7 +255,7 @@ async def _end_turn(
         why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)
         outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)
         said.extend(_closed(await events.open_tools(database, turn.session_id, left.epoch or 0)))
-    said.extend(endings.failure(turn.turn_id, outcome))
+    said.extend(failure(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(
         "A turn of an earlier server was ended",

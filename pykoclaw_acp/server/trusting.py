@@ -6,13 +6,13 @@ import asyncio
 import os
 from typing import Any, Final
 
-from pykoclaw_acp.channel.frames import Workspace
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.permissions import Workspace
+from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.messages import Empty, Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, NOTHING, Trusted
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_gate import is_trusted
 from pykoclaw_acp.store import trust

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from pykoclaw_acp.channel.frames import Ready, SetMode, SetModel
+from pykoclaw_acp.channel.options import WorkerWish
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Command, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
-from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish
+from pykoclaw_acp.sessions.ports import Journal, Workers
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model.cursors import Claimant, Cursor, Reader
-from pykoclaw_acp.sessions.ports import CursorChange, Journal
+from pykoclaw_acp.model.cursors import Claimant, Cursor, CursorChange, Reader
+from pykoclaw_acp.sessions.ports import Journal
 
 DELAY: Final = 0.1  # s in which confirmations gather
 PAUSE: Final = 5.0  # s until what could not be written is tried again

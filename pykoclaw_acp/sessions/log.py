@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, size
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports import Journal, Logged
+from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.tail import Tail
 
 

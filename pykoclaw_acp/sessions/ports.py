@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pykoclaw_acp.channel.frames import Answer, Ask, Numbered, Ready, ToWorker, Workspace
-from pykoclaw_acp.channel.spec import McpStdio
+from pykoclaw_acp.channel.frames import Numbered, ToWorker
+from pykoclaw_acp.channel.options import WorkerWish
 from pykoclaw_acp.model.choices import Command, Offer
-from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Workspace
+from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.system.clock import Clock
 from pykoclaw_acp.trust.content import Content
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
-
-
-class NoPlaceForEnd(Exception):
-    """The end of a turn cannot be written down, and never will be: its session or its row is gone from the journal."""
-
-
-class WorkerFailed(Exception):
-    """No worker could be had; `kind` for programs, the message for people, `retry_after` (s) when to try again."""
-
-    def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.retry_after = retry_after
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerWish:
-    """What a session wants of its worker; which Claude session it resumes is `set_resume`'s business."""
-
-    session_id: str
-    cwd: str
-    additional_directories: tuple[str, ...]
-    mcp_servers: tuple[McpStdio, ...]
-    model: str | None
-    permission_mode: str
-    setting_sources: tuple[str, ...]
-    cli_path: str | None
-    log_level: Literal["debug", "info", "warning", "error"]
-    bypass: bool = False  # the mode bypassPermissions may be chosen
-    workspace: str = ""  # what counts of what acts in its directories: `trusted:` or `without:` and which content
+    from pykoclaw_acp.model.away import AwayPolicy
 
 
 class Workers(Protocol):
@@ -67,100 +38,6 @@ class Workers(Protocol):
     async def stop(self, session_id: str) -> None: ...
 
 
-class WorkerListener(Protocol):
-    """Who gets the workers' frames. `frames` returns after the commit; what it raises ends the worker.
-
-    `adopted`: a worker of another daemon answers, `foreign` if it may get no prompt. `make_room`: this session waits
-    for a worker, and all are busy: another one should give up its own.
-    """
-
-    def ready(self, session_id: str, offer: Offer) -> None: ...
-    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None: ...
-    async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None: ...
-    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None: ...
-    def make_room(self, session_id: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """An event at its place in a session's log; `event` is None where the row cannot be read. `size` is the row's.
-
-    Pieces of a message may come as one event: it stands for `count` of them, and is named by the last one's `seq`.
-    """
-
-    seq: int
-    turn_id: str | None
-    event: Event | None
-    size: int = 0
-    count: int = 1
-
-    @property
-    def first(self) -> int:
-        """The first place that it stands for."""
-        return self.seq - self.count + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """How a question ended, for its row; `content` is what a form was filled in with."""
-
-    permission_id: str
-    outcome: str
-    option_id: str | None = None
-    answered_by: str | None = None
-    content: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """When an away policy acts: `shown` to people (ms since 1970), and `clock` (ms, the data directory's own clock)."""
-
-    shown: int
-    clock: int
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question as its row keeps it; `asked_at` and `deadline` are milliseconds since 1970, for people.
-
-    What decides are `asked_clock` and `deadline_clock` (ms, own clock; None: a daemon without one wrote the row).
-    `policy`: `attended` while a client is there, the away policy while none is, `parked` once its worker was given up.
-    `deadline`: when the policy acts. `turn_id`: the turn that asks, or that goes on with the answer to a parked one.
-    """
-
-    session_id: str
-    ask: Ask
-    turn_id: str | None
-    policy: str
-    deadline: int | None
-    asked_at: int
-    asked_clock: int | None
-    deadline_clock: int | None
-    outcome: str | None = None
-    option: str | None = None
-    answered_by: str | None = None
-    content: dict[str, Any] | None = None
-
-
-ANY: Final = "*"  # a `content`: whatever the directory, and those below it, hold
-FIRST_USE: Final = ""  # what it holds when a prompt comes there next
-NOTHING: Final = "-"  # nothing that acts; its `./.env` is what is trusted
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """A directory that is trusted. `content` is the fingerprint of what acts there, or one of the three above.
-
-    `dotenv`: the fingerprint of its `./.env`, if that may be read.
-    """
-
-    path: str
-    content: str
-    dotenv: str | None
-    by: str
-    at: int
-
-
 class Workspaces(Protocol):
     """The directories that sessions work in, as they are on disk."""
 
@@ -169,21 +46,6 @@ class Workspaces(Protocol):
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""
-
-
-@dataclass(frozen=True, slots=True)
-class CursorChange:
-    """A cursor of a session and a client's name, as it is from now on; None: it is gone.
-
-    Unless it is known `whole`, it is only known to have been here: its place moves on, never back.
-    """
-
-    session_id: str
-    client: str
-    instance: str
-    front: str
-    cursor: Cursor | None
-    whole: bool
 
 
 class Journal(Protocol):
@@ -303,8 +165,8 @@ class Journal(Protocol):
     async def questions(self, session_id: str | None = None) -> list[Question]:
         """Questions that wait, and answered ones whose turn still goes on with the answer; the oldest first."""
 
-    async def answers(self, epoch: int, ask_ids: Sequence[str]) -> list[Answer]:
-        """The answers to those of the questions that are settled."""
+    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+        """Those of the questions that are settled, but for parked ones: their answer went to another turn."""
 
     async def matching(self, prefix: str) -> list[Question]:
         """Questions whose id begins so, also those that are settled; at most 20."""

@@ -13,6 +13,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.options import WorkerWish
 from pykoclaw_acp.channel.spec import McpStdio
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model.choices import Offer
@@ -21,14 +22,14 @@ from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.permissions.approval import Approval
 from pykoclaw_acp.sessions.permissions.broker import PARKED
-from pykoclaw_acp.sessions.ports import Journal, Workers, WorkerWish, Workspaces
+from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.tasks import Tasks
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
 
 WRITE_WAIT: Final = 0.5  # s that a load waits for its commit
 NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on a collision

@@ -13,16 +13,20 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import Ask, AskWithdrawn, EventFrame, Gap, Numbered, Ready, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, Ready, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.options import WorkerWish
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event, OpenTools, TitleChanged, ToolEnded
+from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.permissions import Ask, Question
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.log import SessionLog
+from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Questions
-from pykoclaw_acp.sessions.ports import Client, Journal, Question, Workers, WorkerWish, Workspaces
+from pykoclaw_acp.sessions.ports import Client, Journal, Workers, Workspaces
 from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.sessions.turns.deduplication import Joining
@@ -284,8 +288,8 @@ class Session:
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
             self._tasks.start(self._running.stop(turn))  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
-            for answer in await self._journal.answers(self._running.epoch, ready.asks):
-                await self._workers.send(self.id, answer)
+            for one in await self._journal.settled(ready.asks):
+                await self._workers.send(self.id, decisions.stored(self._running.epoch, one))
 
     def _rest(self) -> None:
         """No turn runs or waits."""
@@ -379,7 +383,7 @@ class Session:
             closed = []
         for turn_id in list(self._background):
             outcome = endings.background_lost(message)
-            await self._running.end(turn_id, outcome, [*closed, *endings.failure(turn_id, outcome)])
+            await self._running.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
             self._background.discard(turn_id)
             closed = []
         if closed:

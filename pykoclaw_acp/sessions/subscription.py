@@ -9,7 +9,8 @@ import structlog
 
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
-from pykoclaw_acp.sessions.ports import Client, Logged
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace
 
 if TYPE_CHECKING:

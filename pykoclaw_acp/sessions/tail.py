@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.model.log import Logged
 
 LIMIT: Final = 256 * 1024  # characters of rows
 

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.channel.frames import Ask, Workspace
+from pykoclaw_acp.channel.options import WorkerWish
 from pykoclaw_acp.channel.spec import TRUSTED, WITHOUT
+from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.permissions import Ask, Verdict, Workspace
+from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
-from pykoclaw_acp.sessions.ports import ANY, FIRST_USE, Journal, Trusted, WorkerFailed, Workers, WorkerWish, Workspaces
+from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
 from pykoclaw_acp.trust.content import Content
 
 if TYPE_CHECKING:

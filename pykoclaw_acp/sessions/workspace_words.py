@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from pykoclaw_acp.channel.frames import Ask, Workspace
 from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.model.permissions import Ask, Workspace
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.permissions.decisions import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
 

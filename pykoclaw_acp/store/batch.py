@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pykoclaw_acp.errors import Conflict, StaleEpoch
 from pykoclaw_acp.store import folding
 from pykoclaw_acp.store.condition import trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.logs import Log, Logs, usage_of
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Conflict, NewEvent, StaleEpoch, Statement, Unit
+from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 # From the session's row: a worker that is not its newest inserts nothing, whoever has seen its frames before.
 _INSERT_EVENT = (

@@ -15,8 +15,8 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
+from pykoclaw_acp.errors import Conflict, RowRefused, StoreUnavailable
+from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.folding import Row, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -88,7 +88,7 @@ class Conversion:
             except StoreUnavailable:
                 await self._database.condition.writable()
                 continue
-            except sqlite3.Error as error:
+            except (RowRefused, sqlite3.Error) as error:
                 log.warning("Old logs cannot be converted now", action="conversion_delayed", error=str(error))
                 await asyncio.sleep(RETRY)
                 continue
@@ -102,7 +102,7 @@ class Conversion:
     async def step(self, session_id: str | None = None) -> int:
         """Convert a piece, of this session's log or any; returns how many events that were, 0 if there are none left.
 
-        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable and sqlite3.Error; then nothing
+        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, RowRefused and sqlite3.Error; then nothing
         has changed.
         """
         if session_id is None:

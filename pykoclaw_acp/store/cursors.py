@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pykoclaw_acp.model.cursors import Cursor
-from pykoclaw_acp.sessions.ports import CursorChange
+from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 

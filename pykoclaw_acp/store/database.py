@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, StoreUnavailable
+from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, RowRefused, StoreUnavailable
 from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
 from pykoclaw_acp.store.checkpoints import Checkpoints
@@ -22,24 +22,20 @@ from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile, UnseenAfterCommit
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
-from pykoclaw_acp.store.units import Conflict, DatabaseClosed, NewEvent, StaleEpoch, Statement, Unit
+from pykoclaw_acp.store.units import DatabaseClosed, NewEvent, Statement, Unit
 from pykoclaw_acp.system.clock import Clock
 
 __all__ = [
     "ABANDONED",
-    "Conflict",
     "Database",
     "DatabaseClosed",
-    "IntegrityError",
     "NewEvent",
-    "StaleEpoch",
     "Statement",
     "Unit",
 ]
 
 log: Final = structlog.get_logger()
 
-IntegrityError = sqlite3.IntegrityError
 """A constraint of the schema refused a unit."""
 
 ABANDONED: list[Database] = []
@@ -142,8 +138,9 @@ class Database:
         at once with StoreUnavailable.
 
         Raises Conflict if a statement changed another number of rows than it demands or if an event's session does not
-        exist, StaleEpoch if the unit's worker is not the newest, sqlite3.Error if SQLite refused the unit itself
-        (IntegrityError), and DatabaseClosed; then nothing of the unit was kept, and no other unit is affected.
+        exist, StaleEpoch if the unit's worker is not the newest, RowRefused if a row breaks a rule of its table,
+        sqlite3.Error if SQLite refused the unit itself, and DatabaseClosed; then nothing of the unit was kept, and no
+        other unit is affected.
         """
         while True:
             self._require_open()
@@ -156,6 +153,8 @@ class Database:
                 return await self._commits.commit(unit)
             except Exception as error:
                 found = trouble(error)
+                if found is None and isinstance(error, sqlite3.IntegrityError):
+                    raise RowRefused(str(error)) from error
                 if found is None:
                     raise
                 self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit | UnseenAfterCommit)

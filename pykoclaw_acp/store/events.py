@@ -12,7 +12,7 @@ from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, decode, encode
 from pykoclaw_acp.model.folding import Piece
-from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import usage_of

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Usage, decode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Conflict, NewEvent
+from pykoclaw_acp.store.units import NewEvent
 
 LAST_SEQ: Final = (
     "COALESCE((SELECT MAX(e.seq) FROM acp_log e WHERE e.log_key = s.log_key AND e.seq > s.last_seq), s.last_seq)"

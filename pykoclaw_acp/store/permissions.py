@@ -15,10 +15,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.frames import Answer, Ask
-from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
-from pykoclaw_acp.sessions.ports import Deadline, Question, Settled
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -172,11 +169,8 @@ async def is_open(database: Database, ask_id: str) -> bool:
     return bool(rows and rows[0][0])
 
 
-async def answers_of(database: Database, epoch: int, ask_ids: Collection[str]) -> list[Answer]:
-    """The answers to those of the questions that are settled, for a worker that still waits for them.
-
-    Not to parked ones: their answer went to another turn.
-    """
+async def settled(database: Database, ask_ids: Collection[str]) -> list[Question]:
+    """Those of the questions that are settled, but for parked ones: their answer went to another turn."""
     if not ask_ids:
         return []
     rows = await database.read(
@@ -184,10 +178,7 @@ async def answers_of(database: Database, epoch: int, ask_ids: Collection[str]) -
         f" WHERE p.outcome IS NOT NULL AND p.policy <> ? AND p.permission_id IN ({_places(ask_ids)})",
         (PARKED, *ask_ids),
     )
-    return [
-        decisions.answer(epoch, one.ask, Verdict(one.outcome or "", one.option, one.answered_by, one.content))
-        for one in _questions(rows)
-    ]
+    return _questions(rows)
 
 
 def _places(values: Collection[str]) -> str:

@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pykoclaw_acp import long_texts
-from pykoclaw_acp.channel.frames import (
-    Answer,
-    Ask,
-    AskWithdrawn,
-    EventFrame,
-    Gap,
-    Numbered,
-    TurnEnded,
-    TurnStarted,
-    Workspace,
-)
+from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.notes import failure, gap
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Workspace
+from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.sessions.ports import CursorChange, Deadline, Logged, NoPlaceForEnd, Question, Settled, Trusted
-from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import (
     clocks,
     cursors,
@@ -39,12 +32,12 @@ from pykoclaw_acp.store import (
     turns,
     workers,
 )
-from pykoclaw_acp.store.database import Conflict, Database, NewEvent, Statement, Unit
+from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
 from pykoclaw_acp.system.clock import Clock
 from pykoclaw_acp.tasks import in_pieces
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
 
 
 class SessionJournal:
@@ -155,13 +148,13 @@ class SessionJournal:
             if isinstance(frame, EventFrame):
                 turn_id, said = frame.turn_id, [frame.event]
             elif isinstance(frame, Gap):
-                turn_id, said = frame.turn_id, endings.gap(frame)
+                turn_id, said = frame.turn_id, gap(f"gap-{epoch}-{frame.n}", frame.n - frame.first + 1, frame.file)
             elif isinstance(frame, TurnStarted):
                 new = turns.insert_background(session_id, frame.turn_id, epoch)
                 statements.append(new if frame.background else turns.start(frame.turn_id))
             elif isinstance(frame, TurnEnded):
                 outcome = outcomes[frame.turn_id]
-                turn_id, said = frame.turn_id, endings.failure(frame.turn_id, outcome)
+                turn_id, said = frame.turn_id, failure(frame.turn_id, outcome)
                 statements.append(turns.end(frame.turn_id, outcome, self.clock.now()))
                 statements.append(sessions.used(session_id, self.clock.now()))
                 statements.append(sessions.set_claude_session(session_id, frame.claude_session_id))
@@ -275,9 +268,9 @@ class SessionJournal:
         """Questions that wait, and answered ones whose turn still goes on with the answer."""
         return await permissions.waiting(self._database, session_id)
 
-    async def answers(self, epoch: int, ask_ids: Sequence[str]) -> list[Answer]:
-        """The answers to those of the questions that are settled."""
-        return await permissions.answers_of(self._database, epoch, ask_ids)
+    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+        """Those of the questions that are settled, but for parked ones."""
+        return await permissions.settled(self._database, ask_ids)
 
     async def matching(self, prefix: str) -> list[Question]:
         """Questions whose id begins so."""

@@ -15,7 +15,7 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import LAST_SEQ
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
 
 
 def now_ms() -> int:

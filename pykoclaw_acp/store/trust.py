@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from pykoclaw_acp.sessions.ports import FIRST_USE, Trusted
+from pykoclaw_acp.model.trust import FIRST_USE, Trusted
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.trust.layout import upwards
+from pykoclaw_acp.system.paths import upwards
 
 _COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
 

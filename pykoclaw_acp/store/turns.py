@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault
-from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -165,7 +164,7 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
         (
             outcome.state,
             outcome.stop_reason,
-            outcomes.fault_json(outcome.fault),
+            _fault_json(outcome.fault),
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
             at,
@@ -203,3 +202,11 @@ def _content(prompt: str) -> list[dict[str, Any]]:
         return [block for block in json.loads(prompt) if isinstance(block, dict) and "type" in block]
     except (ValueError, TypeError):
         return []
+
+
+def _fault_json(fault: TurnFault | None) -> str | None:
+    """The fault as its row keeps it."""
+    if fault is None:
+        return None
+    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
+    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})

@@ -10,14 +10,6 @@ import msgspec
 from pykoclaw_acp.errors import StoreClosed
 
 
-class Conflict(Exception):
-    """The database is not as the writer expected; nothing of its unit was kept."""
-
-
-class StaleEpoch(Conflict):
-    """Frames of a worker that is not its session's newest; nothing of their unit was kept."""
-
-
 class DatabaseClosed(StoreClosed):
     """The database was closed; nothing was read or written."""
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykoclaw_acp.channel.frames import PROTOCOL
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.pool.launcher import LeftWorker, WorkerProcess
-from pykoclaw_acp.pool.ports import SpoolPending
-from pykoclaw_acp.store.database import Conflict, Database, Statement, Unit
+from pykoclaw_acp.errors import Conflict, SpoolPending
+from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
 
 

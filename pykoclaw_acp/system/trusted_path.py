@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp import errors
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def require(path: str, group: int | None = None) -> None:
     """Raises ConfigurationError if another user can put something else in the place of `path`."""
     for weakness in examine(path, group):
         if weakness.certain:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"The directory {path} cannot be used: another user could put something else in its place. {weakness}"
             )
 

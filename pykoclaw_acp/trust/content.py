@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from pykoclaw_acp.channel.frames import Workspace
+from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.trust.below import Below
 
 Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime and ctime (ns)

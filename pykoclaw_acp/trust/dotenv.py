@@ -75,9 +75,9 @@ def _is_recorded(data: str, directory: str, digest: str) -> bool:
     path = os.path.join(data, DATABASE)
     if not os.path.exists(path):
         return False
-    from pykoclaw_acp.sessions.ports import ANY
+    from pykoclaw_acp.model.trust import ANY
     from pykoclaw_acp.store.sqlite import sqlite3
-    from pykoclaw_acp.trust.layout import upwards
+    from pykoclaw_acp.system.paths import upwards
 
     wanted = upwards(directory)
     places = ", ".join("?" * len(wanted))

@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
+from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.looking import Looking
 
 
@@ -55,11 +55,6 @@ def places(looking: Looking, cwd: str | None, directories: Sequence[str], source
 def config_home() -> str:
     """The user's own `.claude`, which needs no trust."""
     return os.path.realpath(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
-
-
-def upwards(path: str) -> list[str]:
-    """The path and those above it."""
-    return [path, *map(str, PurePath(path).parents)]
 
 
 def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> Place:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pykoclaw_acp.channel.frames import Workspace
+from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, markdown, settings
 from pykoclaw_acp.trust.content import Content

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.channel.frames import Workspace
+from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, text, unchanged
 

@@ -13,7 +13,8 @@ from uuid import uuid4
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate, ToolPermissionContext
 from claude_agent_sdk.types import PermissionRuleValue
 
-from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, Form
+from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
+from pykoclaw_acp.model.permissions import Ask, Form
 from pykoclaw_acp.worker import tools, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
 

@@ -19,21 +19,13 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from pykoclaw_acp.channel.processes import Forked
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
 from pykoclaw_acp.system.processes import become_subreaper, children, die_with_parent, set_name, start_time
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
-
-
-class Forked(msgspec.Struct):
-    """The answer to a launch: the worker's pid and start time, or what went wrong."""
-
-    pid: int = 0
-    start_time: int = 0
-    error: str | None = None
-    kind: str = "start_failed"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
-from pykoclaw_acp.channel.frames import Form
+from pykoclaw_acp.model.permissions import Form
 
 CANCEL: Final[dict[str, Any]] = {"action": "cancel"}
 

@@ -26,9 +26,10 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.pool.launcher import LaunchFailed
 
 _pids = itertools.count(1_000_000)
 

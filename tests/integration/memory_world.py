@@ -20,7 +20,6 @@ import structlog
 
 from pykoclaw_acp.channel.frames import (
     Answer,
-    Ask,
     AskWithdrawn,
     EventFrame,
     FromWorker,
@@ -31,13 +30,15 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.frames import Prompt as PromptFrame
+from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.pool import leftovers, whereabouts
-from pykoclaw_acp.pool.launcher import LaunchFailed, LeftWorker, WorkerProcess
+from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection

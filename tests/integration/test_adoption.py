@@ -15,7 +15,6 @@ import pytest
 
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
-    Ask,
     EventFrame,
     FromWorker,
     Lost,
@@ -25,9 +24,10 @@ from pykoclaw_acp.channel.frames import (
     Skipped,
     encode,
 )
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events

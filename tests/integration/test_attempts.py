@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Failure, UserMessage
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.pool.launcher import WorkerProcess
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal

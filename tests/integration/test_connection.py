@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, ToWorker
+from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, ToWorker
 from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer

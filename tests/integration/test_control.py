@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control

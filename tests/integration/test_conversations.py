@@ -13,15 +13,17 @@ from typing import Any, Final
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask, EventFrame, FromWorker, TurnEnded
-from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.channel.frames import EventFrame, FromWorker, TurnEnded
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.errors import StaleEpoch
+from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event, Text, TitleChanged
-from pykoclaw_acp.pool.launcher import WorkerProcess
-from pykoclaw_acp.sessions.ports import CursorChange, Logged
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import batch, conversations, conversion, cursors, events, merging, overview
 from pykoclaw_acp.store.conversion import Conversion
-from pykoclaw_acp.store.database import Database, StaleEpoch, Statement, Unit
+from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger

@@ -15,7 +15,7 @@ import pytest
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolStarted, Usage, UserMessage, encode
-from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversion, events, overview, turns
 from pykoclaw_acp.store.conversion import Conversion
@@ -247,13 +247,13 @@ async def test_a_disk_that_is_full_delays_the_conversion_and_loses_nothing(
 
 CONVERT = """
 import asyncio, pathlib, sys
-from pykoclaw_acp.ops import steps
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.store import conversion
 from pykoclaw_acp.store.database import Database
 async def main():
     database = await Database.open(pathlib.Path(sys.argv[1]))
     conversion.LARGEST = conversion.SMALLEST = 7
-    steps.arm(sys.argv[2])
+    crash_points.arm(sys.argv[2])
     await conversion.Conversion(database, lambda: True).run()
     await database.close()
 asyncio.run(main())

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask, EventFrame, FromWorker, Gap, encode
+from pykoclaw_acp.channel.frames import EventFrame, FromWorker, Gap, encode
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import WorkerProcess
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import _die, _write_spool, alive, daemon, ended, found, killed, texts
 from tests.integration.test_pool import hanging, rig

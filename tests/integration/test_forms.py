@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask, Form
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.permissions import Ask, Form
 from pykoclaw_acp.protocol.control import Decision
+from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.store import permissions
 from tests.integration import test_pool
 from tests.integration.test_connection import Wire, _listen, hanging
@@ -192,7 +193,8 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
             asking.ask(ask_id, form=FORM)
             await person.answer(ask_id, outcome)
             await asking.settled(ask_id)
-        found = await permissions.answers_of(r.database, 7, ["yes", "no", "away"])
+        rows = await permissions.settled(r.database, ["yes", "no", "away"])
+        found = [decisions.stored(7, row) for row in rows]
         assert {(one.ask_id, one.decision, str(one.content), one.epoch) for one in found} == {
             ("yes", "accept", "{'name': 'Ada'}", 7),
             ("no", "decline", "None", 7),

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import pykoclaw_acp
-from pykoclaw_acp.store.database import Conflict, Database, IntegrityError, NewEvent, Statement, Unit
+from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
 
 CREATE = "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, 'c', 0, 0)"
@@ -66,7 +67,7 @@ async def test_each_caller_gets_its_own_outcome(database: Database) -> None:
         database.commit(unit("s1")),
         return_exceptions=True,
     )
-    assert [type(outcome) for outcome in outcomes] == [list, Conflict, IntegrityError, Conflict, list]
+    assert [type(outcome) for outcome in outcomes] == [list, Conflict, RowRefused, Conflict, list]
     assert [outcomes[0], outcomes[4]] == [[1], [2]]
     await assert_gap_free(database)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask
-from pykoclaw_acp.pool.launcher import WorkerProcess
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model.permissions import Ask, Verdict
 from pykoclaw_acp.store import migrate, overview
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.memory_launcher import MemoryChannel

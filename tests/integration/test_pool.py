@@ -12,13 +12,14 @@ from uuid import uuid4
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask, FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
+from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database

@@ -14,13 +14,14 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from pykoclaw_acp.channel.frames import Answer, Ask, AskWithdrawn, Form, Interrupt, Prompt, ToWorker
+from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt, ToWorker
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
+from pykoclaw_acp.model.permissions import Ask, Deadline, Form, Settled
 from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.pool import pool
+from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.grants import Grants
-from pykoclaw_acp.sessions.ports import Deadline, Settled
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
@@ -583,7 +584,8 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
         await write(r, permissions.settle_parked(Settled("parked", "selected", "allow_once"), asking.turn.turn_id))
         await r.sessions.approval.answer("yes", "allow_once", "cli")
         await r.sessions.approval.answer("no", "deny", "cli")
-        given = await permissions.answers_of(r.database, 7, ["yes", "no", "open", "parked", "never asked"])
+        rows = await permissions.settled(r.database, ["yes", "no", "open", "parked", "never asked"])
+        given = [decisions.stored(7, row) for row in rows]
         assert {(one.ask_id, one.decision, one.epoch) for one in given} == {
             ("yes", "allow_once", 7),
             ("no", "reject", 7),

@@ -15,11 +15,11 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from pykoclaw_acp.channel.frames import Ask, Interrupt
+from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.permissions import Ask, Verdict
 from pykoclaw_acp.model.turns import PromptKeys, Turn
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.store import checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit

@@ -14,9 +14,9 @@ import pytest
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.sessions.ports import ANY, FIRST_USE
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.trust.watch import Watch

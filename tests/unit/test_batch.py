@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Conflict, NewEvent, Statement, Unit
+from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 RENAME = "UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?"
 

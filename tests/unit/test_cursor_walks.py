@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykoclaw_acp.model.cursors import Cursor, Reader
+from pykoclaw_acp.model.cursors import Cursor, CursorChange, Reader
 from pykoclaw_acp.sessions.confirmations import Confirmations
-from pykoclaw_acp.sessions.ports import CursorChange, Journal
+from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.store import cursors, migrate
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sqlite import sqlite3

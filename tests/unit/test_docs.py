@@ -26,6 +26,7 @@ from pykoclaw_acp.link import framing
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import choices, events, folding, turns
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol import control, jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.server import admission, health, lifecycle, line_room, link, reading, sockets
@@ -164,7 +165,7 @@ def test_how_long_a_front_tries_is_said() -> None:
 @pytest.mark.parametrize("document", ["README.md", "docs/operating.md"])
 def test_the_away_policies_are_those_of_the_setting(document: str) -> None:
     rows = table(document, "policy")
-    assert [codes(row[0])[0] for row in rows] == list(get_args(config.AwayPolicy))
+    assert [codes(row[0])[0] for row in rows] == list(get_args(AwayPolicy))
 
 
 # --- docs/operating.md -----------------------------------------------------------------------------------------------

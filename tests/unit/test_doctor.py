@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.doctor import claude, machine, report, wal
+from pykoclaw_acp.doctor import checks, claude, machine, wal
 from pykoclaw_acp.doctor import database as doctor_database
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link import records
@@ -62,13 +62,13 @@ def database(context: Context, mode: str = "DELETE") -> Path:
 
 
 def test_a_new_home_has_no_problem_but_the_missing_credential(context: Context) -> None:
-    findings = report.examine(context, report.checks())
+    findings = checks.examine(context, checks.every())
     assert [(one.check, one.level) for one in findings if one.level != "ok"] == [("credential", "problem")]
     assert len({one.check for one in findings}) == len(findings)
 
 
 def test_whatever_is_not_well_says_what_to_do(context: Context) -> None:
-    for finding in report.examine(replace(context, bad_settings="x"), report.checks()):
+    for finding in checks.examine(replace(context, bad_settings="x"), checks.every()):
         assert bool(finding.advice) == (finding.level != "ok"), finding
 
 
@@ -76,7 +76,7 @@ def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) 
     def broken_thing(context: Context) -> Finding:
         raise PermissionError("no entry")
 
-    found = report.examine(context, [broken_thing, machine.settings])
+    found = checks.examine(context, [broken_thing, machine.settings])
     assert [(one.check, one.level) for one in found] == [("broken thing", "warning"), ("settings", "ok")]
     assert "no entry" in found[0].found
 
@@ -157,7 +157,7 @@ def test_a_socket_path_that_others_cannot_use_is_a_warning(context: Context, tmp
     ],
 )
 def test_what_others_may_use_is_to_be_closed(
-    check: report.Check, place: str, mode: int, closed: str, context: Context
+    check: checks.Check, place: str, mode: int, closed: str, context: Context
 ) -> None:
     directory = Path(getattr(context.places, place))
     directory.mkdir(parents=True)

@@ -26,9 +26,9 @@ from pykoclaw_acp.model.events import (
     decode,
     encode,
 )
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.connection import _update_line
-from pykoclaw_acp.sessions.ports import Logged
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen
 

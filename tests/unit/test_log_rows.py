@@ -23,7 +23,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
-from pykoclaw_acp.sessions.ports import Logged
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import events, logs, migrate
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.open_file import OpenFile

@@ -13,12 +13,12 @@ from claude_agent_sdk import PermissionResultDeny, ToolPermissionContext
 from click.testing import CliRunner
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.channel.frames import Ask, Workspace
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach
 from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.model.events import DiffPart, TextPart
+from pykoclaw_acp.model.permissions import Ask, Workspace
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.follower import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words

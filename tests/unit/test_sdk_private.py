@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Form
+from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.worker.sdk_private import take_elicitations
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}

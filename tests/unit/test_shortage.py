@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pykoclaw_acp.channel.processes import Forked
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.system import memory, shortage
 from pykoclaw_acp.worker import forkserver
-from pykoclaw_acp.worker.forkserver import Forked
 
 
 def caused(error: BaseException) -> Exception:

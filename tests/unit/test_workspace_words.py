@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from pykoclaw_acp.channel.frames import Ask, Workspace
 from pykoclaw_acp.commands.question import rendered
 from pykoclaw_acp.model.events import Text, TextPart
+from pykoclaw_acp.model.permissions import Ask, Workspace
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.trust.scan import scan

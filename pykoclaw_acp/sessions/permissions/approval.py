@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
+from pykoclaw_acp.model.permissions import Question
 from pykoclaw_acp.protocol.control import Decision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_WAITING
-from pykoclaw_acp.sessions.ports import Journal, Question
+from pykoclaw_acp.sessions.ports import Journal
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session

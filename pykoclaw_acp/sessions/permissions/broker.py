@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from pykoclaw_acp.channel.frames import Ask
 from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest, StoreClosed
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Verdict
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.sessions.permissions.grants import Grants
 from pykoclaw_acp.sessions.permissions.pending import Waiting
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.permissions.settlement import Settling
-from pykoclaw_acp.sessions.ports import Client, Deadline, Journal, Question, Settled, Workers
+from pykoclaw_acp.sessions.ports import Client, Journal, Workers
 from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.tasks import Tasks
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
     from pykoclaw_acp.sessions.session import Session
 
 ATTENDED: Final = "attended"  # a question's policy while a client is there

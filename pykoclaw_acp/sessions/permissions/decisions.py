@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pykoclaw_acp.channel.frames import Answer, Ask
+from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.sessions.ports import Settled
+from pykoclaw_acp.model.permissions import Ask, Question, Settled, Verdict
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
@@ -26,19 +25,6 @@ _CHOICES: Final = {
     REJECT_ONCE: "refused",
 }
 MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a question was answered: ACP's outcome and option, and who did it (a client's name, `cli`, `policy`…).
-
-    The outcome of a form is ACP's `action`, and `content` is what was filled in.
-    """
-
-    outcome: str
-    option: str | None = None
-    by: str | None = None
-    content: dict[str, Any] | None = None
 
 
 UNANSWERED: Final = Verdict("unanswered")
@@ -102,6 +88,12 @@ def answer(epoch: int, ask: Ask, verdict: Verdict) -> Answer:
         return Answer(epoch=epoch, ask_id=ask.ask_id, decision="allow_always")
     words = _REFUSALS.get(verdict.outcome, "The permission question could not be answered.")
     return Answer(epoch=epoch, ask_id=ask.ask_id, decision="reject", message=words)
+
+
+def stored(epoch: int, question: Question) -> Answer:
+    """What a worker is told that still waits, from the row of a question that is settled."""
+    verdict = Verdict(question.outcome or "", question.option, question.answered_by, question.content)
+    return answer(epoch, question.ask, verdict)
 
 
 def settled(ask_id: str, verdict: Verdict) -> Settled:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.channel.frames import Ask
+from pykoclaw_acp.model.permissions import Ask, Question, Verdict
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
-from pykoclaw_acp.sessions.ports import Question
 
 
 class Grants:

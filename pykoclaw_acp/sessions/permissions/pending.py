@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from pykoclaw_acp.channel.frames import Ask
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
+from pykoclaw_acp.model.permissions import Ask, Verdict
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.tasks import Tasks

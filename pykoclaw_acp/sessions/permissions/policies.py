@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pykoclaw_acp.model.permissions import Deadline, Question
 from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.sessions.ports import Deadline, Question
 from pykoclaw_acp.system.clock import Clock
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.config import AwayPolicy
+    from pykoclaw_acp.model.away import AwayPolicy
 
 
 class AwayClock:

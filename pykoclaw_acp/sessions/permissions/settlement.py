@@ -13,9 +13,9 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.model.permissions import Verdict
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.decisions import Verdict
 from pykoclaw_acp.sessions.permissions.grants import Grants
 from pykoclaw_acp.sessions.permissions.pending import Waiting
 from pykoclaw_acp.sessions.ports import Journal, Workers

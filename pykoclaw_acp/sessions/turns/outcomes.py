@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from pykoclaw_acp.channel.frames import Gap, TurnEnded
+from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.events import Event, Failure, Text, UserMessage, split_text
+from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnFault
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
@@ -127,29 +126,3 @@ def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
     """The outcome of a dispatched turn that nobody can finish."""
     advice = KEPT if spoke else UNSURE
     return Outcome("failed" if spoke else "unknown", fault=TurnFault(kind, f"{message} {advice}"))
-
-
-def failure(turn_id: str, outcome: Outcome) -> list[Event]:
-    """What the log says to the user about a turn without an answer."""
-    if outcome.fault is None:
-        return []
-    return [Failure(f"{turn_id}-failure", outcome.fault.message, outcome.fault.kind)]
-
-
-def gap(frame: Gap) -> list[Event]:
-    """What is said in the place of what a worker had to keep on disk and nobody can read any more."""
-    kept = f" What is left of the file is kept in {frame.file}." if frame.file is not None else ""
-    said = (
-        "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
-        f" part of that file is damaged or gone: at least {frame.n - frame.first + 1} of its entries.{kept} What"
-        " follows comes after the gap.\n\n"
-    )
-    return [Text(f"gap-{frame.epoch}-{frame.n}", said)]
-
-
-def fault_json(fault: TurnFault | None) -> str | None:
-    """The fault as its row keeps it."""
-    if fault is None:
-        return None
-    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
-    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})

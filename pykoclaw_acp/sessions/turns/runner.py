@@ -12,12 +12,14 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel import frames
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
+from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.sessions.ports import Journal, NoPlaceForEnd, WorkerFailed, Workers, WorkerWish
+from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.turns import outcomes, titles
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
 from pykoclaw_acp.tasks import Tasks, in_pieces
@@ -113,7 +115,7 @@ class Running:
         self.ending[turn.turn_id] = turn
         try:
             said = await in_pieces(outcomes.user_messages(turn)) if turn.state == "queued" else []
-            events = [*said, *more, *outcomes.failure(turn.turn_id, outcome)]
+            events = [*said, *more, *failure(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)

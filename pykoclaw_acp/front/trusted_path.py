@@ -1,0 +1,7 @@
+"""system.trusted_path, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.system.trusted_path import make, require
+
+__all__ = ["make", "require"]

@@ -1,0 +1,7 @@
+"""logging.setup, for a fork server that runs since before modules moved to layers, and imports this when it needs it."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.logging.setup import configure
+
+__all__ = ["configure"]

@@ -1,0 +1,7 @@
+"""link.greeting, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.link.greeting import greeting
+
+__all__ = ["greeting"]

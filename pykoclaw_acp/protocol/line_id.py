@@ -1,0 +1,7 @@
+"""link.line_id, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.link.line_id import find
+
+__all__ = ["find"]
