@@ -1,4 +1,4 @@
-"""system.shortage, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+"""system.shortage, for a front that runs since before modules moved to layers."""
 
 from __future__ import annotations
 

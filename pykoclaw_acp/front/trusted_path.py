@@ -1,4 +1,4 @@
-"""system.trusted_path, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+"""system.trusted_path, for a front that runs since before modules moved to layers: it imports this late."""
 
 from __future__ import annotations
 

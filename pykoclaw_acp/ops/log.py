@@ -1,4 +1,4 @@
-"""logging.setup, for a fork server that runs since before modules moved to layers, and imports this when it needs it."""
+"""logging.setup, for a fork server that runs since before modules moved to layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""worker.forkserver, for a daemon that runs since before modules moved to layers, and imports this when it needs it."""
+"""worker.forkserver, for a daemon that runs since before modules moved to layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""link.greeting, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+"""link.greeting, for a front that runs since before modules moved to layers."""
 
 from __future__ import annotations
 

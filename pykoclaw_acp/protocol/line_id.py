@@ -1,4 +1,4 @@
-"""link.line_id, for a front that runs since before modules moved to layers, and imports this when it needs it."""
+"""link.line_id, for a front that runs since before modules moved to layers."""
 
 from __future__ import annotations
 

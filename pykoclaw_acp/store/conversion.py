@@ -102,8 +102,8 @@ class Conversion:
     async def step(self, session_id: str | None = None) -> int:
         """Convert a piece, of this session's log or any; returns how many events that were, 0 if there are none left.
 
-        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, RowRefused and sqlite3.Error; then nothing
-        has changed.
+        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, RowRefused and sqlite3.Error;
+        then nothing has changed.
         """
         if session_id is None:
             found = await self._database.read(_FIRST)
