@@ -1,7 +1,7 @@
 """Settings: `PYKOCLAW_*` from the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`, then defaults.
 
-`./.env` counts only in a directory that is trusted. An empty value counts as unset. The files may hold settings of
-other programs; those are ignored.
+`./.env` is read only in a trusted directory. An empty value is the same as none. Other programs' settings in the files
+are ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LogFormat = Literal["auto", "json", "console"]
 NestedAccess = Literal["none", "clients", "all"]
 
 _PREFIX = "PYKOCLAW_"
-_LONGEST_ECHO = 80  # characters of a bad value that an error repeats
+_LONGEST_ECHO = 80  # characters of a bad value shown in an error
 _HIDDEN = frozenset({"crash_points"})
 
 
@@ -208,13 +208,13 @@ class Settings(BaseSettings):
         self._origins = {name: _origin(name, layers) for name in self.model_fields_set}
 
     def origin(self, name: str) -> str:
-        """Where the value of the setting `name` came from: "default", "environment", or the path of a .env file."""
+        """Source of the setting `name`: "default", "environment", or the path of a .env file."""
         return self._origins.get(name, "default")
 
 
 @dataclass(frozen=True)
 class SettingLine:
-    """One setting as `pykoclaw-acp config` shows it; `value` is what JSON can hold."""
+    """A setting as `pykoclaw-acp config` shows it; `value` is JSON-compatible."""
 
     name: str
     env: str
@@ -237,7 +237,7 @@ def load() -> Settings:
 
 
 def describe(settings: Settings) -> list[SettingLine]:
-    """Every setting that users may change, in the order of their definition."""
+    """All settings that users may change, in the order of their definition."""
     values = settings.model_dump(mode="json")
     return [
         SettingLine(
@@ -258,7 +258,7 @@ def _env(name: str) -> str:
 
 
 def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsSource]]:
-    """The places that settings come from, strongest first, each with the name that users see."""
+    """Sources of settings, highest precedence first, each with its name for users."""
     yield "environment", EnvSettingsSource(settings_cls)
     home_file = Path("~/.local/share/pykoclaw/.env").expanduser()
     for path in (Path(".env"), home_file):
@@ -274,7 +274,7 @@ def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettings
 
 
 def _may_be_read(here: Path, home_file: Path) -> bool:
-    """A directory's file counts only if the directory is trusted."""
+    """Whether the directory is trusted, so that its file may be read."""
     if not _is_of_directory(here, home_file):
         return False
     from pykoclaw_acp.trust import dotenv  # not at the top: there seldom is such a file
@@ -283,7 +283,7 @@ def _may_be_read(here: Path, home_file: Path) -> bool:
 
 
 def _is_of_directory(here: Path, home_file: Path) -> bool:
-    """It is there, and is not the home's."""
+    """Whether the file exists and is not the home directory's."""
     try:
         return here.is_file() and not (home_file.is_file() and here.samefile(home_file))
     except OSError:
@@ -291,7 +291,7 @@ def _is_of_directory(here: Path, home_file: Path) -> bool:
 
 
 def unread() -> list[str]:
-    """Settings of `./.env` that do not count, because the directory is not trusted."""
+    """Names of settings in a `./.env` that is not read, because the directory is not trusted."""
     here, home_file = Path(".env"), Path("~/.local/share/pykoclaw/.env").expanduser()
     if not _is_of_directory(here, home_file) or _may_be_read(here, home_file):
         return []
@@ -301,9 +301,9 @@ def unread() -> list[str]:
 
 
 def require_own_data() -> None:
-    """Raises ConfigurationError if the data directory is named by a `./.env` that does not count, and by nothing else.
+    """Raises ConfigurationError if only a `./.env` that is not read names the data directory.
 
-    To serve another one instead would make clients forget their conversations.
+    Serving the default directory instead would hide the clients' conversations.
     """
     if "PYKOCLAW_DATA" not in unread():
         return

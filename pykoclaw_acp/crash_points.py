@@ -1,4 +1,4 @@
-"""Named steps at which crash tests let the server die (`PYKOCLAW_CRASH_AT=step` or `step:3`)."""
+"""Named steps at which crash tests kill the server (`PYKOCLAW_CRASH_AT=step` or `step:3`)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STEPS: Final = (
     "response_ready",
     "response_sent",
 )
-# Of a start that finds what another daemon left.
+# At a start that takes over from another daemon.
 ADOPTION: Final = ("spool_taken", "conversation_united", "recovered", "worker_attached")
-# Of the conversion of an old log.
+# In the conversion of an old log.
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 
 _remaining: dict[str, int] = {}
 
 
 def arm(where: str | None) -> None:
-    """Die at the step, at its n-th time; raises ConfigurationError for an unknown step."""
+    """Arm a step, or its n-th occurrence; raises ConfigurationError for an unknown step."""
     _remaining.clear()
     if where is not None:
         name, _, count = where.partition(":")
@@ -45,7 +45,7 @@ def arm(where: str | None) -> None:
 
 
 def reached(name: str) -> None:
-    """Called at each step."""
+    """Mark a step; kills this process if the step is armed."""
     if name in _remaining:
         _remaining[name] -= 1
         if _remaining[name] == 0:

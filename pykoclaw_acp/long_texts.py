@@ -1,6 +1,6 @@
-"""Work on long texts in steps of a fraction of a millisecond: generators, between whose steps others may run.
+"""Processing of long texts as generators, in steps of a fraction of a millisecond.
 
-Whoever drives one decides when (`tasks.in_pieces`); `finished` does all of it at once.
+`tasks.in_pieces` runs one on the event loop; `finished` runs it at once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-PIECE: Final = 64 * 1024  # characters or bytes that one step works on
+PIECE: Final = 64 * 1024  # characters or bytes in a step
 
 
 def finished(work: Generator[None, None, T]) -> T:
-    """All steps at once."""
+    """Run all steps; returns the generator's value."""
     while True:
         try:
             next(work)
@@ -25,12 +25,12 @@ def finished(work: Generator[None, None, T]) -> T:
 
 
 def pieces(text: str, size: int = PIECE) -> Iterator[str]:
-    """The text in pieces."""
+    """Split the text into pieces."""
     return (text[at : at + size] for at in range(0, len(text), size))
 
 
 def encode(blocks: Sequence[dict[str, Any]], *, sort_keys: bool = False, ascii_only: bool = True) -> Iterator[str]:
-    """What `json.dumps(blocks)` gives, in pieces; strings of the blocks themselves may be long."""
+    """`json.dumps(blocks)` in pieces; top-level strings of the blocks may be long."""
     dumps = json.JSONEncoder(sort_keys=sort_keys, ensure_ascii=ascii_only).encode
     lead = "["
     for block in blocks:
@@ -52,7 +52,7 @@ def encode(blocks: Sequence[dict[str, Any]], *, sort_keys: bool = False, ascii_o
 
 
 def encoded(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
-    """What `json.dumps(blocks)` gives, step by step."""
+    """`json.dumps(blocks)`, in steps."""
     done: list[str] = []
     for piece in encode(blocks):
         done.append(piece)

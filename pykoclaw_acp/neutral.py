@@ -1,7 +1,7 @@
-"""Text from outside, made harmless for a terminal and for the eyes of whoever reads it. Standard library only.
+"""Escaping of untrusted text for terminals and readers. The standard library only.
 
-What a terminal would obey (C0 and C1 controls, and with them every escape sequence), what changes the order in which
-text is read (bidi controls) and what cannot be seen (zero-width characters) becomes an escape: `\\x1b`, `\\u202e`.
+C0 and C1 controls, and with them all escape sequences, bidi controls and zero-width characters are escaped:
+`\\x1b`, `\\u202e`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def neutral(text: str, kind: Kind = "name") -> str:
-    """The text with everything escaped that is dangerous in such a place.
+    """Escape what is dangerous in text of this kind.
 
-    `name`: one line, so line ends and tabs are escaped too. `command`: what runs, in lines. `prose`: what people and
-    models say, in lines; zero-width characters stay, since emoji and many scripts are written with them. `json`: JSON
-    that was encoded already, and means what it meant before.
+    `name`: one line, so line ends and tabs are escaped too. `command`: a command, in lines. `prose`: text of people
+    and models, in lines; zero-width characters stay, as emoji and many scripts need them. `json`: encoded JSON, whose
+    value does not change.
     """
     if kind == "prose":
         text = text.replace("\r\n", "\n")
@@ -43,7 +43,7 @@ def neutral(text: str, kind: Kind = "name") -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a code block of Markdown that nothing in it ends or hides, neutral as a `command`."""
+    """A fenced code block of Markdown that the text cannot close, escaped as a `command`."""
     text = neutral(text, "command")
     fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
     return f"{fence}{language}\n{text}\n{fence}"

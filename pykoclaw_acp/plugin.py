@@ -1,4 +1,4 @@
-"""What pykoclaw finds under its entry point group `pykoclaw.plugins`: the command `pykoclaw acp`."""
+"""pykoclaw's plugin (entry point group `pykoclaw.plugins`): the command `pykoclaw acp`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class AcpPlugin:
-    """A pykoclaw plugin; pykoclaw itself is neither needed nor imported."""
+    """The plugin; pykoclaw itself is not imported."""
 
     def register_commands(self, group: click.Group) -> None:
-        """Add our commands to pykoclaw's, as `acp`."""
+        """Register our commands below `acp`."""
         from pykoclaw_acp.cli import cli
 
         group.add_command(cli, "acp")
 
     def get_mcp_servers(self, db: Any, conversation: str) -> dict[str, Any]:  # noqa: ARG002  pykoclaw's signature
-        """None: an ACP session's MCP servers come from its client."""
+        """No servers: those of an ACP session come from its client."""
         return {}
 
     def get_db_migrations(self) -> list[str]:
-        """None: our server migrates the database itself, while it holds the data directory's lock."""
+        """No migrations: the daemon applies its own, under the data directory's lock."""
         return []
 
     def get_config_class(self) -> type[Settings]:
-        """The settings, which read their own environment and files."""
+        """Class of the settings."""
         from pykoclaw_acp.config import Settings
 
         return Settings

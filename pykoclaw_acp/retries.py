@@ -1,4 +1,4 @@
-"""What has to be done whatever it meets: it is tried again until it succeeds, or this program ends."""
+"""Retries with exponential back-off, for work that must not be given up."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def until_done(
     final: tuple[type[Exception], ...] = (),
     hurry: asyncio.Event | None = None,
 ) -> T:
-    """What `act` returns at last; `what` says in the log what failed, at the first, second, fourth, eighth try.
+    """Call `act` until it succeeds, and return its value. The 1st, 2nd, 4th, 8th… failure is logged as `what`.
 
-    Raises StoreClosed, and what is `final`. When `hurry` is set the next try comes at once.
+    Raises StoreClosed and exceptions in `final`. Setting `hurry` skips the current pause.
     """
     pause = FIRST_PAUSE
     for tries in count(1):
@@ -39,7 +39,7 @@ async def until_done(
         except Exception as error:
             if isinstance(error, (StoreClosed, *final)):
                 raise
-            if tries & (tries - 1) == 0:  # so that a fault of days costs some twenty lines
+            if tries & (tries - 1) == 0:  # an outage of days costs some twenty lines
                 log.exception(what, action="tried_again", tries=tries, pause=pause)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):

@@ -1,4 +1,4 @@
-"""Tasks that are started, and kept until they end: the event loop itself keeps only weak references to them."""
+"""Background tasks with strong references, and long work in steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-SLICE: Final = 0.001  # s of the thread's CPU time after which others run
+SLICE: Final = 0.001  # s of CPU time between two yields to the event loop
 
 
 class Tasks:
-    """Those that run."""
+    """A set of running tasks; the event loop itself keeps only weak references."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -23,40 +23,40 @@ class Tasks:
         return bool(self._running)
 
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
-        """A snapshot, since tasks that end leave."""
+        """Iterate over a snapshot, as tasks remove themselves when they end."""
         return iter(list(self._running))
 
     def start(
         self, coroutine: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]:
-        """Run it, in a copy of the caller's context or in this one."""
+        """Start a task, in a copy of the caller's context or in `context`."""
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     def cancel(self) -> None:
-        """Cancel those that run."""
+        """Cancel all tasks."""
         for task in self:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel those that run, and wait until they have ended; how they ended is nobody's business."""
+        """Cancel all tasks and wait for their end; results are ignored."""
         self.cancel()
         await asyncio.gather(*self, return_exceptions=True)
 
 
 class Pace:
-    """For a loop whose steps are short, and which may be long: lets all else run between them."""
+    """Yields to the event loop between the short steps of a long loop."""
 
     def __init__(self, rest: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`rest`: what to wait for between them, if not only for what waits already."""
+        """`rest`: awaited between steps, instead of a bare yield."""
         self.paused = False
         self._rest = rest
         self._began = time.thread_time()
 
     async def step(self) -> None:
-        """A step is done."""
+        """Account for a step, and yield if the slice is used up."""
         if time.thread_time() - self._began >= SLICE:
             self.paused = True
             await (asyncio.sleep(0) if self._rest is None else self._rest())
@@ -64,7 +64,7 @@ class Pace:
 
 
 async def in_pieces(work: Generator[None, None, T], rest: Callable[[], Awaitable[None]] | None = None) -> T:
-    """What the work returns, whose steps are short; all else goes on between them, and before what follows.
+    """Run a generator in steps, yielding to the event loop between them; returns its value.
 
     `rest` as in Pace.
     """

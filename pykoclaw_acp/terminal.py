@@ -1,7 +1,7 @@
-"""The one printer: everything that commands write to a terminal passes through here, and is made neutral.
+"""Output of commands to the terminal, with untrusted text escaped.
 
-A `Shown` is text that may be written as it is. Only `shown` makes one, so that the type checker finds what was not
-made neutral; `tests/unit/test_terminal.py` finds who writes to a terminal in another way.
+A `Shown` is escaped text. Only `shown` makes one, so that the type checker finds what was not escaped;
+`tests/unit/test_terminal.py` finds output that bypasses this module.
 """
 
 from __future__ import annotations
@@ -22,77 +22,77 @@ if TYPE_CHECKING:
     from pykoclaw_acp.neutral import Kind
 
 Shown = NewType("Shown", str)
-PIPE_WIDTH: Final = 1000  # columns of a table for whoever reads a pipe: whole
+PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: nothing is cut
 
 
 def shown(text: str, kind: Kind = "name", **style: Any) -> Shown:
-    """The text, neutral, in the style that is wanted (that of `click.style`)."""
+    """Escape the text, and apply a style (as `click.style`)."""
     harmless = neutral(text, kind)
     return Shown(click.style(harmless, **style) if style else harmless)
 
 
 def joined(pieces: Iterable[Shown], between: str = "") -> Shown:
-    """Several pieces as one."""
+    """Concatenate pieces."""
     return Shown(shown(between, "command").join(pieces))
 
 
 def write(text: Shown, *, err: bool = False) -> None:
-    """Write what is neutral, as it is."""
+    """Write escaped text."""
     click.echo(text, nl=False, err=err)
 
 
 def line(text: str = "", *, err: bool = False, **style: Any) -> None:
-    """Write one line, whatever is in the text."""
+    """Escape the text and write it as one line."""
     write(joined([shown(text, **style), Shown("\n")]), err=err)
 
 
 def prose(text: str) -> None:
-    """Write what was said, in its lines, and nothing after it."""
+    """Escape text of several lines and write it, without a final newline."""
     write(shown(text, "prose"))
 
 
 def complain(*lines: str) -> None:
-    """Write lines of ours to standard error; if they cannot be written, nothing changes."""
+    """Write lines to standard error; a failure to write is ignored."""
     try:
         for one in lines:
             line(one, err=True)
-    except OSError:  # a log on a full disk: the exit status says it all the same
-        sys.stderr = None  # Python would try to write the rest as it ends, and end with a status of its own
+    except OSError:  # redirected to a full disk: the exit status still tells
+        sys.stderr = None  # Python would flush it at exit, and replace the exit status
 
 
 def as_json(value: Any, *, indent: int | None = 2, end: str = "\n") -> None:
-    """Write a value for programs."""
+    """Write a value as JSON."""
     json_text(json.dumps(value, indent=indent, ensure_ascii=False) + end)
 
 
 def json_text(encoded: str) -> None:
-    """Write JSON, or a part of it, that is encoded already."""
+    """Write encoded JSON, or a part of it."""
     write(Shown(neutral(encoded, "json")))
 
 
 def confirm(question: str) -> None:
-    """Ask for a yes; anything else ends the command."""
+    """Ask for confirmation; anything but yes ends the command."""
     click.confirm(shown(question), abort=True)
 
 
 def is_terminal() -> bool:
-    """Whether a person sees what is written."""
+    """Whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def height() -> int:
-    """Lines of the terminal."""
+    """Height of the terminal in lines."""
     return shutil.get_terminal_size().lines
 
 
 def too_long(text: Shown) -> bool:
-    """Whether the text would scroll away on the terminal that it is written to."""
+    """Whether standard output is a terminal on which the text would scroll."""
     columns, lines = shutil.get_terminal_size()
     return sum(1 + len(click.unstyle(one)) // columns for one in text.split("\n")) > lines - 2
 
 
 def paged(text: Shown) -> None:
-    """Write the text; through the pager if it is longer than the terminal that it is written to."""
+    """Write the text, through the pager if it is longer than the terminal."""
     if is_terminal() and too_long(text):
         click.echo_via_pager(text)
     else:
@@ -100,7 +100,7 @@ def paged(text: Shown) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Write a table, as wide as the terminal allows; `right`: columns of numbers."""
+    """Write a table, as wide as the terminal; `right`: right-aligned columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -125,7 +125,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:
-    """A console of rich's that makes neutral what it writes."""
+    """A rich console whose output is escaped."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 

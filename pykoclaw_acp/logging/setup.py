@@ -1,4 +1,4 @@
-"""The log: one line per fact, on stderr, JSON unless a person reads it in a terminal.
+"""Log lines on stderr: JSON, or for people on a terminal.
 
 The convention: `log.info("The turn was given to its worker", action="turn_dispatched", attempt=1)`. The event is a
 short sentence for people, `action` is for programs, and everything else is a keyword. Session, turn, epoch and
@@ -32,8 +32,8 @@ from pykoclaw_acp.system.secrets import MASK, looks_secret
 _PROMPT_KEYS = frozenset({"prompt", "text", "content", "raw"})
 _STRUCTLOG_KEYS = frozenset({"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"})
 _MOST = 10 * 1024 * 1024  # bytes of a log file
-_LOOK = 256 * 1024  # characters that are written until the file's size is looked at
-_DEEPEST = 6  # levels of nesting that a line shows
+_LOOK = 256 * 1024  # characters between two checks of the file's size
+_DEEPEST = 6  # levels of nesting in a line
 
 # What the ACP client Mitto, in exactly this spelling on an agent's stderr, takes for the agent's death.
 _ALARMS = {
@@ -48,7 +48,7 @@ _ALARMS = {
 
 
 def trim(path: str, descriptor: int = 2) -> bool:
-    """Begin the log file anew if it is above 10 MiB; nothing happens unless `descriptor` (stderr) is that file."""
+    """Truncate the log file if it is above 10 MiB and `descriptor` (stderr) is that file."""
     with contextlib.suppress(OSError):
         found = os.fstat(descriptor)
         if found.st_size > _MOST and os.path.samestat(found, os.stat(path)):
@@ -58,7 +58,7 @@ def trim(path: str, descriptor: int = 2) -> bool:
 
 
 def keep_small(path: str) -> None:
-    """From now on `trim` this file whenever a lot was written; it is that of `configure`'s stream, or none."""
+    """Call `trim` for this file whenever a lot was written to `configure`'s stream; None stops that."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _Handler):
             handler.path = path
@@ -69,11 +69,11 @@ def configure(
     format: Literal["auto", "json", "console"],  # noqa: A002  the setting's name
     stream: TextIO | None = None,
 ) -> None:
-    """Send every log line, also those of libraries and Python's warnings, to `stream` (stderr unless given).
+    """Write all log lines, those of libraries and Python's warnings included, to `stream` (default: stderr).
 
-    `auto` is `console` on a terminal and `json` elsewhere. Calling it again replaces what the last call set up.
+    `auto` is `console` on a terminal and `json` elsewhere. A later call replaces an earlier one.
     """
-    # stderr is None when it was closed at the start; its number must not go to a file that matters.
+    # stderr is None when it was closed at start; keep its number from being reused by another file.
     stream = stream or sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open for life
     terminal = stream.isatty()
     if format == "console" or (format == "auto" and terminal):
@@ -104,7 +104,7 @@ def configure(
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of a module, by its `__name__`; lines below `configure`'s level are dropped."""
+    """Logger of a module, by its `__name__`; lines below `configure`'s level are dropped."""
     return structlog.stdlib.get_logger(name)
 
 
@@ -144,7 +144,7 @@ def _clean(key: str, value: Any, keep_prompts: bool, depth: int) -> Any:
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Nothing in a line begins another one, or is obeyed by the terminal; lists are shown as Python writes them."""
+    """Escape control characters, so that a value cannot forge a line or control the terminal."""
     return {key: neutral(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -172,12 +172,12 @@ class _Logger(structlog.stdlib.BoundLogger):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes harmless lines, and drops them while the reader of a pipe lets it fill up."""
+    """Writes escaped lines; drops lines while a pipe is full."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._dropped = 0
-        self.path: str | None = None  # of the file that is kept small
+        self.path: str | None = None  # of the log file to trim
         self._written = 0
         self._poll: select.poll | None = None
         try:
@@ -218,7 +218,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         return line
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """Nothing: stderr is gone, and there is nobody left to tell."""
+        """Ignore errors: stderr is gone."""
 
 
 _COMMON: list[Processor] = [

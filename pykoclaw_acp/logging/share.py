@@ -1,4 +1,4 @@
-"""How much of the log a client may fill: a line for each thing that it does wrong would fill the disk."""
+"""Rate limit of log lines that one client causes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log: Final = structlog.get_logger()
 
 
 class Bucket:
-    """Takes `burst` at once, and `rate` per second after those."""
+    """Token bucket: `burst` at once, then `rate` per second."""
 
     def __init__(self, burst: int, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._burst = burst
@@ -30,7 +30,7 @@ class Bucket:
         self._since = clock()
 
     def take(self) -> bool:
-        """One more."""
+        """Take a token, if there is one."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._since) * self._rate)
         self._since = now
@@ -41,7 +41,7 @@ class Bucket:
 
 
 class LogShare:
-    """What one client may cause to be logged. Errors have a share of their own, so that nothing else hides them."""
+    """Rate limits of one client. Errors have their own, so that other lines cannot suppress them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, everybody: Bucket | None = None) -> None:
         self.left_out = 0
@@ -50,7 +50,7 @@ class LogShare:
         self._everybody = everybody or _everybody
 
     def take(self, level: str) -> bool:
-        """Whether a line of this level may be written; of those that may not, the next one says how many."""
+        """Whether a line of this level may be written; the next one that is says how many were dropped."""
         taken = self._errors.take() if level in ERRORS else self._lines.take() and self._everybody.take()
         if not taken:
             self.left_out += 1
@@ -59,7 +59,7 @@ class LogShare:
         return taken
 
     def tell(self) -> None:
-        """Say how many lines were left out, if any were."""
+        """Log how many lines were dropped, if any."""
         count, self.left_out = self.left_out, 0
         if count:
             token = current.set(None)
@@ -68,7 +68,7 @@ class LogShare:
 
 
 def ration(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Drop the line if it is caused by a client that has used up its share."""
+    """structlog processor: drop the line if its client has used up its rate limit."""
     share = current.get()
     if share is not None and not share.take(method):
         raise structlog.DropEvent

@@ -1,8 +1,8 @@
-"""The data directory's own clock, which decides what the wall clock must not: how old something is.
+"""The data directory's clock: a monotonic clock for ages and deadlines, independent of the wall clock.
 
-It counts the milliseconds in which the machine was awake (CLOCK_MONOTONIC). All processes of one boot agree on it. From
-one boot to the next it is counted on from where it was noted last: the time in which the machine was off, and what came
-after the last note, are left out. So whatever it is asked about is at least as old as it says.
+It counts the milliseconds in which the machine was awake (CLOCK_MONOTONIC). All processes of one boot agree on it. At
+the next boot it continues from its last saved value; the time in which the machine was off, and the time since the last
+save, are not counted. An age that it reports is therefore a lower bound.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pykoclaw_acp.system import processes
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Where the clock stood: `counted` (ms), when the boot `boot_id` was `uptime` ms old."""
+    """Saved value: the clock showed `counted` (ms) when the boot `boot_id` was `uptime` ms old."""
 
     boot_id: str
     uptime: int
@@ -23,12 +23,12 @@ class Note:
 
 
 def uptime() -> int:
-    """Milliseconds for which this boot has been awake."""
+    """Milliseconds since boot in which the machine was awake."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Clock:
-    """Goes on from a note; without one it begins at 0. `started` is when it was made."""
+    """The clock, continued from a saved value, or started at 0. `started`: its value at creation."""
 
     def __init__(self, noted: Note | None) -> None:
         self._boot_id = processes.boot_id()
@@ -36,25 +36,25 @@ class Clock:
         if noted is None:
             counted = 0
         elif noted.boot_id != self._boot_id:
-            counted = noted.counted + now  # all of this boot came after the note
+            counted = noted.counted + now  # the whole of this boot is newer than the saved value
         else:
-            counted = noted.counted + max(0, now - noted.uptime)  # less: the machine was put back to a snapshot
+            counted = noted.counted + max(0, now - noted.uptime)  # less: the machine was restored from a snapshot
         self._before = counted - now
         self.started = counted
 
     def now(self) -> int:
-        """Milliseconds; never goes back."""
+        """Current value in milliseconds; never decreases."""
         return self.at(uptime())
 
     def at(self, moment: int) -> int:
-        """What the clock showed, or will show, when this boot is `moment` ms old."""
+        """Value of the clock at `moment` ms after boot."""
         return self._before + moment
 
     def age(self, then: int) -> float:
-        """Seconds since the clock showed `then`, at least; 0 for what an earlier boot wrote after its last note."""
+        """Seconds since the clock showed `then`, as a lower bound; never negative."""
         return max(0, self.now() - then) / 1000
 
     def note(self) -> Note:
-        """For the next boot."""
+        """The value to save for the next boot."""
         now = uptime()
         return Note(self._boot_id, now, self.at(now))

@@ -1,4 +1,4 @@
-"""A `.env` file, read as python-dotenv does for the settings, without the time that importing that would take."""
+"""Parser of `.env` files, compatible with python-dotenv; the standard library only, for the front's start-up time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Reader:
         self._at = 0
 
     def bindings(self) -> list[tuple[str, str | None]]:
-        """Each line's name and value; lines that are none are passed over."""
+        """Names and values, in order; lines that are not assignments are skipped."""
         found: list[tuple[str, str | None]] = []
         while self._at < len(self._text):
             try:
@@ -76,7 +76,7 @@ class _Reader:
 
 
 def read(path: str) -> dict[str, str]:
-    """The variables that the file sets, `${NAME}` and `${NAME:-default}` put in; raises OSError, UnicodeDecodeError."""
+    """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError, UnicodeDecodeError."""
     with open(path, encoding="utf-8") as file:
         text = file.read().removeprefix("\ufeff")
     values: dict[str, str | None] = {}

@@ -1,4 +1,4 @@
-"""Errors of a disk that takes no file. A module of its own: a front of the version before may import its users late."""
+"""Error numbers that mean that no file can be written."""
 
 from __future__ import annotations
 

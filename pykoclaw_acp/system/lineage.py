@@ -1,4 +1,4 @@
-"""Below which worker a process runs: what its environment, and those of its ancestors, say (proc(5))."""
+"""Which worker a process descends from, by its environment and that of its ancestors (proc(5))."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-WORKER: Final = "PYKOCLAW_WORKER"  # of everything that a worker starts; the worker itself has none
+WORKER: Final = "PYKOCLAW_WORKER"  # in the environment of a worker's descendants, not of the worker itself
 COOKIE: Final = f"{WORKER}=".encode()
-MARKS: Final = frozenset({WORKER, "CLAUDE_CODE_TMPDIR"})  # what a daemon must not inherit from a worker's tool
-WORKER_NAME: Final = "pykoclaw-worker"  # of a worker, in the lists of ps and top
+MARKS: Final = frozenset(
+    {WORKER, "CLAUDE_CODE_TMPDIR"}
+)  # not passed on to a daemon that is started from a worker's tool
+WORKER_NAME: Final = "pykoclaw-worker"  # process name of workers
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
-_TRIES: Final = 5  # walks up a tree that changes meanwhile
+_TRIES: Final = 5  # attempts, as the process tree may change meanwhile
 _MOST: Final = 1000  # ancestors
 
 
 class Process:
-    """A process as it was seen: `start` in clock ticks after boot, `cookie` of the worker that it was started below."""
+    """Snapshot of a process: `start` in clock ticks after boot, `cookie` of the worker that it descends from."""
 
     __slots__ = ("cookie", "name", "parent", "pid", "start")
 
@@ -38,31 +40,31 @@ class Process:
 
 
 def ancestry(pid: int) -> list[Process]:
-    """The process, its parent, and so on, as far as they can be seen from here; empty if it is gone.
+    """The process and its ancestors, as far as they are visible; empty if the process is gone.
 
-    Raises OSError if this process has no descriptors left to look with.
+    Raises OSError if this process is out of file descriptors.
     """
     found: list[Process] = []
     for _ in range(_TRIES):
         found = _walk(pid)
-        # A process that was given to another parent, or whose parent's pid is another's now, is looked at again.
+        # Start over if a process was reparented, or its parent's pid was reused.
         if all(_same(one) for one in found):
             break
     return found
 
 
 def is_inside(pid: int) -> bool:
-    """Whether the process runs below a worker of whatever daemon."""
+    """Whether the process descends from a worker of any daemon."""
     return any(one.cookie is not None or one.name == WORKER_NAME for one in ancestry(pid))
 
 
 def cookie(pid: int) -> str | None:
-    """Of which worker the process is a child; None if it is none's, or cannot be looked at."""
+    """Cookie of the worker that the process descends from; None without one, or if it cannot be read."""
     return variable(pid, COOKIE)
 
 
 def variable(pid: int, name: bytes) -> str | None:
-    """What the process was started with in its environment; `name` ends with `=`."""
+    """Value of a variable in the process's initial environment; `name` ends with `=`."""
     try:
         return _variable(pid, name)
     except OSError:
@@ -102,7 +104,7 @@ def _stat(pid: int) -> tuple[str, int, int] | None:
 
 
 def _seen(look: Callable[[], T], otherwise: T) -> T:
-    """What is seen, or this if it cannot be; raises OSError if no descriptor is left to look with."""
+    """Result of `look`, or the default if it fails; raises OSError if this process is out of descriptors."""
     try:
         return look()
     except OSError as error:

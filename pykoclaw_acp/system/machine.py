@@ -1,4 +1,4 @@
-"""Where the program runs, and where it says that it does not."""
+"""Supported platforms, and core dumps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MACHINES = ("x86_64", "aarch64")
 
 
 def check_platform() -> None:
-    """Raises StartupError elsewhere than on Linux on x86_64 and aarch64."""
+    """Raises StartupError unless the platform is Linux on x86_64 or aarch64."""
     machine = os.uname().machine if hasattr(os, "uname") else "unknown"
     if sys.platform != "linux" or machine not in _MACHINES:
         raise StartupError(
@@ -20,10 +20,10 @@ def check_platform() -> None:
 
 
 def withhold_memory() -> None:
-    """No core dump of this process, nor of those that it starts, holds what is in memory: keys and conversations.
+    """Exclude memory from core dumps of this process and its children: it holds keys and conversations.
 
-    The filter (core(5)) also counts where a program takes the dump, which a limit of its size does not stop.
-    PR_SET_DUMPABLE would close /proc to `doctor`, and to the daemon. Who debugs in a session can undo it there.
+    The filter (core(5)) also applies where core_pattern pipes to a program, which RLIMIT_CORE does not stop.
+    PR_SET_DUMPABLE is not used: it would close /proc to `doctor` and the daemon. A child may reset the filter.
     """
     try:
         descriptor = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
@@ -36,7 +36,7 @@ def withhold_memory() -> None:
 
 
 def make_no_core_files() -> None:
-    """What this process and those that it starts would leave is of no use, and may be large: the soft limit is 0."""
+    """Set the soft limit of core files to 0, for this process and its children."""
     import resource  # not at the top: it would cost the front half a millisecond
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -19,7 +19,7 @@ KILLED: Final = (
 
 
 def kills() -> int:
-    """How many processes the kernel has ended for lack of memory: in our cgroup, else on the machine."""
+    """Number of processes that the kernel's OOM killer ended: in our cgroup, else on the machine."""
     try:
         path = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
         counted = (CGROUPS / path / "memory.events").read_text()
@@ -32,7 +32,7 @@ def kills() -> int:
 
 
 def of_process(pid: int) -> int | None:
-    """Proportional set size in bytes, shared pages by their share (proc(5) smaps_rollup); None if it is gone."""
+    """Proportional set size in bytes (proc(5) smaps_rollup); None if the process is gone."""
     try:
         found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
     except OSError:
@@ -41,7 +41,7 @@ def of_process(pid: int) -> int | None:
 
 
 def of_tree(pid: int) -> int | None:
-    """Memory of a process and all its descendants, in bytes; None if it is gone."""
+    """Proportional set size of a process and its descendants, in bytes; None if the process is gone."""
     own = of_process(pid)
     if own is None:
         return None

@@ -1,4 +1,4 @@
-"""Paths, without a look at the disk."""
+"""Path arithmetic, without access to the file system."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import PurePath
 
 
 def upwards(path: str) -> list[str]:
-    """The path and those above it."""
+    """The path and its ancestors."""
     return [path, *map(str, PurePath(path).parents)]

@@ -1,4 +1,4 @@
-"""What proc(5) says of a process. Standard library only."""
+"""Files of proc(5) of a process. The standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START: Final = 19  # clock ticks after boot
 
 
 def stat(pid: int) -> tuple[str, list[str]]:
-    """The process's name, and the fields that follow it; raises OSError, ProcessLookupError if there is none."""
+    """Name of the process, and the fields after it; raises OSError, ProcessLookupError without such a process."""
     raw = read(f"/proc/{pid}/stat")
     name, end, rest = raw.partition(b"(")[2].rpartition(b")")
     if not end:
@@ -23,6 +23,6 @@ def stat(pid: int) -> tuple[str, list[str]]:
 
 
 def read(path: str) -> bytes:
-    """A file below /proc; raises OSError."""
+    """Content of a file in /proc; raises OSError."""
     with open(path, "rb") as file:
         return file.read()

@@ -17,17 +17,17 @@ _PF_EXITING: Final = 0x4  # proc(5) stat field 9, from the kernel's sched.h
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children, so that it can find and end them (prctl(2))."""
+    """Make this process the parent of orphaned descendants (prctl(2), PR_SET_CHILD_SUBREAPER)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def set_name(name: str) -> None:
-    """What `ps` and `top` call this process: up to 15 bytes (prctl(2), proc(5) comm)."""
+    """Set the name of this process in `ps` and `top`: up to 15 bytes (prctl(2), proc(5) comm)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def name(pid: int) -> str | None:
-    """What the process is called; None if there is none."""
+    """Name of the process; None without such a process."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -35,35 +35,35 @@ def name(pid: int) -> str | None:
 
 
 def die_with_parent(wanted: bool) -> None:
-    """Whether this process gets SIGKILL when its parent ends (prctl(2)); one that has ended already counts not."""
+    """Set whether this process gets SIGKILL when its parent ends (prctl(2)); without effect if the parent has ended."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if wanted else 0, 0, 0, 0)
 
 
 def boot_id() -> str:
-    """Changes at each boot: with it, a pid and its start time name one process for ever."""
+    """Id of this boot: together with pid and start time it identifies a process uniquely."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which the process started (proc(5) stat field 22); None if there is none."""
+    """Start time in clock ticks after boot (proc(5) stat field 22); None without such a process."""
     fields = _stat(pid)
     return int(fields[proc.START]) if fields else None
 
 
 def state(pid: int) -> str | None:
-    """`R`, `S`, `Z`…; None if there is no such process."""
+    """State letter: `R`, `S`, `Z`…; None without such a process."""
     fields = _stat(pid)
     return fields[proc.STATE] if fields else None
 
 
 def ending(pid: int) -> bool:
-    """The process is dead, or dying: the end of one takes some 10 ms, and until then its files stay open."""
+    """Whether the process is dead or exiting; an exit takes some 10 ms, in which its files stay open."""
     fields = _stat(pid)
     return fields is None or fields[proc.STATE] in ("Z", "X") or bool(int(fields[proc.FLAGS]) & _PF_EXITING)
 
 
 def parent(pid: int) -> int | None:
-    """The parent's pid; None if there is no such process."""
+    """Pid of the parent; None without such a process."""
     fields = _stat(pid)
     return int(fields[proc.PARENT]) if fields else None
 
@@ -80,10 +80,10 @@ def children(pid: int) -> list[int]:
 
 
 def reap_orphans(own: frozenset[int] = frozenset()) -> None:
-    """Collect dead orphans that were given to this subreaper.
+    """Reap zombies that were reparented to this subreaper.
 
-    Left alone are the pids in `own`, and children in this process's session: some library waits for those, while
-    tools run in sessions of their own.
+    Pids in `own`, and children in this process's session, are left to whoever waits for them: tools run in sessions
+    of their own.
     """
     session = os.getsid(0)
     for pid in children(os.getpid()):

@@ -1,6 +1,6 @@
-"""Ends what dead workers left behind, found by the cookie in each process's environment.
+"""The reaper: ends processes that dead workers left behind, found by the cookie in their environment.
 
-A tool may start daemons in sessions of their own; only the environment, which every child inherits, leads to them.
+A tool may start daemons in sessions of their own; the environment is what all descendants inherit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _POLL: Final = 0.02  # s
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A process that belongs to a worker; `start_time` keeps a recycled pid from being mistaken for it."""
+    """A process that belongs to a worker; `start_time` protects against a reused pid."""
 
     pid: int
     start_time: int
 
 
 def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[Stray]:
-    """The live processes of the workers for whose cookie `belongs` holds, but the `spared` pids.
+    """Live processes with a cookie for which `belongs` holds, except the `spared` pids.
 
-    A worker has no cookie itself, but for those of a fork server that was started below another worker.
+    A worker itself has no cookie, unless its fork server was started below another worker.
     """
     strays: list[Stray] = []
     for entry in os.scandir("/proc"):
@@ -48,17 +48,17 @@ def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[S
 
 
 async def end(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
-    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those that were found first."""
+    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those found at first."""
     return await asyncio.to_thread(end_now, belongs, grace, spared)
 
 
 def end_now(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
-    """As `end`, while the caller waits."""
+    """Blocking variant of `end`."""
     return _end(lambda: find(belongs, spared), grace)
 
 
 def end_these(strays: Sequence[Stray], grace: float) -> None:
-    """End exactly these processes, while the caller waits: SIGTERM, after `grace` (s) SIGKILL."""
+    """End these processes, blocking: SIGTERM, after `grace` (s) SIGKILL."""
     _end(lambda: [one for one in strays if _alive(one)], grace)
 
 
@@ -82,7 +82,7 @@ def _alive(stray: Stray) -> bool:
 
 
 def send(pid: int, started: int, number: signal.Signals) -> None:
-    """Send a signal to exactly this process; nothing happens if it is gone."""
+    """Send a signal by pidfd; without effect if the process is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         pidfd = os.pidfd_open(pid)
         try:

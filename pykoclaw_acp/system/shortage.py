@@ -1,4 +1,4 @@
-"""What the machine or a limit has run out of, in a sentence with the way out. Standard library only."""
+"""Exhausted resources: descriptors, memory, processes; each with a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ LEAST_MEMORY: Final = 128 * 1024 * 1024
 
 
 def lacking() -> tuple[str, str] | None:
-    """What a server has too little of to start, as in `of`; None if it has enough. A limit may be raised for it."""
+    """Kind and sentence of what a server lacks to start, as in `of`; None if it has enough. May raise soft limits."""
     if lacks_descriptors():
         return DESCRIPTORS
     return MEMORY if lacks_memory() else None
 
 
 def lacks_descriptors() -> bool:
-    """Whether this process may open too few files to serve; a limit that may be raised is raised as far as needed."""
+    """Whether the limit of open files is too low to serve; the soft limit is raised first if it may be."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,9 +76,9 @@ def lacks_descriptors() -> bool:
 
 
 def lacks_memory() -> bool:
-    """Whether a limit leaves less address space than a server needs for its threads.
+    """Whether a limit leaves less address space than a server's threads need.
 
-    Asked before the first one starts: `Thread.start` never returns if the new thread fails before it says that it runs.
+    Checked before the first thread starts: `Thread.start` hangs if the new thread fails before it signals its start.
     """
     import mmap
 
@@ -92,22 +92,22 @@ def lacks_memory() -> bool:
 
 
 def of_words(words: str) -> tuple[str, str] | None:
-    """Kind and sentence for what another program says on standard error as it ends; None if it is another matter."""
+    """Kind and sentence for another program's last words on standard error; None if they are of another kind."""
     lowered = words.lower()
     return next((found for known, found in _WORDS.items() if known in lowered), None)
 
 
 def memory_is_limited() -> bool:
-    """Whether the address space of this process, and of what it starts, has a limit."""
+    """Whether the address space of this process is limited."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] | None:
-    """The kind, for programs, and the sentence; None if the error, and whatever it came from, is of another kind.
+    """Kind and sentence for an error or its causes; None if they are of another kind.
 
-    `forks`: a process was to be started, so that EAGAIN says that there are too many.
+    `forks`: the error is that of a fork, where EAGAIN means too many processes.
     """
     seen = 0
     while error is not None and seen < 10:
@@ -117,7 +117,7 @@ def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] |
             return MEMORY
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return MEMORY if memory_is_limited() else PROCESSES
-        if isinstance(error, SystemError) and memory_is_limited():  # of a library that forgot to say so
+        if isinstance(error, SystemError) and memory_is_limited():  # raised by a library that failed to set MemoryError
             return MEMORY
         if forks and isinstance(error, BlockingIOError):
             return PROCESSES

@@ -1,4 +1,4 @@
-"""What systemd wants to hear from a service, sd_notify(3), and the sockets that it hands over, sd_listen_fds(3)."""
+"""Notifications to systemd, sd_notify(3), and socket activation, sd_listen_fds(3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log: Final = structlog.get_logger()
 
 
 class Notifier:
-    """Says to systemd how the service is. Without systemd it says nothing, and no method ever fails."""
+    """Sends the state of the service to systemd; without systemd its methods do nothing. They never raise."""
 
     def __init__(self, address: str | None, watchdog_interval: float | None) -> None:
         """`address` as in `NOTIFY_SOCKET`: a path, or an abstract name behind `@`."""
@@ -26,7 +26,7 @@ class Notifier:
 
     @classmethod
     def from_environment(cls) -> Notifier:
-        """The one that systemd asks for; its variables are unset, so that no child speaks in this process's name."""
+        """Notifier for `NOTIFY_SOCKET`; the variables are unset, so that no child inherits them."""
         address = os.environ.pop("NOTIFY_SOCKET", None)
         allowed = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", str(os.getpid()))
@@ -34,23 +34,23 @@ class Notifier:
         return cls(address, int(allowed) / 2_000_000 if watched else None)
 
     def ready(self, status: str) -> None:
-        """The service serves; `systemctl start` returns now."""
+        """READY=1: `systemctl start` returns."""
         self._send("READY=1", f"STATUS={_line(status)}")
 
     def stopping(self) -> None:
-        """The service ends, of its own accord or because it was asked to."""
+        """STOPPING=1."""
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
+        """STATUS=, a line for `systemctl status`."""
         self._send(f"STATUS={_line(text)}")
 
     def watchdog(self) -> None:
-        """The service is well."""
+        """WATCHDOG=1: health checks passed."""
         self._send("WATCHDOG=1")
 
     def extend(self, seconds: float) -> None:
-        """Starting or stopping takes this long from now on; systemd waits, whatever the unit's time-out."""
+        """EXTEND_TIMEOUT_USEC=: starting or stopping may take this long from now."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def _send(self, *assignments: str) -> None:
@@ -66,9 +66,9 @@ class Notifier:
 
 
 def inherited_sockets() -> list[socket.socket]:
-    """The sockets that systemd opened for this process, close-on-exec; none if it was not activated so.
+    """Sockets that systemd passed to this process, close-on-exec; none without socket activation.
 
-    The variables are unset, so that no child takes them for its own. What is no socket is closed.
+    The variables are unset, so that no child inherits them. Descriptors that are not sockets are closed.
     """
     pid = os.environ.pop("LISTEN_PID", "")
     count = os.environ.pop("LISTEN_FDS", "")

@@ -1,6 +1,6 @@
-"""Who can put something else in the place of a path: every directory on the way to it counts (sshd's StrictModes).
+"""Ownership and modes of every directory on the way to a path, as in sshd's StrictModes.
 
-The path is followed by handles, symbolic links included, so that what is looked at is what is on the way.
+The path is resolved by descriptors, symbolic links included, so that what is checked is what is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL_IDS: Final = 2**32 - 1  # of /proc/self/uid_map outside of user name spaces
 
 
 class Weakness:
-    """Somebody else can change `directory`; `certain`: and can reach it. `remedy` is what to do about it."""
+    """A directory that another user can change; `certain`: and can reach. `remedy`: what to do about it."""
 
     __slots__ = ("certain", "directory", "remedy", "words")
 
@@ -40,7 +40,7 @@ class Weakness:
 
 
 def require(path: str, group: int | None = None) -> None:
-    """Raises ConfigurationError if another user can put something else in the place of `path`."""
+    """Raises ConfigurationError if another user can replace `path`."""
     for weakness in examine(path, group):
         if weakness.certain:
             raise errors.ConfigurationError(
@@ -49,7 +49,7 @@ def require(path: str, group: int | None = None) -> None:
 
 
 def make(path: str) -> None:
-    """Make the directory and those that are missing on the way, each 0700 whatever the umask is; raises OSError."""
+    """Create the directory and its missing ancestors, 0700 regardless of the umask; raises OSError."""
     parent, name = os.path.split(path.rstrip("/") or "/")
     if not name or os.path.isdir(path):
         return
@@ -64,11 +64,11 @@ def make(path: str) -> None:
 
 
 def examine(path: str, group: int | None = None) -> list[Weakness]:
-    """What is weak on the way to `path`, and in itself as far as it is there; members of `group` are trusted.
+    """Weaknesses of `path` and its ancestors, as far as they exist; members of `group` are trusted.
 
-    Directories must be root's or ours, and nobody else may write to them; in those above it anybody may if they are
-    sticky, as the next one on the way is judged for itself. What others cannot reach, as a directory above is closed
-    to them, is weak and not certain.
+    Directories must belong to root or to us, and must not be writable by others. Ancestors may be writable if they are
+    sticky, as the next component is checked itself. A weakness below a directory that is closed to others is not
+    `certain`.
     """
     names = _parts(os.path.abspath(path))
     way = [_Directory.open("/", None)]
@@ -86,7 +86,7 @@ def examine(path: str, group: int | None = None) -> list[Weakness]:
                 if target is None:
                     way.append(_Directory.open(name, way[-1]))
             except OSError:
-                break  # it is not there, or no directory: who uses it will say
+                break  # missing, or not a directory: left to the user of the path
             if target is None:
                 found += way[-1].weaknesses(group, last=not names)
                 continue
@@ -102,7 +102,7 @@ def examine(path: str, group: int | None = None) -> list[Weakness]:
 
 
 class _Directory:
-    """A directory on the way, held; `closed`: to others, by one above."""
+    """An open directory on the way; `closed`: an ancestor is not accessible to others."""
 
     __slots__ = ("closed", "handle", "path", "status")
 
@@ -125,14 +125,14 @@ class _Directory:
         os.close(self.handle)
 
     def is_closed(self) -> bool:
-        """Nobody else can look for names in it."""
+        """Whether others lack search permission."""
         mode = self.status.st_mode
         if mode & stat.S_IXOTH or not _is_trusted(self.status.st_uid):
             return False
         return not mode & stat.S_IXGRP or not (_others_in(self.status.st_gid) or self._acl())
 
     def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
-        """What others can do in it."""
+        """Ways in which others can change it."""
         status, path = self.status, self.path
         if not _is_trusted(status.st_uid):
             return [self._weak(f"{path} belongs to user {status.st_uid}.", "Choose a directory of your own.")]
@@ -151,7 +151,7 @@ class _Directory:
         return [self._weak(f"Others ({names}) can write to {path}.", f"Close it with `chmod g-w {path}`.")]
 
     def weak_link(self, name: str) -> list[Weakness]:
-        """A symbolic link in a directory that others can write is theirs to change, unless it is ours."""
+        """Weakness of a symbolic link in a directory that others can write to, unless the link is ours."""
         owner = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_uid
         if _is_trusted(owner) or not self.status.st_mode & 0o022:
             return []
@@ -162,7 +162,7 @@ class _Directory:
         return Weakness(self.path, words, remedy, certain=not self.closed)
 
     def _acl(self) -> list[str] | None:
-        """Those whom an access control list lets write, besides owner and group; None if there is no such list."""
+        """Users and groups that an access control list lets write; None without a list."""
         try:
             raw = os.getxattr(f"/proc/self/fd/{self.handle}", _ACL)
         except OSError:
@@ -178,12 +178,12 @@ class _Directory:
 
 
 def _parts(path: str) -> list[str]:
-    """The names in a path, the last one first."""
+    """Components of a path, last first."""
     return [name for name in reversed(path.split("/")) if name and name != "."]
 
 
 def _link(name: str, directory: int) -> str | None:
-    """Where a symbolic link leads; None for anything else. Raises OSError."""
+    """Target of a symbolic link; None for anything else. Raises OSError."""
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
@@ -193,7 +193,7 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _is_trusted(user: int) -> bool:
-    """Root, ourselves, or, in a user name space, whoever has no number in it: root of the machine, as a rule."""
+    """Root, ourselves, or, in a user name space, an unmapped id: usually root of the machine."""
     if user in (0, os.geteuid()):
         return True
     try:
@@ -204,7 +204,7 @@ def _is_trusted(user: int) -> bool:
 
 
 def _others_in(group: int) -> list[str]:
-    """Users of the group, but root and ourselves."""
+    """Members of the group, except root and ourselves."""
     import grp  # not at the top: hardly anybody has such a directory
     import pwd
 
