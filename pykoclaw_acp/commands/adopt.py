@@ -1,4 +1,4 @@
-"""`pykoclaw-acp adopt`: our tables in a database that has another program's."""
+"""`pykoclaw-acp adopt`: add our tables to another program's database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 
 def main() -> None:
-    """Bring the database up to date beside the tables that are there. Raises StartupError, having changed nothing."""
+    """Apply our migrations beside the existing tables. Raises StartupError if nothing was changed."""
     config.require_own_data()
     path = config.load().data / DATABASE
     if not path.is_file():

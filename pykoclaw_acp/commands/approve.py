@@ -1,4 +1,4 @@
-"""`pykoclaw-acp approve`: permission questions, answered from the command line, by somebody who has seen what runs."""
+"""`pykoclaw-acp approve`: list, show and answer pending permission requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOW: Final = "Answer one with `pykoclaw-acp approve QUESTION --allow`, --always
 
 
 def list_open(as_json: bool) -> None:
-    """Show the questions that wait, with all that would run."""
+    """List pending requests, with everything that would run."""
     questions = _whole(ask("questions/list"))
     if not questions and not as_json:
         terminal.line("No question waits.")
@@ -28,7 +28,7 @@ def list_open(as_json: bool) -> None:
 
 
 def show_one(question: str, as_json: bool) -> None:
-    """Show the questions whose id begins so. Raises CommandFailed if none that waits does."""
+    """Show the pending requests with this id prefix. Raises CommandFailed if there is none."""
     found = _whole([one for one in ask("questions/list") if one["id"].startswith(question)])
     if not found:
         raise CommandFailed("There is no question with this id. List those that wait to see their ids.")
@@ -36,7 +36,7 @@ def show_one(question: str, as_json: bool) -> None:
 
 
 def answer(question: str, decision: Decision) -> None:
-    """Answer one."""
+    """Answer a request."""
     answered = ask("questions/answer", question=question, decision=decision)
     terminal.line(answered.get("done") or DONE[decision])
 
@@ -49,11 +49,11 @@ def _write(questions: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each with all of its input, asked for one by one: an answer of the daemon has room for one, not for all."""
+    """Requests with their complete input, fetched one by one: an answer of the daemon has room for one."""
     found: list[dict[str, Any]] = []
     for one in questions:
         known = ask("questions/list", question=one["id"], whole=True)
-        found.extend(whole for whole in known if whole["id"] == one["id"])  # it may have been answered meanwhile
+        found.extend(whole for whole in known if whole["id"] == one["id"])  # it may have been settled meanwhile
     return found
 
 

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp attach`: a session live in the terminal, with its permission questions."""
+"""`pykoclaw-acp attach`: follow a session in the terminal, and answer its permission requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.terminal import Shown
 
-TURNS: Final = 3  # of the history that are shown first
+TURNS: Final = 3  # turns of history shown first
 KEYS: Final[dict[str, Decision]] = {"y": "allow_once", "a": "allow_always", "n": "deny"}
 LOOK: Final = "v"
 
 
 class Screen:
-    """What is written while a pager has the terminal waits until it is closed; nothing waits for the pager."""
+    """Buffers output while a pager owns the terminal."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class Screen:
                 self._held.append(text)
 
     def page(self, text: Shown) -> None:
-        """Show the text until the reader has closed it."""
+        """Show the text in a pager, until it is closed."""
         with self._lock:
             self._held = []
         try:
@@ -47,9 +47,9 @@ class Screen:
 
 
 class Questions:
-    """Those that are open, oldest first. The terminal's thread shows them, another reads the answers.
+    """Pending permission requests, oldest first; one thread shows them, another reads the answers.
 
-    One that is longer than the terminal is looked at in a pager; before that it cannot be allowed.
+    A request longer than the terminal must be viewed in a pager before it can be allowed.
     """
 
     def __init__(self, page: Terminal, screen: Screen) -> None:
@@ -59,7 +59,7 @@ class Questions:
         self._unseen: set[str] = set()
 
     def asked(self, question: dict[str, Any]) -> None:
-        """Show one, and how to answer it."""
+        """Show a request, and how to answer it."""
         self._open[question["id"]] = question
         keys = choices(question, {decision: key for key, decision in KEYS.items()})
         whole = rendered(question)
@@ -74,13 +74,13 @@ class Questions:
         self._page.note(f"  ({question['id'][:12]})  [{keys}]", fg="yellow")
 
     def settled(self, question_id: str) -> None:
-        """It is answered, here or elsewhere, or moot."""
+        """The request was settled, here or elsewhere."""
         self._unseen.discard(question_id)
         if self._open.pop(question_id, None) is not None:
             self._page.note(f"  settled ({question_id[:12]})", fg="yellow")
 
     def answer(self, line: str) -> None:
-        """A line that was typed: the key for the oldest question."""
+        """A typed line: the answer to the oldest request."""
         key = line.strip().lower()[:1]
         decision = KEYS.get(key)
         question = next(iter(list(self._open.values())), None)
@@ -103,7 +103,7 @@ class Questions:
 
 
 def main(session: str, turns: int = TURNS) -> None:
-    """Follow until interrupted, which detaches and nothing else, or until the session is closed."""
+    """Follow until the session is closed, or until Ctrl-C, which only detaches."""
     session = ask("sessions/show", session=session)["summary"]["id"]
     screen = Screen()
     page = Terminal(screen.write)

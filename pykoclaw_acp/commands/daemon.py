@@ -1,4 +1,4 @@
-"""How commands ask the daemon, and what its refusals mean for whoever typed the command."""
+"""Requests of commands to the daemon, and its errors in words."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system import lineage
 
 PREFIX: Final = "_pykoclaw.dev/"
-ANSWER_WAIT: Final = 10.0  # s; for a question that is answered from the database
-RETRY: Final = 0.5  # s; until a daemon that went away is looked for again
+ANSWER_WAIT: Final = 10.0  # s; for a request that is answered from the database
+RETRY: Final = 0.5  # s between attempts to reach a daemon that went away
 GIVE_UP: Final = 60.0  # s
 _NOT_FOUND: Final = -32002
 
 
 def ask(method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any) -> Any:
-    """The daemon's answer; `start`: it is started if none runs; `timeout` (s): how long it may take.
+    """Send a request and return its result; `start`: start a daemon if none runs; `timeout` in s.
 
-    Raises DaemonNotRunning, and CommandFailed with what the daemon said.
+    Raises DaemonNotRunning, and CommandFailed with the daemon's message.
     """
     with _said_plainly():
         return front.call(Places.find(), PREFIX + method, params, start=start, timeout=timeout)
 
 
 def require_operator() -> None:
-    """Before what a command does to processes by itself: inside of a session, the daemon says whether it may.
+    """Check permission before a command acts on processes itself: inside a session, the daemon decides.
 
-    Raises CommandFailed there if it may not, or if no daemon is there to say so.
+    Raises CommandFailed there if it refuses, or does not run.
     """
     if lineage.is_inside(os.getpid()):
         try:
@@ -45,16 +45,16 @@ def require_operator() -> None:
 
 
 def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
-    """The notifications of a session's log (`method` without our prefix, `params`); returns the daemon's answer.
+    """Notifications of a session's log (`method` without our prefix, `params`); returns the daemon's answer.
 
-    Raises as `ask`, and DaemonNotRunning when the daemon goes away.
+    Raises as `ask`, and DaemonNotRunning when the connection ends.
     """
     with _said_plainly():
         return (yield from front.follow(Places.find(), f"{PREFIX}follow", {"session": session, **params}, start=True))
 
 
 def follow_live(session: str, turns: int | None, *, present: bool = False) -> Iterator[dict[str, Any]]:
-    """Follow a session until it is closed, also across restarts of the daemon: each event once."""
+    """Follow a session until it is closed, across restarts of the daemon; each event once."""
     place: dict[str, Any] = {"turns": turns}
     lost: float | None = None
     while True:

@@ -15,12 +15,12 @@ from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunn
 from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.store import privacy
 
-PAUSE: Final = 0.1  # s until a daemon that has no socket yet is asked again
+PAUSE: Final = 0.1  # s between attempts to reach a daemon without a socket yet
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
 
 
 def main(as_json: bool) -> int:
-    """Show what every check found; the exit status is 1 if there is a problem."""
+    """Run all checks and print the results; the exit status is 1 if there is a problem."""
     findings = checks.examine(_context(), checks.every())
     if as_json:
         terminal.as_json([asdict(finding) for finding in findings])
@@ -66,7 +66,7 @@ def _context() -> report.Context:
 
 
 def _status(places: Places) -> Any:
-    """The daemon's; one that starts or recovers has the data directory before it has a socket. Raises as `ask`."""
+    """Status of the daemon; a starting one holds the lock before it has a socket. Raises as `ask`."""
     deadline = time.monotonic() + report.START_WAIT
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp stop` and `pykoclaw-acp restart`: the end of a daemon, with what it runs or without."""
+"""`pykoclaw-acp stop` and `pykoclaw-acp restart`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
 
-END_WAIT: Final = 60.0  # s; for a daemon that commits what it has received
-START_WAIT: Final = 60.0  # s; for one that recovers
+END_WAIT: Final = 60.0  # s; the daemon commits what it has received
+START_WAIT: Final = 60.0  # s; the next daemon may have to recover
 
 
 def stop() -> None:
-    """End all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed for one that does not end.
+    """Stop all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed if it does not exit.
 
-    While the database cannot be written, the workers go on: the ends of their turns could not be stored.
+    While the database is not writable, workers keep running: the ends of their turns could not be stored.
     """
     pid = _daemon()
     database = ask("status", start=False)["database"]
-    if database.get("condition", "writable") == "writable":  # a daemon of a version before does not say
+    if database.get("condition", "writable") == "writable":  # missing in the answer of an older daemon
         workers.stop(None, now=False)
     else:
         terminal.line(f"The database cannot be written. {database['reason']}")
@@ -35,7 +35,7 @@ def stop() -> None:
 
 
 def restart() -> None:
-    """End the daemon, and have the next one go on with its workers and clients. Raises as `stop`."""
+    """Stop the daemon and start the next one, which takes over workers and clients. Raises as `stop`."""
     require_operator()
     pid = _daemon()
     end(pid)
@@ -47,7 +47,7 @@ def restart() -> None:
 def _daemon() -> int:
     where = places.Places.find()
     holder = places.lock_holder(where.data)
-    if holder is None:  # or the data directory was moved, and its daemon serves at the place that it had
+    if holder is None:  # or the data directory was moved while its daemon runs
         return int(ask("status", start=False)["daemon"]["pid"])
     pid, socket = holder
     if socket is None:
@@ -56,7 +56,7 @@ def _daemon() -> int:
 
 
 def end(pid: int) -> None:
-    """SIGTERM to the daemon, and wait; another process that gets the same pid in the meantime is left alone."""
+    """Send SIGTERM to the daemon by pidfd, and wait for its exit."""
     with contextlib.suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:

@@ -1,6 +1,6 @@
-"""`pykoclaw-acp hand-over`: how the installer of the units ends a daemon that a client has started.
+"""`pykoclaw-acp hand-over`: stop a daemon that a client has started, for the installer of the systemd units.
 
-It runs as the user whose data it is: what is there to be trusted is that user's alone.
+It runs as the owner of the data directory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pykoclaw_acp.commands.daemon import require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
 
-LOCK_WAIT: Final = 60.0  # s; for a client that is starting a daemon
+LOCK_WAIT: Final = 60.0  # s; a client may be starting a daemon
 LOCK_PAUSE: Final = 0.05  # s
 
 
 def main(but: int) -> None:
-    """End the daemon, unless it is the process `but`; then no client starts another until standard input ends.
+    """Stop the daemon, unless its pid is `but`, and block starts by clients until standard input ends.
 
-    Says `none`, or `found <pid>` and `ended <pid>`. Raises CommandFailed.
+    Prints `none`, or `found <pid>` and `ended <pid>`. Raises CommandFailed.
     """
     where = places.Places.find()
     holder = places.lock_holder(where.data)

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp logs`: what the daemon or its workers write down."""
+"""`pykoclaw-acp logs`: show the log of the daemon or its workers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pykoclaw_acp.neutral import neutral
 
 _QUOTED: Final = re.compile(r"[\s=\"]|^$")
 UNIT: Final = "pykoclaw-acp"
-PAUSE: Final = 0.2  # s between two looks at a file that is followed
+PAUSE: Final = 0.2  # s between two reads of a followed file
 PROC: Final = Path("/proc")
 _KNOWN: Final = ("timestamp", "level", "event", "logger", "action", "exception")
 
 
 def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
-    """Write the end of the log, and with `follow` what comes, until interrupted."""
+    """Show the last lines, and with `follow` new ones, until interrupted."""
     places = Places.find()
     if not workers and (unit := _unit(places)) is not None:
         found = _journal(unit, lines, follow, as_json)
@@ -49,7 +49,7 @@ def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
 
 
 def readable(line: str) -> list[str]:
-    """A line of the log for people: one line, and those of a traceback; what is not JSON stays as it is."""
+    """A log line for people, with its traceback; lines that are not JSON are kept."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -62,12 +62,12 @@ def readable(line: str) -> list[str]:
 
 
 def _value(value: object) -> str:
-    """A value that cannot pass for two."""
+    """A value, quoted where it would be ambiguous."""
     return value if isinstance(value, str) and not _QUOTED.search(value) else json.dumps(value, ensure_ascii=False)
 
 
 def _unit(places: Places) -> tuple[str, bool] | None:
-    """The systemd service that the daemon runs in, and whether it is a user's; None if it is none."""
+    """Name of the daemon's systemd service, and whether it is a user service; None outside of one."""
     holder = lock_holder(places.data)
     if holder is None:
         return None
@@ -82,7 +82,7 @@ def _unit(places: Places) -> tuple[str, bool] | None:
 
 
 def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) -> Iterator[str]:
-    """What journalctl writes; it does not see the terminal."""
+    """Output of journalctl, through a pipe."""
     name, of_user = unit
     program = shutil.which("journalctl")
     if program is None:
@@ -99,7 +99,7 @@ def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) ->
 
 
 def _lines(path: Path, count: int, follow: bool) -> Iterator[str]:
-    """The last lines; then those that are written, also when the file begins anew."""
+    """Last lines of the file; then new ones, also after a truncation."""
     with path.open("rb") as file:
         yield from (line.decode(errors="replace").rstrip("\n") for line in deque(file, maxlen=count))
         rest = b""

@@ -1,4 +1,4 @@
-"""A permission question as text: all that runs if it is allowed."""
+"""A permission request as text: everything that runs if it is allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
 
 
 def rendered(question: dict[str, Any]) -> Shown:
-    """The whole question, in lines; nothing is left out, and what a daemon of another version left out is said."""
+    """The complete request, in lines; omissions by a daemon of another version are marked."""
     return joined(line for parts in _lines(question) for line in (*parts, shown("\n", "command")))
 
 
@@ -38,12 +38,12 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
             yield from _change(part)
         elif part["content"].get("type") == "text":
             yield from _quoted(part["content"]["text"])
-    if arguments is not None and (not content or not question.get("tool")):  # a worker of a version before
+    if arguments is not None and (not content or not question.get("tool")):  # an older worker
         yield from _quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
 
 
 def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:
-    """What each decision means, under the `names` by which it is made; a daemon of a version before does not say."""
+    """Meaning of each decision, by the `names` used to make it; empty from an older daemon."""
     meanings = question.get("choices") or {**_USUAL, **({"allow_always": "always"} if question["always"] else {})}
     return "; ".join(f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings)
 

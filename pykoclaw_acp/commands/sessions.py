@@ -1,4 +1,4 @@
-"""`pykoclaw-acp sessions`: the conversations that are kept."""
+"""`pykoclaw-acp sessions`: list, show, export, rename and delete sessions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
 from pykoclaw_acp.commands.transcript import Terminal, markdown
 
-DELETE_WAIT: Final = 300.0  # s; a long history is deleted in steps, and running turns get time to end
+DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
 
 
 def list_all(every: bool, limit: int, as_json: bool) -> None:
-    """Show the sessions, newest first."""
+    """List sessions, newest first."""
     found = ask("sessions/list", all=every, limit=limit)
     if as_json:
         terminal.as_json(found["sessions"])
@@ -39,7 +39,7 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
 
 
 def show_one(session: str, as_json: bool) -> None:
-    """Show what is known about a session."""
+    """Show details of a session."""
     details = ask("sessions/show", session=session)
     if as_json:
         terminal.as_json(details)
@@ -81,7 +81,7 @@ def show_one(session: str, as_json: bool) -> None:
 
 
 def tail(session: str, turns: int | None, live: bool) -> None:
-    """Write the history as text, and with `live` what follows, until interrupted or the session is closed."""
+    """Show the history as text, and with `live` new events, until interrupted or the session is closed."""
     page = Terminal(terminal.write)
     session = ask("sessions/show", session=session)["summary"]["id"]
     try:
@@ -94,19 +94,19 @@ def tail(session: str, turns: int | None, live: bool) -> None:
 
 
 def rename(session: str, title: str) -> None:
-    """Give the session another title."""
+    """Rename the session."""
     ask("sessions/rename", session=session, title=title)
 
 
 def export(session: str, form: Literal["markdown", "json"]) -> None:
-    """Write the whole session to standard output."""
+    """Export the session to standard output."""
     details = ask("sessions/show", session=session)
     events = _history(details["summary"]["id"])
     if form == "markdown":
         for piece in markdown(details, (event["update"] for event in events)):
             terminal.prose(piece)
         return
-    # Event by event, as a history may be larger than the memory that it should take.
+    # Event by event: a log may be larger than memory.
     terminal.json_text('{"session": ')
     terminal.as_json(details, indent=None, end=', "events": [')
     for at, event in enumerate(events):
@@ -116,7 +116,7 @@ def export(session: str, form: Literal["markdown", "json"]) -> None:
 
 
 def delete(session: str, sure: bool) -> None:
-    """Delete what was said in a session, after asking."""
+    """Delete a session's log, after confirmation."""
     summary = ask("sessions/show", session=session)["summary"]
     name = show.one_line(summary["title"], summary["conversation"])
     if not sure:

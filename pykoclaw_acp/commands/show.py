@@ -1,4 +1,4 @@
-"""How commands put things into words: names and values, times and sizes. They are written by `terminal`."""
+"""Formatting of values, times and sizes for commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pykoclaw_acp.neutral import neutral
 
 
 def one_line(text: str | None, otherwise: str = "") -> str:
-    """The text as one line; what else is in it is escaped."""
+    """Text as one line, escaped."""
     return neutral((text or "").strip()) or otherwise
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Write names and values below each other."""
+    """Print names and values, one pair a line."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         terminal.write(terminal.shown(name.ljust(width), bold=True))
@@ -24,7 +24,7 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def size(count: int | None) -> str:
-    """Bytes, as people say them."""
+    """Size in bytes with a unit."""
     if count is None:
         return "unknown"
     amount = float(count)
@@ -36,12 +36,12 @@ def size(count: int | None) -> str:
 
 
 def when(ms: int | None) -> str:
-    """A time (ms since 1970), to the second, where we are."""
+    """Local time of a timestamp (ms since 1970), to the second."""
     return "never" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def since(ms: int) -> str:
-    """How long ago a time (ms since 1970) was: `12 s`, `5 min`, `3 h`, `2 d`."""
+    """Age of a timestamp (ms since 1970): `12 s`, `5 min`, `3 h`, `2 d`."""
     seconds = max(int(time.time() - ms / 1000), 0)
     for limit, divisor, unit in ((60, 1, "s"), (3600, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:

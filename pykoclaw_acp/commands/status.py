@@ -13,7 +13,7 @@ from pykoclaw_acp.link import places
 
 
 def main(as_json: bool) -> None:
-    """Show the daemon's status. Raises DaemonNotRunning, and never starts one."""
+    """Show the daemon's status; never starts one. Raises DaemonNotRunning."""
     try:
         status = ask("status", start=False)
     except DaemonNotRunning:
@@ -40,7 +40,7 @@ def main(as_json: bool) -> None:
 
 
 def _lag(daemon: dict[str, Any]) -> str:
-    milliseconds = daemon.get("loopLag")  # a daemon of the version before does not measure it
+    milliseconds = daemon.get("loopLag")  # missing in the answer of an older daemon
     return "not measured" if milliseconds is None else f"at most {milliseconds:.0f} ms in the last minute"
 
 
@@ -84,7 +84,7 @@ def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
-    original = daemon.get("copiedFrom")  # a daemon of a version before does not say
+    original = daemon.get("copiedFrom")  # missing in the answer of an older daemon
     if original is None:
         return []
     since = show.since(daemon["copiedAt"])

@@ -1,4 +1,4 @@
-"""A session's history as text: for a terminal, and as Markdown."""
+"""Text of a session's history: for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FENCE: Final = "```"
 
 
 class Terminal:
-    """Writes updates as they come: pieces of one message go on in their line."""
+    """Prints updates as they arrive; pieces of a message continue on its line."""
 
     def __init__(self, write: Callable[[Shown], None]) -> None:
         self._write = write
-        self._message: tuple[str, str] | None = None  # kind and id of the message that is being written
-        self._fresh = True  # at the beginning of a line
+        self._message: tuple[str, str] | None = None  # kind and id of the current message
+        self._fresh = True  # the cursor is at the beginning of a line
         self._tools: dict[str, str] = {}
 
     def show(self, update: dict[str, Any]) -> None:
-        """Write one update."""
+        """Print an update."""
         kind = update["sessionUpdate"]
         if kind in _SAID:
             self._say(kind, str(update.get("messageId")), _text(update["content"]))
@@ -39,19 +39,19 @@ class Terminal:
             self.note(f"{mark} {title}", fg="green" if mark == "✓" else "red")
 
     def note(self, text: str, **style: Any) -> None:
-        """Write a line of our own."""
+        """Print a line of our own."""
         self._end_line()
         self._message = None
         self._write(joined([shown(text, **style), shown("\n", "prose")]))
 
     def block(self, text: Shown) -> None:
-        """Write lines of our own."""
+        """Print lines of our own."""
         self._end_line()
         self._message = None
         self._write(text)
 
     def end(self) -> None:
-        """Nothing more comes: leave the terminal at the beginning of a line."""
+        """End the output at the beginning of a line."""
         self._end_line()
 
     def _say(self, kind: str, message: str, text: str) -> None:
@@ -70,7 +70,7 @@ class Terminal:
 
 
 def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Pieces of a document: the session's heading, then its messages and tool calls, in order."""
+    """Parts of a Markdown document: heading, then messages and tool calls, in order."""
     summary = details["summary"]
     yield f"# {one_line(summary['title'], summary['conversation'])}\n\n"
     yield f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}.\n"
@@ -112,7 +112,7 @@ def _block(text: str, language: str) -> str:
 
 
 def _text(content: dict[str, Any]) -> str:
-    """A content block in words."""
+    """Text of a content block."""
     match content.get("type"):
         case "text":
             return str(content["text"])

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp trust`: which directories may act in Claude."""
+"""`pykoclaw-acp trust`: list, show, add and remove trusted directories."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 
-LOOK_WAIT = 60.0  # s; a directory of many files on a slow disk
+LOOK_WAIT = 60.0  # s; for a large directory on a slow disk
 
 
 def list_all(as_json: bool) -> None:
-    """Show what is trusted."""
+    """List trusted directories."""
     rows = ask("trust/list")
     if as_json:
         terminal.as_json(rows)
@@ -30,7 +30,7 @@ def list_all(as_json: bool) -> None:
 
 
 def look(path: str, as_json: bool) -> None:
-    """Show what a directory holds that acts."""
+    """Show what in a directory takes effect once it is trusted."""
     looked = ask("trust/show", timeout=LOOK_WAIT, path=os.path.abspath(path))
     if as_json:
         terminal.as_json(looked)
@@ -53,7 +53,7 @@ def add(path: str, tree: bool) -> None:
 
 
 def remove(path: str) -> None:
-    """Trust a directory no more."""
+    """Revoke trust in a directory."""
     ask("trust/remove", path=os.path.abspath(path))
     terminal.line("Not trusted any more, from the next prompt on.")
 

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp workers`: which processes run Claude, and how to end them."""
+"""`pykoclaw-acp workers`: list and stop workers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.link import places
 
-GRACE: Final = 5.0  # s; for workers without a daemon, until they are killed
+GRACE: Final = 5.0  # s until workers without a daemon are killed
 STOP_WAIT: Final = 120.0  # s
 
 
 def table_of(workers: Sequence[dict[str, Any]]) -> None:
-    """The workers, for people."""
+    """Table of workers."""
     terminal.table(
         ("session", "state", "pid", "epoch", "age", "memory", "title"),
         [
@@ -36,7 +36,7 @@ def table_of(workers: Sequence[dict[str, Any]]) -> None:
 
 
 def list_all(as_json: bool) -> None:
-    """Show the workers that the daemon knows."""
+    """List the daemon's workers."""
     workers = ask("workers/list", start=False)
     if as_json:
         terminal.as_json(workers)
@@ -47,7 +47,7 @@ def list_all(as_json: bool) -> None:
 
 
 def stop(session: str | None, now: bool) -> None:
-    """End the workers, or a session's, by the daemon or without it."""
+    """Stop all workers, or a session's, through the daemon or without it."""
     where = places.Places.find()
     try:
         stopped = ask("workers/stop", start=False, timeout=STOP_WAIT, session=session, all=session is None, now=now)[
@@ -67,7 +67,7 @@ def stop(session: str | None, now: bool) -> None:
 
 
 def _end(where: places.Places, grace: float) -> int:
-    """End everything of this data directory's workers, by their cookie; returns how many workers there were."""
+    """Stop all processes of this data directory's workers, by their cookie; returns the number of workers."""
     from pykoclaw_acp.link import records
     from pykoclaw_acp.system import reaper
 

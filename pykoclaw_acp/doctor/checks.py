@@ -1,4 +1,4 @@
-"""`pykoclaw-acp doctor`: small checks that change nothing; each says what it found, and what to do about it."""
+"""The checks of `pykoclaw-acp doctor`: read-only; each reports what it found and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Check = Callable[[Context], Finding]
 
 
 def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
-    """Run the checks in their order; one that cannot look says so and keeps no other from looking."""
+    """Run the checks in order; a check that fails is reported as a warning and does not stop the others."""
     findings: list[Finding] = []
     for check in checks:
         try:
@@ -23,5 +23,5 @@ def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
 
 
 def every() -> list[Check]:
-    """All of them, in the order in which people read them."""
+    """All checks, in the order of the report."""
     return [*machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS]

@@ -1,4 +1,4 @@
-"""Checks of Claude's CLI and credential, and of the clients that start us."""
+"""Checks of Claude's CLI, its credential, and the configuration of clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOUDS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CO
 
 
 def claude_cli(context: Context) -> Finding:
-    """The CLI is there and runs."""
+    """Claude's CLI exists and runs."""
     path = context.cli_path or _bundled()
     if path is None or not os.access(path, os.X_OK) or os.path.isdir(path):
         advice = "Set PYKOCLAW_CLI_PATH to one, or install claude-agent-sdk again, which brings it along."
@@ -43,7 +43,7 @@ def claude_cli(context: Context) -> Finding:
 
 
 def credential(context: Context) -> Finding:
-    """There is something for Claude to log in with; it is never shown."""
+    """A credential for Claude exists; it is never shown."""
     environment, whose = _environment(context)
     for name in CREDENTIALS:
         if environment.get(name):
@@ -71,7 +71,7 @@ def credential(context: Context) -> Finding:
 
 
 def zed(context: Context) -> Finding:
-    """Zed's configuration names us, by a command that is found."""
+    """Zed's configuration names pykoclaw-acp, with a command that exists."""
     folder = Path(context.environment.get("XDG_CONFIG_HOME") or context.home / ".config")
     path = folder / "zed" / "settings.json"
     if not path.exists():
@@ -89,7 +89,7 @@ def zed(context: Context) -> Finding:
 
 
 def mitto(context: Context) -> Finding:
-    """Mitto's configuration names us, by a command that is found."""
+    """Mitto's configuration names pykoclaw-acp, with a command that exists."""
     path = context.home / ".mittorc"
     if not path.exists():
         return Finding("Mitto", "ok", "no configuration of it here")
@@ -117,7 +117,7 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command, those inside of `sh -c '…'` too."""
+    """Words of a command, those inside `sh -c '…'` included."""
     try:
         return [word for outer in shlex.split(command) for word in (outer.split() if " " in outer else [outer])]
     except ValueError:
@@ -125,7 +125,7 @@ def _words(command: str) -> list[str]:
 
 
 def _environment(context: Context) -> tuple[Mapping[str, str], str]:
-    """The environment that workers get: the daemon's if one runs, else ours."""
+    """Environment of workers: that of the running daemon, else ours."""
     if context.daemon_pid is None:
         return context.environment, "this shell"
     raw = (context.proc / str(context.daemon_pid) / "environ").read_bytes().decode(errors="replace")
@@ -133,7 +133,7 @@ def _environment(context: Context) -> tuple[Mapping[str, str], str]:
 
 
 def _bundled() -> str | None:
-    """The CLI that the SDK brings along, found without importing the SDK."""
+    """Path of the SDK's bundled CLI, found without importing the SDK."""
     spec = find_spec("claude_agent_sdk")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -141,14 +141,16 @@ def _bundled() -> str | None:
 
 
 def _json(path: Path) -> Any:
-    """A JSON file that may have comments and trailing commas, as editors' do; None if it cannot be read."""
+    """Content of a JSON file with comments and trailing commas, as editors write them; None if it cannot be read."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError):
         return None
     tokens = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
-    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", bare)  # commas before comments
+    bare = tokens.sub(
+        lambda found: found[0] if found[0].startswith('"') else "", bare
+    )  # trailing commas may precede comments
     try:
         return json.loads(bare)
     except ValueError:

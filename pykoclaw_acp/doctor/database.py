@@ -1,4 +1,4 @@
-"""Checks of the database; a running daemon is asked, so that nothing else opens the file."""
+"""Checks of the database. If a daemon runs, it is asked, and nothing else opens the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION: Final = re.compile(rb"\x00(3\.\d{1,2}\.\d{1,2})\x00")
 
 
 def engine(context: Context) -> Finding:
-    """The SQLite library of the daemon, or of this program, has no bug that corrupts databases."""
+    """The SQLite library of the daemon, or of this program, is free of the WAL-reset bug."""
     if context.status is not None:
         used = context.status["database"]
         name, version, affected = used["engine"], used["engineVersion"], bool(used["atRisk"])
@@ -35,7 +35,7 @@ def engine(context: Context) -> Finding:
 
 
 def database(context: Context) -> Finding:
-    """The file is whole and of a version that this program knows; a running daemon has seen to that."""
+    """The file is intact and of a known version; a running daemon has checked that."""
     path = _path(context)
     if not path.exists() and context.status is None:
         from pykoclaw_acp.link import records
@@ -74,7 +74,7 @@ def database(context: Context) -> Finding:
 
 
 def other_programs(context: Context) -> Finding:
-    """No other program uses the database with a library that can corrupt it."""
+    """No other program has the database open with an affected library."""
     path = _path(context)
     users = {pid: _library(context.proc / str(pid)) for pid in open_in(context, path)} if path.exists() else {}
     if not users:
@@ -98,7 +98,7 @@ def _header(path: Path) -> bytes:
 
 
 def open_in(context: Context, path: Path) -> list[int]:
-    """Other processes that have the file open, as far as we may look."""
+    """Other processes that have the file open, as far as /proc is readable."""
     wanted = path.stat()
     found = []
     for entry in context.proc.iterdir():
@@ -107,14 +107,14 @@ def open_in(context: Context, path: Path) -> list[int]:
         try:
             held = [os.stat(descriptor) for descriptor in (entry / "fd").iterdir()]
         except OSError:
-            continue  # it ended meanwhile, or is another user's
+            continue  # it exited, or is another user's
         if any((one.st_dev, one.st_ino) == (wanted.st_dev, wanted.st_ino) for one in held):
             found.append(int(entry.name))
     return sorted(found)
 
 
 def _library(process: Path) -> tuple[str, bool]:
-    """The SQLite that a process has loaded, in words, and whether it is known to be safe."""
+    """SQLite library that a process has loaded, in words, and whether it is known to be safe."""
     from pykoclaw_acp.store.engine import wal_reset_affected
 
     try:

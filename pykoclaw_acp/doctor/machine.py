@@ -22,7 +22,7 @@ UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
 
 
 def settings(context: Context) -> Finding:
-    """Every setting has a value that can be used."""
+    """All settings are valid."""
     if context.bad_settings is not None:
         return Finding("settings", "problem", context.bad_settings, "Correct the value where it comes from.")
     if context.unread_settings:
@@ -32,7 +32,7 @@ def settings(context: Context) -> Finding:
 
 
 def daemon(context: Context) -> Finding:
-    """It runs and answers, and is of our version; or none runs, which is no fault."""
+    """The daemon answers and has our version, or does not run."""
     if context.unreachable is not None:
         holder = places.lock_holder(context.places.data)
         if holder is None:
@@ -60,7 +60,7 @@ def daemon(context: Context) -> Finding:
 
 
 def socket(context: Context) -> Finding:
-    """Its path is short enough for every program, and nobody else can put another socket in its place."""
+    """The socket's path is short enough, and no other user can replace it."""
     path = os.fsencode(context.places.socket)
     if len(path) > LONGEST_SOCKET:
         found = f"the path {context.places.socket} has {len(path)} bytes"
@@ -71,7 +71,7 @@ def socket(context: Context) -> Finding:
 
 
 def directories(context: Context) -> Finding:
-    """Data and state belong to us, and nobody else can write to them, nor put something else in their place."""
+    """Data and state directories are ours, and no other user can write to them or replace them."""
     data, state = context.places.data, context.places.state
     own = _private("directories", [Path(data), Path(state)], 0o002, "there are none yet")
     found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
@@ -82,7 +82,7 @@ def directories(context: Context) -> Finding:
 
 
 def instance(context: Context) -> Finding:
-    """Sockets, spools and logs of this data directory are for us alone."""
+    """Sockets, spools and logs are accessible to us alone."""
     paths: list[Path] = []
     for name in records.names(context.places):
         directory = Path(context.places.state, name)
@@ -92,7 +92,7 @@ def instance(context: Context) -> Finding:
 
 
 def copy(context: Context) -> Finding:
-    """Whether the data directory is a copy, which has nothing to do with what runs at the original's place."""
+    """The data directory is not a copy of another one."""
     original = None if context.status is None else context.status["daemon"].get("copiedFrom")
     if original is None:
         return Finding("copy", "ok", "the daemon does not take the data directory for a copy" if context.status else
@@ -101,7 +101,7 @@ def copy(context: Context) -> Finding:
 
 
 def spools(context: Context) -> Finding:
-    """No worker's spool was damaged; what is left of those that were is kept."""
+    """No damaged spool of a worker is kept."""
     damaged = leftovers.kept_for(context.places)
     if not damaged:
         return Finding("spools", "ok", "none was damaged")
@@ -112,7 +112,7 @@ def spools(context: Context) -> Finding:
 
 
 def disk(context: Context) -> Finding:
-    """There is room for what is said and for the spools."""
+    """There is free disk space for database and spools."""
     least: tuple[int, str] | None = None
     for path in (context.places.data, context.places.directory):
         existing = next(one for one in (Path(path), *Path(path).parents) if one.exists())
@@ -129,7 +129,7 @@ def disk(context: Context) -> Finding:
 
 
 def processes(context: Context) -> Finding:
-    """Every process that workers started belongs to a worker that is known."""
+    """All processes with a cookie belong to a known worker."""
     known = {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]} if context.status else set()
     seen: dict[str, int] = {}
     names = records.names(context.places)
@@ -155,7 +155,7 @@ def processes(context: Context) -> Finding:
 
 
 def units(context: Context) -> Finding:
-    """systemd's units, the user's and the system's, are well, or not installed at all."""
+    """systemd units, of the user and the system, are in order, or not installed."""
     if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
         return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
     known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
@@ -175,7 +175,7 @@ CHECKS: Final = (settings, daemon, socket, directories, instance, copy, spools, 
 
 
 def _units(context: Context, scope: str) -> list[dict[str, str]]:
-    """Properties of our units that this instance of systemd knows; none if it does not answer."""
+    """Properties of our units in this systemd instance; empty if it does not answer."""
     properties = "--property=Id,LoadState,ActiveState"
     shown = subprocess.run(
         ["systemctl", scope, "show", properties, *UNITS],
@@ -188,7 +188,7 @@ def _units(context: Context, scope: str) -> list[dict[str, str]]:
 
 
 def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:
-    """They are ours, and others have none of the forbidden permissions."""
+    """The paths are ours, and others have none of the forbidden permissions."""
     existing = [path for path in paths if os.path.lexists(path)]
     for path in existing:
         status = os.lstat(path)

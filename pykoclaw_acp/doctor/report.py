@@ -1,4 +1,4 @@
-"""What a check looks at, and what it found."""
+"""Input and result of a check."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pykoclaw_acp.link.places import Places
 
 Level = Literal["ok", "warning", "problem"]
 
-TOOL_WAIT: Final = 60.0  # s; for a program that is asked for its version or its state, on a busy machine too
-START_WAIT: Final = 15.0  # s; for a daemon that starts to have a socket
-DAEMON_WAIT: Final = 60.0  # s; for the daemon: to have much to do is not to hang
+TOOL_WAIT: Final = 60.0  # s; for another program's version or state, on a busy machine
+START_WAIT: Final = 15.0  # s; until a starting daemon has its socket
+DAEMON_WAIT: Final = 60.0  # s; for the daemon's answer, when it is busy
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found; `advice` says what to do, unless all is well."""
+    """Result of a check; `advice`: what to do unless the level is ok."""
 
     check: str
     level: Level
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the checks look at. `status`: the daemon's own answer, None without a daemon that answers."""
+    """Input of the checks. `status`: the daemon's answer, None if none answers."""
 
     places: Places
     environment: Mapping[str, str]
@@ -46,5 +46,5 @@ class Context:
 
     @property
     def daemon_pid(self) -> int | None:
-        """The running daemon's."""
+        """Pid of the running daemon."""
         return None if self.status is None else int(self.status["daemon"]["pid"])

@@ -1,4 +1,4 @@
-"""The check of the write-ahead log: how large it is, and which program keeps it from shrinking."""
+"""Check of the write-ahead log: its size, and which program keeps it from shrinking."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pykoclaw_acp.doctor.database import command, open_in
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link.places import DATABASE
 
-LARGE: Final = 32 * 1024 * 1024  # bytes; it is brought in after some 4 MiB
+LARGE: Final = 32 * 1024 * 1024  # bytes; a checkpoint normally runs after some 4 MiB
 _READING: Final = range(123, 128)  # bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)
 _WRITING: Final = 120
 
 
 def write_ahead_log(context: Context) -> Finding:
-    """No program reads, or writes, without an end: the log could not be emptied."""
+    """No program holds a transaction open that keeps the log from being reset."""
     path = Path(context.places.data) / DATABASE
     wal, index = (path.with_name(f"{DATABASE}{suffix}") for suffix in ("-wal", "-shm"))
     size = wal.stat().st_size if wal.exists() else 0
@@ -40,7 +40,7 @@ def write_ahead_log(context: Context) -> Finding:
 
 
 def _holders(context: Context, index: Path) -> dict[int, str]:
-    """Processes but the daemon that are in a transaction, and what they do, as the kernel's list of locks says."""
+    """Other processes in a transaction, and whether they read or write, from /proc/locks."""
     status = index.stat()
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     holders: dict[int, str] = {}
