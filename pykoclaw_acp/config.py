@@ -155,7 +155,7 @@ class Settings(BaseSettings):
         default=1024 * 1024 * 1024, ge=1, description="Bytes that a worker may keep on disk while no daemon takes them."
     )
     away_policy: Annotated[AwayPolicy, BeforeValidator(_lowered)] = Field(
-        default="wait", description="Permission questions while no client is there: wait, deny, allow, park."
+        default=AwayPolicy.WAIT, description="Permission questions while no client is there: wait, deny, allow, park."
     )
     away_timeout: Seconds = Field(
         default=86400.0, description="Seconds that a question waits while no client is there; then it is denied."

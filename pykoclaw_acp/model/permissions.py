@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from pykoclaw_acp.model.events import ToolPart
+
+
+class RequestPolicy(StrEnum):
+    """What applies to a pending request while it waits. The values are those of `acp_permissions.policy`."""
+
+    ATTENDED = "attended"  # a client is there that can answer
+    WAIT = "wait"  # nobody is there; it ends as `timeout` at its deadline
+    DENY = "deny"  # nobody is there; it is refused at its deadline
+    ALLOW = "allow"  # nobody is there; it is allowed at its deadline, this once
+    PARK = "park"  # nobody is there; it is parked at its deadline
+    PARKED = "parked"  # its worker was given up; it waits without a limit
+
+
+class RequestOutcome(StrEnum):
+    """How a request ended, in `acp_permissions.outcome`; a client may say something else, which is kept as it came."""
+
+    SELECTED = "selected"  # an option was chosen (ACP)
+    CANCELLED = "cancelled"  # the client did not choose (ACP)
+    ACCEPT = "accept"  # a form was filled in (ACP)
+    DECLINE = "decline"  # a form was declined (ACP)
+    CANCEL = "cancel"  # a form was dismissed (ACP)
+    TIMEOUT = "timeout"  # nobody answered in time
+    DENIED = "denied"  # the away policy refused it
+    UNANSWERED = "unanswered"  # the client's answer was an error, or none
+    UNSUPPORTED = "unsupported"  # no client that is there can show a form
+    UNRECORDED = "unrecorded"  # the answer could not be written down, so it counts as none; in no row
+    WITHDRAWN = "withdrawn"  # the worker does not want to know it any more
+    INTERRUPTED = "interrupted"  # the worker, or the turn, is gone
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -88,7 +117,7 @@ class Question:
     session_id: str
     ask: Ask
     turn_id: str | None
-    policy: str
+    policy: RequestPolicy
     deadline: int | None
     asked_at: int
     asked_clock: int | None

@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from enum import StrEnum
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.away import AwayPolicy
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects, also to a new daemon, was never away
-TurnState = Literal["queued", "dispatched", "running", "done", "cancelled", "failed", "unknown"]
+
+
+class TurnState(StrEnum):
+    """How far a turn has come; it moves forward only. The values are those of `acp_turns.state`."""
+
+    QUEUED = "queued"  # accepted and durable; its prompt has not left for a worker
+    DISPATCHED = "dispatched"  # its prompt leaves for a worker, or has left: it is never sent again
+    RUNNING = "running"  # Claude has taken it up
+    DONE = "done"  # Claude has answered
+    CANCELLED = "cancelled"  # ended because its user wanted that, or before its prompt left
+    FAILED = "failed"  # ended by an error; part of an answer may be in the log
+    UNKNOWN = "unknown"  # its worker is gone, and nobody can say whether Claude had begun
+
+
+UNFINISHED: Final = (TurnState.QUEUED, TurnState.DISPATCHED, TurnState.RUNNING)
+STARTED: Final = (TurnState.DISPATCHED, TurnState.RUNNING)  # a worker has its prompt, or may have it
 
 
 @dataclass(slots=True)
@@ -101,7 +116,7 @@ class Turn:
     attempts: int = 0
     begun: bool = False
     lost_at: float | None = None
-    state: TurnState = "queued"
+    state: TurnState = TurnState.QUEUED
     spoke: bool = False
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Future[tuple[Outcome, int]] = field(
@@ -136,6 +151,6 @@ class TurnTimes:
     cancel_grace: float
     permission_timeout: float | None
     rejoin_window: float = 120.0
-    away_policy: AwayPolicy = "wait"
+    away_policy: AwayPolicy = AwayPolicy.WAIT
     away_timeout: float = 86400.0
     away_grace: float = AWAY_GRACE

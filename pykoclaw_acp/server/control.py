@@ -12,7 +12,7 @@ import msgspec
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import Ask, RequestPolicy
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.messages import Empty, Params
@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.permissions.approval import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.workspace_words import DONE
-from pykoclaw_acp.store import instance, overview, permissions
+from pykoclaw_acp.store import instance, overview
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
@@ -256,7 +256,7 @@ class Control:
                     always=one.ask.always is not None,
                     asked_at=one.asked_at,
                     deadline=one.deadline,
-                    parked=one.policy == permissions.PARKED,
+                    parked=one.policy == RequestPolicy.PARKED,
                 ),
                 one.ask,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, Final, cast, get_args
+from typing import Any, Final
 
 import msgspec
 
@@ -149,11 +149,11 @@ def _cursor(params: ResumeSessionParams) -> int | None:
 def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy | None:
     """The policy that the client wants; None: it says nothing of it."""
     wanted = (params.meta or {}).get(AWAY_POLICY)
-    for policy in get_args(AwayPolicy):
+    for policy in AwayPolicy:
         if policy == wanted:
-            return cast("AwayPolicy", policy)
+            return policy
     if wanted is not None:
-        raise InvalidParams(f"`_meta.{AWAY_POLICY}`: must be one of {', '.join(get_args(AwayPolicy))}.")
+        raise InvalidParams(f"`_meta.{AWAY_POLICY}`: must be one of {', '.join(AwayPolicy)}.")
     return None
 
 

@@ -23,8 +23,8 @@ from pykoclaw_acp.errors import ConfigurationError, Conflict, RowRefused
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
 from pykoclaw_acp.model.notes import failure
-from pykoclaw_acp.model.permissions import Question
-from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.model.permissions import Question, RequestPolicy
+from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.local import remove
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -66,7 +66,7 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     rows = await ledger.rows()
     records = {row.session_id: await journal.find(row.session_id) for row in rows}
     sessions = {session_id: record.conversation_name for session_id, record in records.items() if record is not None}
-    working = {left.turn.session_id for left in await turns.unfinished(database) if left.turn.state != "queued"}
+    working = {left.turn.session_id for left in await turns.unfinished(database) if left.turn.state in STARTED}
     rows.sort(key=lambda row: row.session_id in working)  # the last one of a conversation is adopted
     own = [row for row in rows if standing.owns(row)]
     adopted = await asyncio.to_thread(_end_processes, own, standing, sessions if resident else {})
@@ -90,13 +90,13 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     requeued = resident and standing.copied_from is None
     turns_left = await turns.unfinished(database)
     for left in turns_left:
-        queued = left.turn.state == "queued"
+        queued = left.turn.state == TurnState.QUEUED
         runs = queued and requeued and left.turn.attempts < endings.MAX_ATTEMPTS
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
             await _end_turn(database, journal, left, last_words.get(left.turn.session_id), standing.copied_from)
-    told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state != "queued"}
+    told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state in STARTED}
     for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
         open_tools = await events.open_tools(database, session_id, newest[session_id])
         if closed := _closed(open_tools):  # background work of a turn that had ended
@@ -124,16 +124,16 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         if session is None:
             continue
         asked = await journal.questions(session.id)
-        open_questions = [one for one in asked if one.policy != permissions.PARKED and not one.ask.workspaces]
+        open_questions = [one for one in asked if one.policy != RequestPolicy.PARKED and not one.ask.workspaces]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
-    queued = [left.turn for left in found.turns if left.turn.state == "queued"]
+    queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
     about_trust = [one for one in await journal.questions() if one.ask.workspaces and one.outcome is None]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:
-        mine = [left for left in found.turns if left.turn.session_id == session.id and left.turn.state != "queued"]
+        mine = [left for left in found.turns if left.turn.session_id == session.id and left.turn.state in STARTED]
         current = next((left.turn for left in mine if not left.background), None)
         background = [left.turn.turn_id for left in mine if left.background]
         session.adopt(worker.identity.epoch, current, background, open_tools)
@@ -240,14 +240,14 @@ async def _end_turn(
     turn = left.turn
     said: list[Event] = []
     outcome: Outcome
-    if turn.state == "queued" and original is not None:
+    if turn.state == TurnState.QUEUED and original is not None:
         said.extend(await in_pieces(endings.user_messages(turn)))
         outcome = endings.waits_elsewhere(original)
-    elif turn.state == "queued" and turn.attempts >= endings.MAX_ATTEMPTS:
+    elif turn.state == TurnState.QUEUED and turn.attempts >= endings.MAX_ATTEMPTS:
         # What it took to show it more nicely may be what killed the servers.
         said.extend(await in_pieces(endings.plain_messages(turn)))
         outcome = endings.deadly()
-    elif turn.state == "queued":
+    elif turn.state == TurnState.QUEUED:
         # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
         said.extend(await in_pieces(endings.user_messages(turn)))
         outcome = endings.not_begun()

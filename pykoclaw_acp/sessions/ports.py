@@ -11,7 +11,7 @@ from pykoclaw_acp.model.choices import Command, Offer
 from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Workspace
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled, Workspace
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.system.clock import Clock
@@ -138,7 +138,7 @@ class Journal(Protocol):
     async def settle(self, settled: Settled, used: str | None = None) -> None:
         """A permission question is answered, or moot; `used`: the parked question whose answer this is, once."""
 
-    async def set_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
+    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         """Which away policy an open question is under, and until when."""
 
     async def park(self, session_id: str, ask: Ask, events: Sequence[Event]) -> list[int]:

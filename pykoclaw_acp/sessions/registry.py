@@ -18,10 +18,10 @@ from pykoclaw_acp.channel.spec import McpStdio
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import TitleChanged
+from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.permissions.approval import Approval
-from pykoclaw_acp.sessions.permissions.broker import PARKED
 from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
 from pykoclaw_acp.sessions.turns import titles
@@ -171,7 +171,7 @@ class Sessions:
         record = await self._journal.find(session_id)
         if record is None:
             return None
-        parked = [one for one in await self._journal.questions(record.session_id) if one.policy == PARKED]
+        parked = [one for one in await self._journal.questions(record.session_id) if one.policy == RequestPolicy.PARKED]
         live = self._live.get(record.session_id)
         if live is not None:
             return live

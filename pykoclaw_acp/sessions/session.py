@@ -21,7 +21,7 @@ from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event, OpenTools, TitleChanged, ToolEnded
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import Ask, Question
-from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnTimes
+from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.permissions import decisions
@@ -277,7 +277,7 @@ class Session:
         await self.choosing.settle(ready)
         await self.questions.settle_restored(ready.asks)
         turn = self._queue.current
-        if turn is not None and turn.state == "dispatched" and turn.turn_id != ready.turn_id:
+        if turn is not None and turn.state == TurnState.DISPATCHED and turn.turn_id != ready.turn_id:
             # The worker has read all that the other daemon wrote: this prompt never left.
             if turn.cancelled.is_set():
                 await self._running.finish(turn, endings.CANCELLED)
@@ -378,7 +378,7 @@ class Session:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called again."""
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self.log.open_tools]
         turn = self._queue.current
-        if turn is not None and turn.state != "queued" and epoch == self._running.epoch:
+        if turn is not None and turn.state != TurnState.QUEUED and epoch == self._running.epoch:
             await self._running.finish(turn, endings.lost(turn, kind, message), closed)
             closed = []
         for turn_id in list(self._background):

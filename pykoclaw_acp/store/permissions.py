@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
-ATTENDED: Final = "attended"
-PARKED: Final = "parked"
+ATTENDED: Final = RequestPolicy.ATTENDED
+PARKED: Final = RequestPolicy.PARKED
 MATCHES: Final = 20  # rows, at most, that a prefix gives
 _COLUMNS: Final = (
     "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.asked_clock, p.deadline_clock,"
@@ -49,7 +49,7 @@ def insert_workspace(session_id: str, ask: Ask, clock: int) -> tuple[Statement, 
     return insert(session_id, ask, clock), told
 
 
-def set_clock(ask_id: str, policy: str, deadline: Deadline | None) -> Statement:
+def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> Statement:
     """A client came or went; a parked question has no clock."""
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = ?, deadline_clock = ?"
@@ -188,10 +188,10 @@ def _places(values: Collection[str]) -> str:
 def _questions(rows: Sequence[tuple[Any, ...]]) -> list[Question]:
     """A row that cannot be read must not keep the server from starting; nobody can be asked it again."""
     found: list[Question] = []
-    for session_id, request, *rest, content in rows:
+    for session_id, request, turn_id, policy, *rest, content in rows:
         try:
             rest.append(None if content is None else msgspec.json.decode(content))
-            found.append(Question(session_id, _decoder.decode(request), *rest))
-        except msgspec.MsgspecError as error:
+            found.append(Question(session_id, _decoder.decode(request), turn_id, RequestPolicy(policy), *rest))
+        except (msgspec.MsgspecError, ValueError) as error:
             log.warning("A question cannot be read", action="question_unreadable", session=session_id, error=str(error))
     return found

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Workspace
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled, Workspace
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.store import (
@@ -225,7 +225,7 @@ class SessionJournal:
         more = () if used is None else (permissions.use_up(used),)
         await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
 
-    async def set_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
+    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         """Which away policy an open question is under, and until when."""
         await self._run(permissions.set_clock(ask_id, policy, deadline))
 

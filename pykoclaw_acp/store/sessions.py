@@ -6,16 +6,14 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import LAST_SEQ
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.model.away import AwayPolicy
 
 
 def now_ms() -> int:
@@ -178,7 +176,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         auxiliary=bool(helper),
         claude_session_id=claude,
         closed=closed_at is not None,
-        away_policy=away,
+        away_policy=None if away is None else AwayPolicy(away),
     )
 
 

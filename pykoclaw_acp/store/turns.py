@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -101,11 +101,11 @@ async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> lis
     found: list[tuple[Turn, Outcome]] = []
     for turn_id, session_id, request, idempotency, fingerprint, created_at, answered_at, state, *end in rows:
         keys = PromptKeys(request, idempotency, fingerprint)
-        turn = Turn(turn_id, session_id, [], keys, created_at, state=state, answered=answered_at is not None)
+        turn = Turn(turn_id, session_id, [], keys, created_at, state=TurnState(state), answered=answered_at is not None)
         stop_reason, error, usage = end
         fault = None if error is None else TurnFault(**json.loads(error))
         used = None if usage is None else json.loads(usage)
-        found.append((turn, Outcome(state, stop_reason=stop_reason, fault=fault, usage=used)))
+        found.append((turn, Outcome(turn.state, stop_reason=stop_reason, fault=fault, usage=used)))
     return found
 
 
@@ -190,7 +190,9 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:
         sent, state, epoch, origin, unattended, attempts, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
-        turn = Turn(turn_id, session_id, _content(prompt), keys, created_at, client, state=state, spoke=bool(spoke))
+        turn = Turn(
+            turn_id, session_id, _content(prompt), keys, created_at, client, state=TurnState(state), spoke=bool(spoke)
+        )
         turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found

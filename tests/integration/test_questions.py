@@ -16,8 +16,9 @@ from msgspec.structs import replace as replace_struct
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt, ToWorker
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
-from pykoclaw_acp.model.permissions import Ask, Deadline, Form, Settled
+from pykoclaw_acp.model.permissions import Ask, Deadline, Form, RequestPolicy, Settled
 from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.permissions import decisions
@@ -176,7 +177,7 @@ async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
 ) -> AsyncIterator[Rig]:
     async with test_pool.rig(path, **more) as r:
-        times = TurnTimes(0.5, None, away_policy=policy, away_timeout=timeout, away_grace=grace)
+        times = TurnTimes(0.5, None, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
         r.sessions._defaults = replace(r.sessions._defaults, times=times)
         yield r
 
@@ -220,7 +221,7 @@ async def test_the_policy_of_the_session_comes_before_that_of_the_settings(tmp_p
         asking = await begin(r)
         asking.ask("q1")
         await asking.away("q1")
-        await r.sessions.set_away_policy(asking.session.id, "deny")
+        await r.sessions.set_away_policy(asking.session.id, AwayPolicy.DENY)
         assert await asking.settled("q1") == ("denied", None, "policy")
         assert (await SessionJournal(r.database).find(asking.session.id)).away_policy == "deny"  # type: ignore[union-attr]
 
@@ -542,7 +543,9 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
         assert abs(before / 1000 - time.time() - LONG) < 60
         (row,) = await SessionJournal(r.database).questions(asking.session.id)
         assert row.deadline_clock is not None
-        await write(r, permissions.set_clock("q1", "wait", Deadline(before, row.deadline_clock - 1_000_000)))
+        await write(
+            r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000))
+        )
         session = await restarted(r, asking)
         timer = session.questions._waiting["q1"].clock._timer
         assert timer is not None
@@ -554,7 +557,7 @@ async def test_a_deadline_that_passed_while_no_daemon_ran_leaves_clients_the_tim
         asking = await begin(r)
         asking.ask("q1")
         await asking.away("q1")
-        await write(r, permissions.set_clock("q1", "wait", Deadline(1, 1)))
+        await write(r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(1, 1)))
         begun = time.monotonic()
         await restarted(r, asking)
         assert await asking.settled("q1") == ("timeout", None, "timeout")

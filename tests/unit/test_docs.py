@@ -165,7 +165,7 @@ def test_how_long_a_front_tries_is_said() -> None:
 @pytest.mark.parametrize("document", ["README.md", "docs/operating.md"])
 def test_the_away_policies_are_those_of_the_setting(document: str) -> None:
     rows = table(document, "policy")
-    assert [codes(row[0])[0] for row in rows] == list(get_args(AwayPolicy))
+    assert [codes(row[0])[0] for row in rows] == list(AwayPolicy)
 
 
 # --- docs/operating.md -----------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def test_the_tables_are_those_of_the_migrations() -> None:
 
 def test_the_states_of_a_turn_are_named_where_users_look() -> None:
     for document in ("README.md", "docs/architecture.md"):
-        assert set(get_args(turns.TurnState)) <= set(codes(text(document)))
+        assert set(turns.TurnState) <= set(codes(text(document)))
 
 
 def test_the_frames_are_those_of_the_channel() -> None:

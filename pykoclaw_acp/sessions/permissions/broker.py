@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest, StoreClosed
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, Settled, Verdict
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.permissions import (
+    Ask,
+    Deadline,
+    Question,
+    RequestOutcome,
+    RequestPolicy,
+    Settled,
+    Verdict,
+)
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.grants import Grants
@@ -21,11 +30,8 @@ from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.tasks import Tasks
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.model.away import AwayPolicy
     from pykoclaw_acp.sessions.session import Session
 
-ATTENDED: Final = "attended"  # a question's policy while a client is there
-PARKED: Final = "parked"
 NOT_WAITING: Final = "This question is not waiting any more: it was answered, or its turn has ended."
 
 log: Final = structlog.get_logger()
@@ -74,7 +80,7 @@ class Questions:
                 continue
             since = self._journal.clock.now() if row.asked_clock is None else row.asked_clock
             one = self._add(epoch, row.ask, self._session.last_seq, since)
-            if row.policy == PARKED:
+            if row.policy == RequestPolicy.PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
             elif row.ask.workspaces:  # it waits with its prompt, for no worker
@@ -104,7 +110,7 @@ class Questions:
                 continue
             if one.clock.runs:
                 one.clock.stop()
-                self._note(one, ATTENDED, None)
+                self._note(one, RequestPolicy.ATTENDED, None)
             self._ask(one, attachment)
 
     def detached(self) -> None:
@@ -137,7 +143,7 @@ class Questions:
 
     async def _interrupt(self, ask_id: str) -> None:
         if self._waiting[ask_id].parking is None and not self._waiting[ask_id].ask.workspaces:
-            await self._journal.settle(Settled(ask_id, "interrupted"))
+            await self._journal.settle(Settled(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
     # --- about trust, for a prompt that waits ------------------------------------------------------------------------
@@ -160,7 +166,7 @@ class Questions:
         """The turn does not wait for the user's trust any more."""
         ask = self.about_trust(turn_id)
         if ask is not None and not self._waiting[ask.ask_id].verdict.done():
-            await self._journal.settle(Settled(ask.ask_id, "interrupted"))
+            await self._journal.settle(Settled(ask.ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask.ask_id)
 
     async def answer(self, ask_id: str, verdict: Verdict) -> None:
@@ -320,20 +326,20 @@ class Questions:
         if one.held:
             policy = self._session.record.away_policy or self._times.away_policy
             if self._passed(one) is not None:
-                policy = "deny"
-            if policy == "park" and one.ask.workspaces:  # it has given up its worker already
+                policy = AwayPolicy.DENY
+            if policy == AwayPolicy.PARK and one.ask.workspaces:  # it has given up its worker already
                 one.clock.stop()
-                self._note(one, policy, None)
+                self._note(one, RequestPolicy(policy), None)
                 return
-            if policy == "park" and one.ask.form is not None:
-                policy = "wait"
-            self._note(one, policy, one.clock.start(policy, row))
+            if policy == AwayPolicy.PARK and one.ask.form is not None:
+                policy = AwayPolicy.WAIT
+            self._note(one, RequestPolicy(policy), one.clock.start(policy, row))
 
     def _act(self, one: Waiting, policy: AwayPolicy) -> None:
         """Nobody came in time."""
         if (verdict := self._passed(one)) is not None:
             one.give(verdict)
-        elif policy == "park":
+        elif policy == AwayPolicy.PARK:
             if one.held:
                 self._begin_parking(one)
         else:
@@ -343,10 +349,10 @@ class Questions:
         """What a client answered that is there and did not choose: it counts once the others stay away."""
         return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
 
-    def _note(self, one: Waiting, policy: str, deadline: Deadline | None) -> None:
+    def _note(self, one: Waiting, policy: RequestPolicy, deadline: Deadline | None) -> None:
         self._tasks.start(self._write_clock(one.ask.ask_id, policy, deadline))
 
-    async def _write_clock(self, ask_id: str, policy: str, deadline: Deadline | None) -> None:
+    async def _write_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         try:
             await self._journal.set_clock(ask_id, policy, deadline)
         except Exception:

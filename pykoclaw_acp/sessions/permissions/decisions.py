@@ -7,17 +7,18 @@ from typing import Any, Final, Literal
 
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.model.permissions import Ask, Question, Settled, Verdict
+from pykoclaw_acp.model.permissions import Ask, Question, RequestOutcome, Settled, Verdict
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
 REJECT_ONCE: Final = "reject_once"
-_REFUSALS: Final = {
-    "selected": "The user refused this tool call.",
-    "cancelled": "The user did not answer the permission question.",
-    "timeout": "Nobody answered the permission question in time.",
-    "denied": "Nobody was there to be asked, and this session denies what nobody can be asked about.",
+_REFUSALS: Final[dict[str, str]] = {
+    RequestOutcome.SELECTED: "The user refused this tool call.",
+    RequestOutcome.CANCELLED: "The user did not answer the permission question.",
+    RequestOutcome.TIMEOUT: "Nobody answered the permission question in time.",
+    RequestOutcome.DENIED: "Nobody was there to be asked, and this session denies what nobody can be asked about.",
 }
 _CHOICES: Final = {
     ALLOW_ONCE: "allowed, this once",
@@ -27,49 +28,52 @@ _CHOICES: Final = {
 MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
 
 
-UNANSWERED: Final = Verdict("unanswered")
-UNSUPPORTED: Final = Verdict("unsupported")  # clients are there, and none of them shows forms
-OVERDUE: Final = Verdict("timeout", by="timeout")
-_DENIED: Final = Verdict("denied", by="policy")
+UNANSWERED: Final = Verdict(RequestOutcome.UNANSWERED)
+UNSUPPORTED: Final = Verdict(RequestOutcome.UNSUPPORTED)  # clients are there, and none of them shows forms
+OVERDUE: Final = Verdict(RequestOutcome.TIMEOUT, by="timeout")
+_DENIED: Final = Verdict(RequestOutcome.DENIED, by="policy")
+_FORM_ACTIONS: Final = (RequestOutcome.ACCEPT, RequestOutcome.DECLINE, RequestOutcome.CANCEL)
 _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
-    "accept": "accept",
-    "decline": "decline",
+    RequestOutcome.ACCEPT: "accept",
+    RequestOutcome.DECLINE: "decline",
     _DENIED.outcome: "decline",
 }
 
 
-def of_policy(ask: Ask, policy: Literal["wait", "deny", "allow"]) -> Verdict:
+def of_policy(ask: Ask, policy: AwayPolicy) -> Verdict:
     """What an away policy says when its time is over; a form, which it cannot fill in, it declines."""
-    if policy == "wait":
+    if policy == AwayPolicy.WAIT:
         return OVERDUE
-    return _DENIED if policy == "deny" or ask.form is not None else Verdict("selected", ALLOW_ONCE, "policy")
+    if policy == AwayPolicy.DENY or ask.form is not None:
+        return _DENIED
+    return Verdict(RequestOutcome.SELECTED, ALLOW_ONCE, "policy")
 
 
 def of_command(ask: Ask, option: str, by: str) -> Verdict:
     """An option that was chosen outside of any client; raises InvalidParams for a form that should be filled in."""
     if ask.form is None:
-        return Verdict("selected", option, by)
+        return Verdict(RequestOutcome.SELECTED, option, by)
     if option != REJECT_ONCE:
         raise InvalidParams("This question is a form: only a client that shows forms can fill it in. Deny it, or wait.")
-    return Verdict("decline", by=by)
+    return Verdict(RequestOutcome.DECLINE, by=by)
 
 
 def of_client(ask: Ask, outcome: dict[str, Any], name: str) -> Verdict:
     """A client's answer, as it came: whatever it says that was not offered is kept in the row, and is no yes."""
     if ask.form is not None:
         action = str(outcome.get("action"))
-        content = outcome.get("content") if action == "accept" else None
-        return Verdict(action, by=name if action in ("accept", "decline", "cancel") else None, content=content)
+        content = outcome.get("content") if action == RequestOutcome.ACCEPT else None
+        return Verdict(action, by=name if action in _FORM_ACTIONS else None, content=content)
     kind, option = str(outcome.get("outcome")), outcome.get("optionId")
-    chosen = option if kind == "selected" and isinstance(option, str) else None
-    return Verdict(kind, chosen, name if kind in ("selected", "cancelled") else None)
+    chosen = option if kind == RequestOutcome.SELECTED and isinstance(option, str) else None
+    return Verdict(kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None)
 
 
 def is_choice(ask: Ask, verdict: Verdict) -> bool:
     """Whether one of the offered options was chosen, or the form was filled in or declined."""
     if ask.form is not None:
-        return verdict.outcome in ("accept", "decline")
-    return verdict.outcome == "selected" and verdict.option in offered(ask)
+        return verdict.outcome in (RequestOutcome.ACCEPT, RequestOutcome.DECLINE)
+    return verdict.outcome == RequestOutcome.SELECTED and verdict.option in offered(ask)
 
 
 def offered(ask: Ask) -> tuple[str, ...]:

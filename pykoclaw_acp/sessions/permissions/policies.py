@@ -10,14 +10,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from pykoclaw_acp.model.permissions import Deadline, Question
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.permissions import Deadline, Question, RequestPolicy
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.system.clock import Clock
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.model.away import AwayPolicy
 
 
 class AwayClock:
@@ -44,8 +41,8 @@ class AwayClock:
         """Run, or run anew; returns the deadline. `row`: another daemon has begun it."""
         self.stop()
         loop, now = asyncio.get_running_loop(), self._clock.now()
-        wait = self._times.away_timeout if policy == "wait" else self._times.away_grace
-        if row is not None and row.policy == policy and row.deadline_clock is not None:
+        wait = self._times.away_timeout if policy == AwayPolicy.WAIT else self._times.away_grace
+        if row is not None and row.policy == RequestPolicy(policy) and row.deadline_clock is not None:
             wait = min(wait, max((row.deadline_clock - now) / 1000, self._times.away_grace))
         self._since = loop.time()
         self._timer = loop.call_later(wait, self._end, policy)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed
-from pykoclaw_acp.model.permissions import Verdict
+from pykoclaw_acp.model.permissions import RequestOutcome, Verdict
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.grants import Grants
@@ -47,7 +47,7 @@ class Settling:
         """The worker that asks is told."""
         recorded = await _is_done(self._journal.settle(decisions.settled(one.ask.ask_id, verdict), one.grant))
         if not recorded:
-            verdict = Verdict("unrecorded")
+            verdict = Verdict(RequestOutcome.UNRECORDED)
         self._close(one)
         with contextlib.suppress(ConnectionError):
             await self._workers.send(self._session.id, decisions.answer(one.epoch, one.ask, verdict))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.sessions.ports import Journal
 
 if TYPE_CHECKING:
@@ -142,5 +142,5 @@ def _unseen(turn: Turn, keys: PromptKeys) -> bool:
 
     A front knows its own lines, and sends them again under their own numbers; who has stopped a turn knows its end.
     """
-    stopped = turn.cancelled.is_set() or turn.state == "cancelled"
+    stopped = turn.cancelled.is_set() or turn.state == TurnState.CANCELLED
     return not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)

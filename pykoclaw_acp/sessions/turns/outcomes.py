@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
-from pykoclaw_acp.model.turns import Outcome, Turn, TurnFault
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnFault, TurnState
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
@@ -32,7 +32,7 @@ RESTORED: Final = (
     "The database was put back to an earlier state. What Claude has done since then is not kept here, and was stopped."
 )
 STOPPED: Final = "The server stopped in the middle of this turn."
-CANCELLED: Final = Outcome("cancelled", stop_reason="cancelled")
+CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
 
 
 def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
@@ -79,40 +79,41 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
         }
     claude = frame.claude_session_id
     if cancelled or frame.stop_reason == "cancelled":
-        return Outcome("cancelled", stop_reason="cancelled", usage=usage, claude_session_id=claude)
+        return Outcome(TurnState.CANCELLED, stop_reason="cancelled", usage=usage, claude_session_id=claude)
     if frame.error is not None:
         fault = TurnFault(frame.error.kind, frame.error.message, frame.error.status)
-        return Outcome("failed", fault=fault, usage=usage, claude_session_id=claude)
-    return Outcome("done", stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
+        return Outcome(TurnState.FAILED, fault=fault, usage=usage, claude_session_id=claude)
+    return Outcome(TurnState.DONE, stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
 
 
 def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
     if turn.cancelled.is_set() or kind == "shutting_down":
         return CANCELLED
-    return Outcome("failed", fault=TurnFault(kind, message, retry_after=retry_after))
+    return Outcome(TurnState.FAILED, fault=TurnFault(kind, message, retry_after=retry_after))
 
 
 def deadly() -> Outcome:
     """One server after the other died while it prepared the prompt."""
-    return Outcome("failed", fault=TurnFault("server_died", DEADLY))
+    return Outcome(TurnState.FAILED, fault=TurnFault("server_died", DEADLY))
 
 
 def not_begun() -> Outcome:
     """The prompt never left for Claude, and will not."""
-    return Outcome("cancelled", stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
+    return Outcome(TurnState.CANCELLED, stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
 
 
 def waits_elsewhere(original: str) -> Outcome:
     """The prompt is the original's to send, of which this database is a copy."""
     return Outcome(
-        "cancelled", stop_reason="cancelled", fault=TurnFault("copied", WAITS_ELSEWHERE.format(path=original))
+        TurnState.CANCELLED, stop_reason="cancelled", fault=TurnFault("copied", WAITS_ELSEWHERE.format(path=original))
     )
 
 
 def background_lost(message: str) -> Outcome:
     """Claude's own turn, after background work ended, was cut off."""
-    return Outcome("failed", fault=TurnFault("worker_lost", f"{message} It was telling of background work that ended."))
+    fault = TurnFault("worker_lost", f"{message} It was telling of background work that ended.")
+    return Outcome(TurnState.FAILED, fault=fault)
 
 
 def lost(turn: Turn, kind: str, message: str) -> Outcome:
@@ -125,4 +126,4 @@ def lost(turn: Turn, kind: str, message: str) -> Outcome:
 def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
     """The outcome of a dispatched turn that nobody can finish."""
     advice = KEPT if spoke else UNSURE
-    return Outcome("failed" if spoke else "unknown", fault=TurnFault(kind, f"{message} {advice}"))
+    return Outcome(TurnState.FAILED if spoke else TurnState.UNKNOWN, fault=TurnFault(kind, f"{message} {advice}"))

@@ -17,7 +17,7 @@ from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
 from pykoclaw_acp.model.notes import failure
-from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.turns import outcomes, titles
@@ -51,7 +51,7 @@ class Running:
                 await self.finish(turn, outcomes.not_begun())
             elif not turn.cancelled.is_set():
                 await self._begin(turn)
-            if turn.cancelled.is_set() and turn.state == "queued":
+            if turn.cancelled.is_set() and turn.state == TurnState.QUEUED:
                 await self.finish(turn, outcomes.CANCELLED)
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
@@ -80,7 +80,7 @@ class Running:
 
         Returns when the worker was told, or the turn has ended. One that has not got its prompt gets none.
         """
-        if turn.state == "queued":
+        if turn.state == TurnState.QUEUED:
             await turn.over()
             return
         overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
@@ -114,7 +114,7 @@ class Running:
             return
         self.ending[turn.turn_id] = turn
         try:
-            said = await in_pieces(outcomes.user_messages(turn)) if turn.state == "queued" else []
+            said = await in_pieces(outcomes.user_messages(turn)) if turn.state == TurnState.QUEUED else []
             events = [*said, *more, *failure(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
@@ -174,7 +174,7 @@ class Running:
         prompt = await self._prompt(turn)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self.epoch, said)
-        turn.state = "dispatched"
+        turn.state = TurnState.DISPATCHED
         self._session.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")
         log.info("Turn dispatched", action="turn_dispatched", epoch=self.epoch)
@@ -223,7 +223,7 @@ class Running:
 
     async def pause(self, turn: Turn) -> None:
         """The turn is not being prepared for now: whatever ends this daemon, it is not the turn."""
-        if turn.begun and turn.state == "queued":
+        if turn.begun and turn.state == TurnState.QUEUED:
             turn.begun = False
             try:
                 await self._journal.not_begun(turn.turn_id)
