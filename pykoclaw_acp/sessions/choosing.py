@@ -15,7 +15,7 @@ from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Command, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
-from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.ports import OfferStore, Workers
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -26,7 +26,7 @@ log: Final = structlog.get_logger()
 class Choosing:
     """One session's. A choice is logged before it is answered; the live worker is told, the next one launched so."""
 
-    def __init__(self, session: Session, journal: Journal, workers: Workers) -> None:
+    def __init__(self, session: Session, journal: OfferStore, workers: Workers) -> None:
         self._session = session
         self._journal = journal
         self._workers = workers

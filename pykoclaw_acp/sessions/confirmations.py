@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.model.cursors import Claimant, Cursor, CursorChange, Reader
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import CursorStore
 
 DELAY: Final = 0.1  # s in which confirmations gather
 PAUSE: Final = 5.0  # s until what could not be written is tried again
@@ -41,7 +41,7 @@ class Confirmations:
     it is shown the session.
     """
 
-    def __init__(self, journal: Journal, alive: Callable[[str], bool | None] = unknown) -> None:
+    def __init__(self, journal: CursorStore, alive: Callable[[str], bool | None] = unknown) -> None:
         self.alive = alive
         self._journal = journal
         self._unwritten: dict[_Key, _Change] = {}

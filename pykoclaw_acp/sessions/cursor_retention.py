@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import CursorStore
 from pykoclaw_acp.sessions.registry import Sessions
 
 PAUSE: Final = 3600.0  # s
@@ -24,7 +24,7 @@ log: Final = structlog.get_logger()
 class CursorAges:
     """Looks once an hour which instances have ended."""
 
-    def __init__(self, sessions: Sessions, journal: Journal) -> None:
+    def __init__(self, sessions: Sessions, journal: CursorStore) -> None:
         self._sessions = sessions
         self._journal = journal
 

@@ -9,14 +9,14 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import LogStore
 from pykoclaw_acp.sessions.tail import Tail
 
 
 class SessionLog:
     """The newest events in memory, the rest in the database. `follow` gets each event that was committed."""
 
-    def __init__(self, record: SessionRecord, journal: Journal, follow: Callable[[Event | None], None]) -> None:
+    def __init__(self, record: SessionRecord, journal: LogStore, follow: Callable[[Event | None], None]) -> None:
         self.open_tools = OpenTools()
         self._record = record
         self._journal = journal

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import SessionStore
 from pykoclaw_acp.sessions.registry import Sessions
 
 ROUNDS: Final = 4  # looks in the time after which a session is pruned
@@ -29,7 +29,7 @@ class Pruner:
     A conversation is never pruned. A pruned session can be loaded and resumed, empty, and is no longer pruned then.
     """
 
-    def __init__(self, sessions: Sessions, journal: Journal, after: float) -> None:
+    def __init__(self, sessions: Sessions, journal: SessionStore, after: float) -> None:
         self._sessions = sessions
         self._journal = journal
         self._after = after

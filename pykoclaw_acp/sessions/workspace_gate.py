@@ -23,7 +23,7 @@ from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import TrustStore, Workers, Workspaces
 from pykoclaw_acp.trust.content import Content
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ log: Final = structlog.get_logger()
 class WorkspaceGate:
     """Of one session. Without `workspaces` every directory is trusted."""
 
-    def __init__(self, session: Session, journal: Journal, workers: Workers, workspaces: Workspaces | None) -> None:
+    def __init__(self, session: Session, journal: TrustStore, workers: Workers, workspaces: Workspaces | None) -> None:
         self._session = session
         self._journal = journal
         self._workers = workers

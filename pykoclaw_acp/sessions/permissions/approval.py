@@ -10,7 +10,7 @@ from pykoclaw_acp.model.permissions import Question
 from pykoclaw_acp.protocol.control import Decision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_WAITING
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import PermissionStore
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -25,7 +25,7 @@ OPTIONS: Final[dict[Decision, str]] = {
 class Approval:
     """`find` gives a session by its id."""
 
-    def __init__(self, find: Callable[[str], Awaitable[Session | None]], journal: Journal) -> None:
+    def __init__(self, find: Callable[[str], Awaitable[Session | None]], journal: PermissionStore) -> None:
         self._find = find
         self._journal = journal
 

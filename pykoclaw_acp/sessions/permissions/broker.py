@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.permissions.grants import Grants
 from pykoclaw_acp.sessions.permissions.pending import Waiting
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.permissions.settlement import Settling
-from pykoclaw_acp.sessions.ports import Client, Journal, Workers
+from pykoclaw_acp.sessions.ports import Client, PermissionStore, Workers
 from pykoclaw_acp.sessions.subscription import Attachment
 from pykoclaw_acp.tasks import Tasks
 
@@ -46,7 +46,7 @@ class Questions:
     parked, since the MCP server that asks waits inside of a tool call: under the policy `park` they wait.
     """
 
-    def __init__(self, session: Session, journal: Journal, workers: Workers, times: TurnTimes) -> None:
+    def __init__(self, session: Session, journal: PermissionStore, workers: Workers, times: TurnTimes) -> None:
         self._session = session
         self._journal = journal
         self._times = times
@@ -70,7 +70,7 @@ class Questions:
         self._offer(one)
 
     def restore(self, epoch: int, rows: Sequence[Question]) -> None:
-        """Take over what another daemon left, from `Journal.questions`; `epoch` is that of the session's live worker.
+        """Take over what another daemon left, from `PermissionStore.questions`; `epoch`: of the live worker.
 
         Deadlines go on.
         """

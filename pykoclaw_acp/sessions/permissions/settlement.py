@@ -18,7 +18,7 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.grants import Grants
 from pykoclaw_acp.sessions.permissions.pending import Waiting
-from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.ports import PermissionStore, Workers
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -32,7 +32,7 @@ class Settling:
     def __init__(
         self,
         session: Session,
-        journal: Journal,
+        journal: PermissionStore,
         workers: Workers,
         grants: Grants,
         close: Callable[[Waiting], None],

@@ -13,7 +13,7 @@ import structlog
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.sessions.ports import TurnJournal
 
 if TYPE_CHECKING:
     from pykoclaw_acp.sessions.session import Session
@@ -29,7 +29,7 @@ class Joining:
     `window` (s) is for prompts without any id.
     """
 
-    def __init__(self, session: Session, journal: Journal, window: float) -> None:
+    def __init__(self, session: Session, journal: TurnJournal, window: float) -> None:
         self._session = session
         self._journal = journal
         self._window = window

@@ -19,7 +19,7 @@ from pykoclaw_acp.model.events import Event, TitleChanged
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.ports import TurnJournal, Workers
 from pykoclaw_acp.sessions.turns import outcomes, titles
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
 from pykoclaw_acp.tasks import Tasks, in_pieces
@@ -35,7 +35,7 @@ log: Final = structlog.get_logger()
 class Running:
     """Runs a session's turns on its worker, whose `epoch` it knows. `grace` (s) is for an interrupted turn."""
 
-    def __init__(self, session: Session, journal: Journal, workers: Workers, grace: float) -> None:
+    def __init__(self, session: Session, journal: TurnJournal, workers: Workers, grace: float) -> None:
         self.epoch = 0
         self._session = session
         self._journal = journal

@@ -1,0 +1,17 @@
+"""All parts of the database at once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pykoclaw_acp.sessions.ports.cursors import CursorStore
+from pykoclaw_acp.sessions.ports.log import LogStore
+from pykoclaw_acp.sessions.ports.offers import OfferStore
+from pykoclaw_acp.sessions.ports.permissions import PermissionStore
+from pykoclaw_acp.sessions.ports.sessions import SessionStore
+from pykoclaw_acp.sessions.ports.trust import TrustStore
+from pykoclaw_acp.sessions.ports.turns import TurnJournal
+
+
+class Journal(SessionStore, TurnJournal, LogStore, PermissionStore, TrustStore, CursorStore, OfferStore, Protocol):
+    """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -1,0 +1,48 @@
+"""Sessions in the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports.store import Store
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.model.away import AwayPolicy
+
+
+class SessionStore(Store, Protocol):
+    """Session rows: created, found, closed, pruned, deleted."""
+
+    async def create(self, record: SessionRecord) -> None:
+        """Insert a session and its conversation. Raises RowRefused if its id or its request key exists."""
+
+    async def find(self, session_id: str) -> SessionRecord | None:
+        """The session that this id, which may be an alias, stands for; None if there is none or it was deleted."""
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this `session/new` request has created."""
+
+    async def name_taken(self, name: str) -> bool:
+        """Whether a conversation of any channel has this name."""
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        """The `seq` that an event of this id's log has now: another one if logs were merged since."""
+
+    async def adopt(self, record: SessionRecord) -> None:
+        """Reopen the session with the record's directories; patient."""
+
+    async def mark_closed(self, session_id: str) -> None:
+        """The client has closed the session."""
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+        """The session's own away policy; None: that of the settings."""
+
+    async def delete(self, session_id: str) -> None:
+        """Delete the session's contents; its id is never found or used again."""
+
+    async def unused(self, before: int) -> list[str]:
+        """Sessions never prompted by a person and not used since `before` (ms, own clock)."""
+
+    async def prune(self, session_id: str, before: int) -> bool:
+        """Delete the contents and hide the session, if it is still unused; it can be reopened, empty."""

@@ -1,0 +1,66 @@
+"""The journal of turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from pykoclaw_acp.channel.frames import Numbered
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class TurnJournal(Store, Protocol):
+    """Turns and their states, which only move forward. Each change is committed with the events that tell of it."""
+
+    async def accept(self, turn: Turn) -> None:
+        """Insert a prompt as `queued`, durably. Raises RowRefused if its id or one of its unique keys exists."""
+
+    async def begin(self, turn_id: str) -> None:
+        """This daemon starts to prepare a `queued` turn; the count survives if it dies doing so. Patient."""
+
+    async def not_begun(self, turn_id: str) -> None:
+        """Undo `begin` for a turn that is still `queued`."""
+
+    async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
+        """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs. Patient.
+
+        Raises Conflict if the turn is not `queued`.
+        """
+
+    async def record(
+        self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
+    ) -> list[Logged]:
+        """A worker's frames in one transaction: events, turn states, questions, its acknowledged frame. Patient.
+
+        `outcomes`: of the turns that end in these frames, by turn. Returns the logged events. Raises StaleEpoch if the
+        worker is not the session's newest.
+        """
+
+    async def finish(
+        self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
+    ) -> tuple[Outcome, list[int]]:
+        """End a turn that no worker can end; returns its outcome and the events' seqs. Patient.
+
+        A turn that has ended keeps its outcome, and the events are dropped. Raises NoPlaceForEnd if there is no such
+        turn.
+        """
+
+    async def answered(self, turn_id: str) -> None:
+        """A client has received the turn's response. Patient."""
+
+    async def ended_turns(
+        self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
+    ) -> list[tuple[Turn, Outcome]]:
+        """Ended turns of clients, by one of their unique keys; without their content."""
+
+    async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+        """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
+
+    async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
+        """Whether a turn without an end has this request key or idempotency key."""
+
+    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+        """Ids of the turns that came through a front."""
