@@ -1,6 +1,6 @@
 """`acp_trust`: which directories the user trusts, with which content.
 
-The columns are those of `sessions.ports.Trusted`.
+The columns are those of `model.trust.Trusted`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""Permission requests, over `store/permissions.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp import long_texts
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled, Workspace
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.store import events, permissions, trust, turns
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+from pykoclaw_acp.tasks import in_pieces
+
+
+class SqlPermissionStore(SqlStore):
+    """Implements `sessions.ports.PermissionStore`."""
+
+    async def settle(self, settled: Settled, used: str | None = None) -> None:
+        """Record a decision, and that the parked request `used` is used up."""
+        more = () if used is None else (permissions.use_up(used),)
+        await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
+
+    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+        """Record the decision of a trust request, and trust these directories."""
+        rows = [trust.add(one.path, one.content, settled.answered_by or "") for one in trusted]
+        await self._commit(Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True)
+
+    async def park(self, session_id: str, ask: Ask, said: Sequence[Event]) -> list[int]:
+        """A pending request outlives its worker."""
+        rows = events.rows(session_id, ask.turn_id, said)
+        return await self._commit(Unit(statements=(permissions.park(ask.ask_id),), events=rows))
+
+    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+        """Record the decision of a parked request and queue the turn that tells Claude, durably."""
+        told = permissions.settle_parked(settled, turn.turn_id)
+        prompt = await in_pieces(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True)
+
+    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+        """The away policy of a pending request, and when it acts."""
+        await self._run(permissions.set_clock(ask_id, policy, deadline))
+
+    async def questions(self, session_id: str | None = None) -> list[Question]:
+        """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
+        return await permissions.waiting(self._database, session_id)
+
+    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+        """Those of these requests that are settled and were not parked."""
+        return await permissions.settled(self._database, ask_ids)
+
+    async def matching(self, prefix: str) -> list[Question]:
+        """Requests whose id starts with `prefix`."""
+        return await permissions.matching(self._database, prefix)
+
+    async def is_open(self, ask_id: str) -> bool:
+        """Whether the request is pending."""
+        return await permissions.is_open(self._database, ask_id)

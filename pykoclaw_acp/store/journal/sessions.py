@@ -1,0 +1,66 @@
+"""Sessions, over `store/sessions.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import merging, overview, sessions
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.model.away import AwayPolicy
+
+
+class SqlSessionStore(SqlStore):
+    """Implements `sessions.ports.SessionStore`."""
+
+    async def create(self, record: SessionRecord) -> None:
+        """Insert a session and its conversation."""
+        await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
+
+    async def find(self, session_id: str) -> SessionRecord | None:
+        """The session that this id stands for."""
+        return await sessions.find(self._database, session_id)
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this request has created."""
+        return await sessions.find_created(self._database, request_key)
+
+    async def name_taken(self, name: str) -> bool:
+        """Whether a conversation of any channel has this name."""
+        return await sessions.name_taken(self._database, name)
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        """The `seq` that an event of this id's log has now."""
+        return await merging.moved(self._database, session_id, seq)
+
+    async def adopt(self, record: SessionRecord) -> None:
+        """Reopen the session with the record's directories."""
+        await self._run(sessions.reopen(record, self.clock.now()), patient=True)
+
+    async def mark_closed(self, session_id: str) -> None:
+        """The client has closed the session."""
+        await self._run(sessions.close(session_id))
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+        """The session's own away policy."""
+        await self._run(sessions.set_away_policy(session_id, policy), patient=patient)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete the session's contents, and hide it for ever."""
+        await overview.delete(self._database, session_id)
+
+    async def unused(self, before: int) -> list[str]:
+        """Sessions that may be pruned."""
+        return await sessions.unused(self._database, before)
+
+    async def prune(self, session_id: str, before: int) -> bool:
+        """Delete the contents and hide the session, if it is still unused."""
+        try:
+            await self._commit(Unit(statements=sessions.prune(session_id, before)))
+        except Conflict:
+            return False
+        return True

@@ -1,0 +1,34 @@
+"""Trust in directories, over `store/trust.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pykoclaw_acp.model.permissions import Ask, Question, Workspace
+from pykoclaw_acp.model.trust import Trusted
+from pykoclaw_acp.store import permissions, trust
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+
+class SqlTrustStore(SqlStore):
+    """Implements `sessions.ports.TrustStore`."""
+
+    async def trusted(self, paths: Collection[str]) -> list[Trusted]:
+        """What the user has said of these directories and of those above them."""
+        return await trust.of(self._database, paths)
+
+    async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
+        """Trust these directories in place of the first use of `path`."""
+        rows = [trust.add(one.path, one.content, "upgrade") for one in workspaces if one.content]
+        await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
+
+    async def ask(self, session_id: str, ask: Ask) -> None:
+        """Insert a trust request."""
+        await self._commit(
+            Unit(statements=permissions.insert_workspace(session_id, ask, self.clock.now())), patient=True
+        )
+
+    async def workspace_answers(self, turn_id: str) -> list[Question]:
+        """Settled trust requests of a turn, the newest first."""
+        return await permissions.about_trust(self._database, turn_id)

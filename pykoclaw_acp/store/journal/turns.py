@@ -1,0 +1,90 @@
+"""Turns, over `store/turns.py`: each change is committed with the events that tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp import long_texts
+from pykoclaw_acp.channel.frames import Numbered
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.store import events, sessions, turns
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.journal.frames import FrameBatch
+from pykoclaw_acp.store.units import Unit
+from pykoclaw_acp.tasks import in_pieces
+
+
+class SqlTurnJournal(SqlStore):
+    """Implements `sessions.ports.TurnJournal`."""
+
+    async def accept(self, turn: Turn) -> None:
+        """Insert a prompt as `queued`, durably."""
+        helper = prompt_text.by_client_itself(turn.content, turn.client)
+        used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
+        prompt = await in_pieces(long_texts.encoded(turn.content))
+        await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
+
+    async def begin(self, turn_id: str) -> None:
+        """This daemon starts to prepare a `queued` turn."""
+        await self._run(turns.count_attempt(turn_id, 1), patient=True)
+
+    async def not_begun(self, turn_id: str) -> None:
+        """Undo `begin` for a turn that is still `queued`."""
+        await self._run(turns.count_attempt(turn_id, -1))
+
+    async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
+        """`queued` to `dispatched`, durably, with the user's message."""
+        rows = await in_pieces(events.rows_in_steps(turn.session_id, turn.turn_id, said))
+        statements = (turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said))
+        return await self._commit(Unit(statements, rows, durable=True), patient=True)
+
+    async def record(
+        self,
+        session_id: str,
+        epoch: int,
+        frames: Sequence[Numbered],
+        outcomes: dict[str, Outcome],
+        *,
+        dead: bool = False,
+    ) -> list[Logged]:
+        """A worker's frames in one transaction. `dead`: no worker lives, and the epoch is not compared."""
+        batch = FrameBatch.of(session_id, epoch, frames, outcomes, self.clock.now())
+        return batch.logged(await self._commit(batch.unit(None if dead else epoch), patient=True))
+
+    async def finish(
+        self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
+    ) -> tuple[Outcome, list[int]]:
+        """End a turn that no worker can end; one that has ended keeps its outcome."""
+        rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
+        now = self.clock.now()
+        ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
+        try:
+            return outcome, await self._commit(Unit(ended, rows, ends=((session_id, turn_id),)), patient=True)
+        except Conflict as error:
+            if (known := await turns.outcome(self._database, turn_id)) is None:
+                raise NoPlaceForEnd(turn_id) from error
+            return known, []
+
+    async def answered(self, turn_id: str) -> None:
+        """A client has received the turn's response."""
+        await self._run(turns.answered(turn_id), patient=True)
+
+    async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
+        """Ended turns of clients, by one of their unique keys."""
+        return await turns.ended(self._database, session_id, column, value)
+
+    async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+        """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
+        return await turns.newest(self._database, session_id, since)
+
+    async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
+        """Whether a turn without an end has this request key or idempotency key."""
+        return await turns.has_unfinished(self._database, session_id, keys)
+
+    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+        """Ids of the turns that came through a front."""
+        return await turns.of_front(self._database, session_id, front)
