@@ -6,12 +6,13 @@ are ignored.
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic_settings import (
@@ -27,6 +28,7 @@ from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.system.secrets import MASK, looks_secret
 
+T = TypeVar("T")
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -206,6 +208,12 @@ class Settings(BaseSettings):
         super().model_post_init(context)
         layers = list(_layers(Settings))
         self._origins = {name: _origin(name, layers) for name in self.model_fields_set}
+
+    def fill(self, kind: Callable[..., T], **more: Any) -> T:
+        """A `kind` whose parameters that have a setting's name are that setting; `more` are its other ones."""
+        wanted = inspect.signature(kind).parameters.keys() & type(self).model_fields.keys() - more.keys()
+        values = {name: getattr(self, name) for name in wanted}
+        return kind(**{name: str(one) if isinstance(one, Path) else one for name, one in values.items()}, **more)
 
     def origin(self, name: str) -> str:
         """Source of the setting `name`: "default", "environment", or the path of a .env file."""

@@ -1,25 +1,48 @@
-"""What a session wants of its worker."""
+"""The options of a worker: how Claude runs for a session."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from pykoclaw_acp.channel.spec import McpStdio
+import msgspec
+
+TRUSTED: Final = "trusted:"  # how a `workspace` begins under which what acts counts
+WITHOUT: Final = "without:"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerWish:
-    """What a session wants of its worker; which Claude session it resumes is `set_resume`'s business."""
+class McpStdio(msgspec.Struct, frozen=True):
+    """A stdio MCP server that the client asked for; `env` may hold secrets and is never logged or stored."""
 
-    session_id: str
-    cwd: str
-    additional_directories: tuple[str, ...]
-    mcp_servers: tuple[McpStdio, ...]
+    name: str
+    command: str
+    args: list[str]
+    env: dict[str, str]
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of one worker. An option that has a setting's name is that setting unless the session has its own.
+
+    The server makes a template from the settings (`Settings.fill`); a session replaces what is its own, and the pool
+    hands the options to the worker unchanged.
+    """
+
     model: str | None
     permission_mode: str
     setting_sources: tuple[str, ...]
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
-    bypass: bool = False  # the mode bypassPermissions may be chosen
+    bypass: bool  # the mode bypassPermissions may be chosen
+    cwd: str = ""
+    additional_directories: tuple[str, ...] = ()
+    mcp_servers: tuple[McpStdio, ...] = ()
     workspace: str = ""  # what counts of what acts in its directories: `trusted:` or `without:` and which content
+
+    @property
+    def restricted(self) -> bool:
+        """What acts in its directories must not: they are not trusted."""
+        return is_restricted(self.workspace)
+
+
+def is_restricted(workspace: str | None) -> bool:
+    """Whether a worker of this `workspace` runs without what acts there."""
+    return workspace is not None and workspace.startswith(WITHOUT)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Self
 
 import msgspec
 
-TRUSTED: Final = "trusted:"  # how a `workspace` begins under which what acts counts
-WITHOUT: Final = "without:"
-
-
-class McpStdio(msgspec.Struct, frozen=True):
-    """A stdio MCP server that the client asked for; `env` may hold secrets and is never logged or stored."""
-
-    name: str
-    command: str
-    args: list[str]
-    env: dict[str, str]
+from pykoclaw_acp.channel.options import WorkerOptions
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +19,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     socket: str  # path of the unix socket that the fork server binds and the worker serves
     temporary: str  # the worker's own temporary directory
     spool: str  # path of the file for its frames while no daemon takes them
-    workspace: str | None = ""  # as in WorkerWish; None: launched by a version that does not know
+    workspace: str | None = ""  # as in WorkerOptions; None: launched by a version that does not know
 
     @classmethod
     def at(cls, directory: Path, name: str, session_id: str, epoch: int, workspace: str | None = "") -> Self:
@@ -51,31 +41,13 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
-    """One worker: which session, which Claude session to resume, and under which settings.
+    """A worker to launch: which one, its options, the Claude session that it resumes, and its limits.
 
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under the ACP id.
     """
 
-    cwd: str
-    additional_directories: list[str] = []
+    options: WorkerOptions
     resume_session_id: str | None = None
-    model: str | None = None
-    permission_mode: str = "default"
-    bypass: bool = False  # it may be switched to bypassPermissions
-    setting_sources: list[str]
-    cli_path: str | None = None
-    mcp_servers: list[McpStdio] = []
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
     orphan_grace: float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
-
-    @property
-    def restricted(self) -> bool:
-        """What acts in its directories must not: they are not trusted."""
-        return is_restricted(self.workspace)
-
-
-def is_restricted(workspace: str | None) -> bool:
-    """Whether a worker of this `workspace` runs without what acts there."""
-    return workspace is not None and workspace.startswith(WITHOUT)

@@ -150,7 +150,7 @@ class TurnTimes:
 
     cancel_grace: float
     permission_timeout: float | None
-    rejoin_window: float = 120.0
-    away_policy: AwayPolicy = AwayPolicy.WAIT
-    away_timeout: float = 86400.0
+    rejoin_window: float
+    away_policy: AwayPolicy
+    away_timeout: float
     away_grace: float = AWAY_GRACE

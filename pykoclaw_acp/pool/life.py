@@ -165,7 +165,7 @@ class WorkerLife:
 
     async def _open(self) -> Channel:
         if isinstance(self._begin, LeftWorker):
-            asyncio.get_running_loop().call_later(self._around.limits.start_timeout, self._require_ready)
+            asyncio.get_running_loop().call_later(self._around.limits.worker_start_timeout, self._require_ready)
             try:
                 channel = await self._around.launcher.attach(self._begin)
             except LaunchFailed as error:

@@ -15,9 +15,9 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Ready, ToWorker
-from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import LeftWorker
-from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity, is_restricted
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed
@@ -68,7 +68,7 @@ class WorkerPool:
         return worker is not None and worker.usable
 
     def workspace(self, session_id: str) -> str | None:
-        """What of its directories counts for the session's worker, as in WorkerWish; None without a live one."""
+        """What of its directories counts for the session's worker, as in WorkerOptions; None without a live one."""
         worker = self._workers.get(session_id)
         return worker.spec.workspace if worker is not None and worker.usable else None
 
@@ -79,27 +79,27 @@ class WorkerPool:
         self._resume.pop(session_id, None)
         return True
 
-    async def acquire(self, wish: WorkerWish) -> int:
+    async def acquire(self, session_id: str, options: WorkerOptions) -> int:
         """A ready worker for the session, kept from eviction until `release`; returns its epoch.
 
         Raises WorkerFailed when none could be started.
         """
-        worker = self._workers.get(wish.session_id)
-        while worker is not None and not (_suits(worker, wish) and await self._claim(worker)):
-            if not worker.stopping and (worker.foreign or not _suits(worker, wish)):
+        worker = self._workers.get(session_id)
+        while worker is not None and not (_suits(worker, options) and await self._claim(worker)):
+            if not worker.stopping and (worker.foreign or not _suits(worker, options)):
                 self._retire(worker)  # what runs there in the background must not keep a prompt
             await worker.cleaned.wait()
-            worker = self._workers.get(wish.session_id)
+            worker = self._workers.get(session_id)
         if worker is None:
-            worker = await self._launch(wish)
+            worker = await self._launch(session_id, options)
         try:
             ready = await self._ready(worker)
         except TimeoutError:
             worker.kill()
-            seconds = self._limits.start_timeout
+            seconds = self._limits.worker_start_timeout
             raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
-        self._intensity.succeeded(wish.session_id)
-        self._resume[wish.session_id] = None if ready.fresh else ready.claude_session_id
+        self._intensity.succeeded(session_id)
+        self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
 
     async def _claim(self, worker: WorkerLife) -> bool:
@@ -114,7 +114,7 @@ class WorkerPool:
     async def _ready(self, worker: WorkerLife) -> Ready:
         while not worker.answers:
             try:
-                async with asyncio.timeout(self._limits.start_timeout):
+                async with asyncio.timeout(self._limits.worker_start_timeout):
                     return await asyncio.shield(worker.ready)
             except TimeoutError:
                 if worker.recorded and not worker.answers:
@@ -193,18 +193,19 @@ class WorkerPool:
 
     # --- launch -----------------------------------------------------------------------------------------------------
 
-    async def _launch(self, wish: WorkerWish) -> WorkerLife:
-        if wait := self._intensity.wait(wish.session_id):
-            raise _blocked(wait, self._intensity.reason(wish.session_id))
-        await self._make_room(wish.session_id)
+    async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
+        if wait := self._intensity.wait(session_id):
+            raise _blocked(wait, self._intensity.reason(session_id))
+        await self._make_room(session_id)
         try:
             if self._closing:
                 raise WorkerFailed("shutting_down", "The server is stopping.")
-            epoch = await self._next_epoch(wish.session_id)
+            epoch = await self._next_epoch(session_id)
             crash_points.reached("worker_epoch")
-            worker = self._workers[wish.session_id] = WorkerLife(self._spec(wish, epoch), self._around)
+            spec = self._spec(session_id, epoch, options)
+            worker = self._workers[session_id] = WorkerLife(spec, self._around)
         finally:
-            self._starting.discard(wish.session_id)
+            self._starting.discard(session_id)
             self._changed.set()
         self._start(worker.live())
         return worker
@@ -227,21 +228,13 @@ class WorkerPool:
             self._start(worker.live())
             await worker.cleaned.wait()
 
-    def _spec(self, wish: WorkerWish, epoch: int) -> LaunchSpec:
-        name = f"{hashlib.sha256(wish.session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path
-        identity = WorkerIdentity.at(self._limits.directory, name, wish.session_id, epoch, wish.workspace)
+    def _spec(self, session_id: str, epoch: int, options: WorkerOptions) -> LaunchSpec:
+        name = f"{hashlib.sha256(session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path
+        identity = WorkerIdentity.at(self._limits.directory, name, session_id, epoch, options.workspace)
         return LaunchSpec(
             **msgspec.structs.asdict(identity),
-            cwd=wish.cwd,
-            additional_directories=list(wish.additional_directories),
-            resume_session_id=self._resume.get(wish.session_id),
-            model=wish.model,
-            permission_mode=wish.permission_mode,
-            bypass=wish.bypass,
-            setting_sources=list(wish.setting_sources),
-            cli_path=wish.cli_path,
-            mcp_servers=list(wish.mcp_servers),
-            log_level=wish.log_level,
+            options=options,
+            resume_session_id=self._resume.get(session_id),
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
             data=self._limits.data,
@@ -302,10 +295,10 @@ class WorkerPool:
         self._tasks.start(coroutine, context=contextvars.Context())
 
 
-def _suits(worker: WorkerLife, wish: WorkerWish) -> bool:
+def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
     """Whether for the worker counts what is to count; one of a version before trust runs with all that there is."""
     runs = worker.spec.workspace
-    return runs == wish.workspace or (runs is None and not is_restricted(wish.workspace))
+    return runs == options.workspace or (runs is None and not is_restricted(options.workspace))
 
 
 def _blocked(wait: float, reason: str) -> WorkerFailed:

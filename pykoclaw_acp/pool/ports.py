@@ -36,9 +36,9 @@ class PoolLimits:
     directory: Path
     max_workers: int
     idle_timeout: float
-    start_timeout: float
+    worker_start_timeout: float
     stall_timeout: float
     stop_grace: float
     orphan_grace: float
     spool_limit: int
-    data: str = ""
+    data: str

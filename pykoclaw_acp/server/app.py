@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.link import records
@@ -28,7 +29,7 @@ from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
-from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
+from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversations, history_copy, overview, privacy
 from pykoclaw_acp.store.conversion import Conversion
@@ -91,18 +92,11 @@ class App:
             found = await _recover(database, identity, places, resident=resident)
             undo.pop_all()
         workspaces = None if settings.workspace_trust == "off" else Watch()
-        sessions = Sessions(SessionJournal(database), _defaults(settings), instances.alive, workspaces)
-        limits = PoolLimits(
-            directory=standing.directory,
-            data=str(settings.data),
-            max_workers=settings.max_workers,
-            idle_timeout=settings.idle_timeout,
-            start_timeout=settings.worker_start_timeout,
-            stall_timeout=settings.stall_timeout,
-            stop_grace=STOP_GRACE,
-            orphan_grace=settings.orphan_grace if resident else 0,
-            spool_limit=settings.spool_limit,
-        )
+        template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
+        times = settings.fill(TurnTimes)
+        sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
+        until_end = {} if resident else {"orphan_grace": 0}
+        limits = settings.fill(PoolLimits, directory=standing.directory, stop_grace=STOP_GRACE, **until_end)
         pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
         sessions.workers = pool
         sessions.know_aliases(await conversations.aliases(database))
@@ -221,21 +215,3 @@ def _warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[
         log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)
     trusted = not any(one.certain for one in trusted_path.examine(str(temporary / history_copy.NAME)))
     return [temporary] if trusted else []
-
-
-def _defaults(settings: Settings) -> SessionDefaults:
-    return SessionDefaults(
-        model=settings.model,
-        permission_mode=settings.permission_mode,
-        setting_sources=tuple(settings.setting_sources),
-        cli_path=None if settings.cli_path is None else str(settings.cli_path),
-        log_level=settings.log_level,
-        bypass=may_bypass(os.geteuid(), os.environ),
-        times=TurnTimes(
-            cancel_grace=settings.cancel_grace,
-            permission_timeout=settings.permission_timeout,
-            rejoin_window=settings.rejoin_window,
-            away_policy=settings.away_policy,
-            away_timeout=settings.away_timeout,
-        ),
-    )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pykoclaw_acp.channel.spec import McpStdio
+from pykoclaw_acp.channel.options import McpStdio
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol.jsonrpc import decode_params

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Ready, SetMode, SetModel
-from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Command, Offer, Selection
@@ -34,13 +34,13 @@ class Choosing:
 
     async def selection(self) -> Selection:
         """What is chosen, and what can be, as far as it is known without asking Claude."""
-        wish = self._session.wish
-        offer = await self._journal.offer(wish.cwd)
-        return offers.selection(wish.permission_mode, wish.model, offer, bypass=wish.bypass)
+        options = self._session.options
+        offer = await self._journal.offer(options.cwd)
+        return offers.selection(options.permission_mode, options.model, offer, bypass=options.bypass)
 
     async def commands(self) -> tuple[Command, ...]:
         """The slash commands, as the last worker in this directory knew them."""
-        offer = await self._journal.offer(self._session.wish.cwd)
+        offer = await self._journal.offer(self._session.options.cwd)
         return () if offer is None else offer.commands
 
     async def choose(self, parameter: str, *, mode: str | None = None, model: str | None = None) -> Selection:
@@ -57,42 +57,42 @@ class Choosing:
             changed: list[Event] = [ConfigChanged(then)]
             if then.mode != now.mode:
                 changed.insert(0, ModeChanged(then.mode))
-            before = self._session.wish
+            before = self._session.options
             await self._session.tell(changed)
             log.info("Chosen", action="chosen", session=self._session.id, mode=then.mode, model=then.model)
             await self.apply(before)
             return then
 
-    async def apply(self, before: WorkerWish) -> None:
+    async def apply(self, before: WorkerOptions) -> None:
         """Tell the worker, which knows `before`, what was chosen since; without one the next is launched so."""
-        wish, epoch = self._session.wish, self._session.epoch
+        options, epoch = self._session.options, self._session.epoch
         with contextlib.suppress(ConnectionError):
-            if wish.permission_mode != before.permission_mode:
-                await self._workers.send(self._session.id, SetMode(epoch=epoch, mode=wish.permission_mode))
-            model = wish.model or offers.DEFAULT_MODEL
+            if options.permission_mode != before.permission_mode:
+                await self._workers.send(self._session.id, SetMode(epoch=epoch, mode=options.permission_mode))
+            model = options.model or offers.DEFAULT_MODEL
             if model != (before.model or offers.DEFAULT_MODEL):
                 await self._workers.send(self._session.id, SetModel(epoch=epoch, model=model))
 
     async def settle(self, ready: Ready) -> None:
         """An adopted worker says what it runs with, and may not have got what was chosen or set since."""
-        wish = self._session.wish
-        mode, model = wish.permission_mode, wish.model or offers.DEFAULT_MODEL
-        await self.apply(replace(wish, permission_mode=ready.mode or mode, model=ready.model or model))
+        options = self._session.options
+        mode, model = options.permission_mode, options.model or offers.DEFAULT_MODEL
+        await self.apply(replace(options, permission_mode=ready.mode or mode, model=ready.model or model))
 
     def follow(self, event: Event | None) -> None:
         """An event is in the log: from now on it is so."""
         if isinstance(event, ModeChanged):
             self._session.record.mode = event.mode
-            self._session.wish = replace(self._session.wish, permission_mode=event.mode)
+            self._session.options = replace(self._session.options, permission_mode=event.mode)
         elif isinstance(event, ConfigChanged):
             model = event.selection.model
-            if self._session.wish.model is not None or model != offers.DEFAULT_MODEL:
+            if self._session.options.model is not None or model != offers.DEFAULT_MODEL:
                 self._session.record.model = model
-                self._session.wish = replace(self._session.wish, model=model)
+                self._session.options = replace(self._session.options, model=model)
 
     async def offered(self, offer: Offer) -> None:
         """A worker is ready, and says what there is; clients are told if its commands are news."""
-        cwd = self._session.wish.cwd
+        cwd = self._session.options.cwd
         known = await self._journal.offer(cwd)
         if offer in (known, Offer()):
             return

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
-from pykoclaw_acp.channel.options import WorkerWish
-from pykoclaw_acp.channel.spec import McpStdio
+from pykoclaw_acp.channel.options import McpStdio, WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import TitleChanged
@@ -37,34 +37,26 @@ NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on
 log: Final = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionDefaults:
-    """What settings say about every session."""
-
-    model: str | None
-    permission_mode: str
-    setting_sources: tuple[str, ...]
-    cli_path: str | None
-    log_level: Literal["debug", "info", "warning", "error"]
-    times: TurnTimes
-    bypass: bool = False  # the mode bypassPermissions may be chosen
-
-
 class Sessions:
     """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
 
     def __init__(
         self,
         journal: Journal,
-        defaults: SessionDefaults,
+        template: WorkerOptions,
+        times: TurnTimes,
         alive: Callable[[str], bool | None] = unknown,
         workspaces: Workspaces | None = None,
     ) -> None:
-        """`alive`: as in Confirmations. Without `workspaces` every directory is trusted."""
+        """`template`: the options of a session that has none of its own. `alive`: as in Confirmations.
+
+        Without `workspaces` every directory is trusted.
+        """
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
-        self._defaults = defaults
+        self._template = template
+        self._times = times
         self._live: dict[str, Session] = {}
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # by alias: the session that it leads to
@@ -109,7 +101,7 @@ class Sessions:
             conversation_name=await self._free_name(session_id),
             cwd=cwd,
             additional_directories=directories,
-            model=self._defaults.model,
+            model=self._template.model,
             request_key=request_key,
             client=client,
         )
@@ -122,7 +114,7 @@ class Sessions:
     @property
     def setting_sources(self) -> tuple[str, ...]:
         """Claude's setting sources that count."""
-        return self._defaults.setting_sources
+        return self._template.setting_sources
 
     def know_aliases(self, owners: Mapping[str, str]) -> None:
         """Further ids, and the sessions that they lead to."""
@@ -188,13 +180,15 @@ class Sessions:
         session.record.closed = False
         await self._soon(self._journal.adopt(replace(session.record)))
         session.opened = True
-        wish = replace(session.wish, cwd=session.record.cwd, additional_directories=directories, mcp_servers=servers)
-        if wish != session.wish:
-            session.change_worker(wish)
+        own = {"cwd": session.record.cwd, "additional_directories": directories, "mcp_servers": servers}
+        options = msgspec.structs.replace(session.options, **own)
+        if options != session.options:
+            session.change_worker(options)
 
     def remember(self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> None:
         """A front came back and says how its client opened the session, unless one has opened it in this daemon."""
-        session.told_wish(replace(session.wish, additional_directories=directories, mcp_servers=servers))
+        own = {"additional_directories": directories, "mcp_servers": servers}
+        session.told_options(msgspec.structs.replace(session.options, **own))
 
     async def place(self, session: Session, session_id: str, seq: int) -> int:
         """The place of a client that has seen it up to `seq` under this id, perhaps before logs were merged."""
@@ -237,7 +231,7 @@ class Sessions:
         attachments = list(session.attachments)
         with contextlib.suppress(TimeoutError):
             reached = [attachment.reached(session.last_seq) for attachment in attachments]
-            async with asyncio.timeout(self._defaults.times.cancel_grace):
+            async with asyncio.timeout(self._times.cancel_grace):
                 await asyncio.gather(*reached, return_exceptions=True)
         for attachment in attachments:
             if attachment in session.attachments:  # and no load has put another one in its place
@@ -348,26 +342,22 @@ class Sessions:
             await live.lost(epoch, kind, message)
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
-        wish = WorkerWish(
-            session_id=record.session_id,
+        options = msgspec.structs.replace(
+            self._template,
             cwd=record.cwd or "",
             additional_directories=record.additional_directories,
             mcp_servers=servers,
-            model=record.model or self._defaults.model,
-            permission_mode=record.mode or self._defaults.permission_mode,
-            setting_sources=self._defaults.setting_sources,
-            cli_path=self._defaults.cli_path,
-            log_level=self._defaults.log_level,
-            bypass=self._defaults.bypass,
+            model=record.model or self._template.model,
+            permission_mode=record.mode or self._template.permission_mode,
         )
         self.workers.set_resume(record.session_id, record.claude_session_id)
         self._found[record.session_id] = time.monotonic()
         session = self._live[record.session_id] = Session(
             record,
-            wish,
+            options,
             self._journal,
             self.workers,
-            self._defaults.times,
+            self._times,
             workspaces=self._workspaces,
             all_waiting=self._waiting,
         )

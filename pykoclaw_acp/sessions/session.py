@@ -14,7 +14,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, Ready, TurnEnded, TurnStarted
-from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
@@ -47,7 +47,7 @@ class Session:
     def __init__(
         self,
         record: SessionRecord,
-        wish: WorkerWish,
+        options: WorkerOptions,
         journal: Journal,
         workers: Workers,
         times: TurnTimes,
@@ -57,7 +57,7 @@ class Session:
     ) -> None:
         self.id = record.session_id
         self.record = record
-        self.wish = wish
+        self.options = options
         self.attachments: list[Attachment] = []
         self._journal = journal
         self._workers = workers
@@ -65,7 +65,7 @@ class Session:
         self._background: set[str] = set()
         self._worker_outdated = False
         self.giving_up_worker = False  # as soon as the turn whose question was parked has ended
-        self.opened = False  # in this daemon: its wish is what a client has said, not the database
+        self.opened = False  # in this daemon: its options are what a client has said, not the database
         self._adopted_epoch: int | None = None
         self._tasks = Tasks()
         self.accepting = asyncio.Lock()  # over all connections, so that a prompt is recognised
@@ -328,19 +328,19 @@ class Session:
         elif turn_id in self._background:
             self._tasks.start(self._running.stop_background(turn_id))
 
-    def told_wish(self, wish: WorkerWish) -> None:
+    def told_options(self, options: WorkerOptions) -> None:
         """A front came back and says how its client opened the session; an adopted worker was launched so."""
         if self.opened:
             return
         self.opened = True
-        if wish != self.wish and self._running.epoch != self._adopted_epoch and self._workers.is_live(self.id):
-            self.change_worker(wish)
+        if options != self.options and self._running.epoch != self._adopted_epoch and self._workers.is_live(self.id):
+            self.change_worker(options)
         else:
-            self.wish = wish
+            self.options = options
 
-    def change_worker(self, wish: WorkerWish) -> None:
+    def change_worker(self, options: WorkerOptions) -> None:
         """From the next worker on; the one that there is ends as soon as nothing runs on it."""
-        self.wish = wish
+        self.options = options
         if self.busy:
             self._worker_outdated = True
         else:

@@ -8,13 +8,12 @@ the question lets Claude run without.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
-from pykoclaw_acp.channel.options import WorkerWish
-from pykoclaw_acp.channel.spec import TRUSTED, WITHOUT
+from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
@@ -43,18 +42,18 @@ class WorkspaceGate:
         self._journal = journal
         self._workers = workers
         self._workspaces = workspaces
-        self._seen: tuple[WorkerWish, Content] | None = None
+        self._seen: tuple[WorkerOptions, Content] | None = None
 
-    async def admit(self, turn: Turn, wish: WorkerWish) -> tuple[WorkerWish, list[Event]]:
-        """The wish with what counts for its worker, and what the log says about it; asks if need be.
+    async def admit(self, turn: Turn, options: WorkerOptions) -> tuple[WorkerOptions, list[Event]]:
+        """The options with what counts for its worker, and what the log says about it; asks if need be.
 
         Raises WorkerFailed if the user refuses.
         """
         for _ in range(LOOKS):
-            content = await self._look(wish)
+            content = await self._look(options)
             said, workspace = await self._decide(turn, content)
             if not said or await self.unchanged():  # the answer may have taken long
-                return replace(wish, workspace=workspace), said
+                return replace(options, workspace=workspace), said
         raise WorkerFailed("workspace_changing", CHANGING)
 
     async def unchanged(self) -> bool:
@@ -63,14 +62,14 @@ class WorkspaceGate:
             return True
         return await self._workspaces.unchanged(self._seen[1])
 
-    async def _look(self, wish: WorkerWish) -> Content:
+    async def _look(self, options: WorkerOptions) -> Content:
         if self._workspaces is None:
             return Content()
-        if self._seen is not None and self._seen[0] == wish and await self.unchanged():
+        if self._seen is not None and self._seen[0] == options and await self.unchanged():
             return self._seen[1]
-        content = await self._workspaces.look(wish.cwd, wish.additional_directories, wish.setting_sources)
-        await self._first_use(wish.cwd, content)
-        self._seen = (wish, content)
+        content = await self._workspaces.look(options.cwd, options.additional_directories, options.setting_sources)
+        await self._first_use(options.cwd, content)
+        self._seen = (options, content)
         return content
 
     async def _first_use(self, cwd: str, content: Content) -> None:

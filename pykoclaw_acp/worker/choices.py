@@ -11,7 +11,7 @@ from claude_agent_sdk import ClaudeSDKClient, SystemMessage
 from claude_agent_sdk.types import PermissionMode
 
 from pykoclaw_acp.channel.frames import SetMode, SetModel
-from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Choice, Command, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
@@ -24,12 +24,12 @@ log: Final = structlog.get_logger()
 class Choices:
     """What the daemon believes, and what is true. `tell` takes events that belong to no turn."""
 
-    def __init__(self, spec: LaunchSpec, tell: Callable[[Event], None]) -> None:
+    def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
         self._tell = tell
-        self._mode = spec.permission_mode
-        self._model = spec.model or choices.DEFAULT_MODEL
-        self._bypass = spec.bypass
+        self._mode = options.permission_mode
+        self._model = options.model or choices.DEFAULT_MODEL
+        self._bypass = options.bypass
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
         self._resolved: dict[str, str] = {}  # model ids of the offer to the names that Claude itself uses

@@ -52,9 +52,9 @@ class ClaudeSession:
     def __init__(self, spec: LaunchSpec, outbox: Outbox) -> None:
         self._spec = spec
         self._outbox = outbox
-        self._translator = Translator(spec.cwd)
-        self._asks = Asks(spec.epoch, spec.cwd, outbox.put, self._tool_reported, self._turn_reported)
-        self.choices = Choices(spec, self._note)
+        self._translator = Translator(spec.options.cwd)
+        self._asks = Asks(spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported)
+        self.choices = Choices(spec.options, self._note)
         self._client: ClaudeSDKClient | None = None
         self._stderr: deque[str] = deque(maxlen=20)
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
@@ -70,8 +70,10 @@ class ClaudeSession:
 
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises StartFailure."""
-        if not os.path.isdir(self._spec.cwd):  # noqa: ASYNC240  nothing else runs yet
-            raise StartFailure("cwd_missing", f"The session's directory does not exist any more: {self._spec.cwd}")
+        if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
+            raise StartFailure(
+                "cwd_missing", f"The session's directory does not exist any more: {self._spec.options.cwd}"
+            )
         for begin in self._beginnings():
             try:
                 await self._connect(begin)

@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 import msgspec
@@ -28,10 +29,11 @@ from pykoclaw_acp.system.processes import become_subreaper, children, die_with_p
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
 
 
-def main() -> None:
+def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     """Serve launch requests on the socket whose descriptor is the first argument.
 
-    The second one is the pid of a daemon that its workers outlive; without it they end with the daemon.
+    The second one is the pid of a daemon that its workers outlive; without it they end with the daemon. `translate`
+    brings a request into the form of this version.
     """
     resident = len(sys.argv) > 2
     die_with_parent(resident)  # the end of the socket would show only after the import
@@ -54,12 +56,12 @@ def main() -> None:
     gc.freeze()
     workers: set[int] = set()
     with contextlib.suppress(ConnectionError):
-        _serve(control, workers)
+        _serve(control, workers, translate)
     if not resident:
         _end_workers(workers)
 
 
-def _serve(control: socket.socket, workers: set[int]) -> None:
+def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes], bytes]) -> None:
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -78,7 +80,7 @@ def _serve(control: socket.socket, workers: set[int]) -> None:
                 return
             *lines, received = (received + data).split(b"\n")
             for line in lines:
-                forked = _launch(line)
+                forked = _launch(line, translate)
                 if forked.error is None:
                     workers.add(forked.pid)
                 control.sendall(msgspec.json.encode(forked) + b"\n")
@@ -91,9 +93,9 @@ def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
             control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
 
 
-def _launch(line: bytes) -> Forked:
+def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
     try:
-        spec = msgspec.json.decode(line, type=LaunchSpec)
+        spec = msgspec.json.decode(translate(line), type=LaunchSpec)
         listener = _bind(spec.socket)
     except (msgspec.MsgspecError, OSError) as error:
         return _failed(error)
@@ -155,7 +157,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> No
         from pykoclaw_acp.logging import setup
         from pykoclaw_acp.worker.main import run
 
-        setup.configure(spec.log_level, "json")
+        setup.configure(spec.options.log_level, "json")
         status = run(spec, socket.socket(fileno=3))
     except BaseException:  # noqa: BLE001  whatever it was, the fork must not run on as a second fork server
         traceback.print_exc()

@@ -33,7 +33,7 @@ _WITHOUT: Final = {
 
 def sources(spec: LaunchSpec) -> list[str]:
     """Claude's setting sources that count: of directories that are not trusted none."""
-    return [one for one in spec.setting_sources if one == "user" or not spec.restricted]
+    return [one for one in spec.options.setting_sources if one == "user" or not spec.options.restricted]
 
 
 def find_cli(configured: str | None) -> str:
@@ -61,13 +61,13 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
     """What the CLI and its tools get on top of the worker's own environment; raises OSError as `credential` does."""
     return {
         **credential(),
-        "PYKOCLAW_CLAUDE": find_cli(spec.cli_path),
+        "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
         WORKER: spec.cookie,
         "CLAUDE_CODE_TMPDIR": spec.temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
         "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself
-        **(_WITHOUT if spec.restricted else {}),
+        **(_WITHOUT if spec.options.restricted else {}),
     }
 
 
@@ -80,17 +80,17 @@ def options(
 ) -> ClaudeAgentOptions:
     """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
     return ClaudeAgentOptions(
-        cwd=spec.cwd,
-        add_dirs=[*([spec.cwd] if spec.restricted else []), *spec.additional_directories],
-        model=spec.model,
-        permission_mode=cast("PermissionMode", spec.permission_mode),
+        cwd=spec.options.cwd,
+        add_dirs=[*([spec.options.cwd] if spec.options.restricted else []), *spec.options.additional_directories],
+        model=spec.options.model,
+        permission_mode=cast("PermissionMode", spec.options.permission_mode),
         setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
         env=environment(spec),
         system_prompt={"type": "preset", "preset": "claude_code"},
         settings=json.dumps({"cleanupPeriodDays": 36500}),  # Claude deletes transcripts after 30 days by default
         disallowed_tools=DISALLOWED,
-        extra_args={"allow-dangerously-skip-permissions": None} if spec.bypass else {},
+        extra_args={"allow-dangerously-skip-permissions": None} if spec.options.bypass else {},
         include_partial_messages=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,
@@ -104,10 +104,10 @@ def options(
 @contextlib.contextmanager
 def mcp_file(spec: LaunchSpec) -> Iterator[Path | None]:
     """The client's MCP servers in a file for this user alone, while the CLI starts: `ps` shows its command line."""
-    if not spec.mcp_servers:
+    if not spec.options.mcp_servers:
         yield None
         return
-    servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.mcp_servers}
+    servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.options.mcp_servers}
     path = Path(spec.temporary) / "mcp.json"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

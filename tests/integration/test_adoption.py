@@ -223,7 +223,7 @@ async def test_a_worker_that_does_not_answer_its_new_daemon_is_lost(tmp_path: Pa
     async with killed(tmp_path, alive) as first:
         session, _, channel = await hanging(first)
     channel.deaf = True
-    async with daemon(tmp_path, first, start_timeout=0.1) as second:
+    async with daemon(tmp_path, first, worker_start_timeout=0.1) as second:
         again = await found(second, session)
         assert (await ended(again)).state == "unknown"
         assert (await second.run(again, "say 1")).state == "done"
@@ -392,7 +392,7 @@ async def test_what_claude_has_changed_itself_meanwhile_is_not_taken_back(tmp_pa
         assert (await ended(again)).state == "done"
         assert (await second.run(again, "say 1")).state == "done"
         assert not [frame for frame in channel.got if isinstance(frame, SetMode | SetModel)]
-        assert again.wish.permission_mode == "default"
+        assert again.options.permission_mode == "default"
 
 
 async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, alive: WorkerProcess) -> None:

@@ -84,7 +84,7 @@ async def test_a_worker_that_dies_before_it_is_ready_counts_and_one_that_was_rea
 
 
 async def test_a_worker_that_is_not_ready_in_time_counts(tmp_path: Path) -> None:
-    async with rig(tmp_path, start_timeout=0.05) as r:
+    async with rig(tmp_path, worker_start_timeout=0.05) as r:
         session = await r.session()
         r.launcher.slow = True
         kinds = [fault(await r.run(session, "say 1"))[0] for _ in range(4)]

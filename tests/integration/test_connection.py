@@ -302,7 +302,7 @@ async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_fir
         await wire.call("session/load", sessionId="../old id", cwd="/usr", mcpServers=[])
         await wire.call("session/prompt", **prompt("../old id", "say 1"))
         spec = r.launcher.launched[0].spec
-        assert spec.cwd == "/usr"
+        assert spec.options.cwd == "/usr"
         assert ".." not in spec.socket
         assert ".." not in spec.temporary
 
@@ -318,5 +318,5 @@ async def test_servers_that_change_during_a_turn_reach_the_next_worker(tmp_path:
         channel.say(channel.ended(next(iter(await r.states()))))
         await wire.answer(running)
         await wire.call("session/prompt", **prompt(session, "say 1"))
-        assert [s.name for s in r.launcher.launched[-1].spec.mcp_servers] == ["s"]
+        assert [s.name for s in r.launcher.launched[-1].spec.options.mcp_servers] == ["s"]
         assert len(r.launcher.launched) == 2

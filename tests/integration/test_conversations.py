@@ -575,10 +575,10 @@ async def test_what_one_id_opens_with_is_the_conversations_from_the_next_worker_
             opened = {"cwd": "/", "mcpServers": [server], "additionalDirectories": ["/tmp"]}
             await other.result(1, "session/load", sessionId=TWO, **opened)
             await one.result(3, "session/prompt", **prompt(ONE, "say 1"))
-            first, second = (channel.spec for channel in r.launcher.launched)
-            assert (first.mcp_servers, first.additional_directories) == ([], [])
+            first, second = (channel.spec.options for channel in r.launcher.launched)
+            assert (first.mcp_servers, first.additional_directories) == ((), ())
             assert [server.name for server in second.mcp_servers] == ["tools"]
-            assert second.additional_directories == ["/tmp"]
+            assert second.additional_directories == ("/tmp",)
             await other.result(2, "session/set_mode", sessionId=TWO, modeId="plan")
             modes = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
             await eventually(

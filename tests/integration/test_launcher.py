@@ -8,17 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import RestartWanted
 from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.pool.local import MAX_LOG, LocalLauncher
-
-
-def spec(directory: Path) -> LaunchSpec:
-    return LaunchSpec(
-        instance="i", session_id="s", epoch=1, socket=str(directory / "socket"), temporary=str(directory / "tmp"),
-        spool=str(directory / "spool"), cwd="/", setting_sources=[], orphan_grace=0, spool_limit=0,
-    )  # fmt: skip
+from tests.workers import spec
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nonexistent/python"])

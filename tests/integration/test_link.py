@@ -462,7 +462,7 @@ SERVERS = [{"name": "m", "command": "/bin/true", "args": [], "env": []}]
 
 def servers(r: Rig) -> list[str]:
     """Those of the worker that was launched last."""
-    return [server.name for server in r.launcher.launched[-1].spec.mcp_servers]
+    return [server.name for server in r.launcher.launched[-1].spec.options.mcp_servers]
 
 
 async def test_a_session_that_is_asked_for_again_keeps_its_servers(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
+from pykoclaw_acp.config import Settings
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -20,7 +21,7 @@ from pykoclaw_acp.model.permissions import Ask
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.sessions.registry import SessionDefaults, Sessions
+from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -28,6 +29,9 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
+from tests.workers import OPTIONS
+
+TIMES = Settings().fill(TurnTimes, cancel_grace=0.5)
 
 
 class Client:
@@ -109,19 +113,20 @@ class Rig:
 @asynccontextmanager
 async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
     database = await Database.open(path / "pykoclaw.db")
-    defaults = SessionDefaults(None, "default", ("user",), None, "info", TurnTimes(0.5, None))
-    sessions = Sessions(SessionJournal(database), defaults)
+    sessions = Sessions(SessionJournal(database), OPTIONS, TIMES)
     launcher = MemoryLauncher()
     numbers = {
         "max_workers": 100,
         "idle_timeout": 100.0,
-        "start_timeout": 30.0,
+        "worker_start_timeout": 30.0,
         "stall_timeout": 30.0,
         "stop_grace": 1.0,
         "orphan_grace": 0.0,
         "spool_limit": 1024 * 1024,
     }
-    pool = WorkerPool(launcher, WorkerLedger(database), sessions, PoolLimits(directory=path, **{**numbers, **limits}))
+    pool = WorkerPool(
+        launcher, WorkerLedger(database), sessions, PoolLimits(directory=path, data="", **{**numbers, **limits})
+    )
     sessions.workers = pool
     try:
         yield Rig(database, sessions, pool, launcher)
@@ -276,7 +281,7 @@ async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_pat
 
 
 async def test_a_worker_that_is_never_ready_fails_the_turn_in_time(tmp_path: Path) -> None:
-    async with rig(tmp_path, start_timeout=0.1) as r:
+    async with rig(tmp_path, worker_start_timeout=0.1) as r:
         session = await r.session()
         r.launcher.slow = True
         outcome = await r.run(session, "say 1")

@@ -19,7 +19,7 @@ from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
 from pykoclaw_acp.model.permissions import Ask, Deadline, Form, RequestPolicy, Settled
-from pykoclaw_acp.model.turns import Turn, TurnTimes
+from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.grants import Grants
@@ -177,8 +177,9 @@ async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
 ) -> AsyncIterator[Rig]:
     async with test_pool.rig(path, **more) as r:
-        times = TurnTimes(0.5, None, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
-        r.sessions._defaults = replace(r.sessions._defaults, times=times)
+        r.sessions._times = replace(
+            test_pool.TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace
+        )
         yield r
 
 
@@ -345,7 +346,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
     async with rig(tmp_path, "park") as r:
         first = await parked(r)
         await write(r, permissions.interrupt_all())
-        later = Sessions(SessionJournal(r.database), r.sessions._defaults)
+        later = Sessions(SessionJournal(r.database), r.sessions._template, r.sessions._times)
         later.workers = r.pool
         vars(r.sessions).update(vars(later))  # whom the pool tells
         person = Person()

@@ -178,7 +178,7 @@ async def test_a_cancel_interrupts_at_once_and_only_its_end_waits(tmp_path: Path
 
 
 async def test_a_prompt_that_was_accepted_before_waits_for_the_disk_and_runs_once(tmp_path: Path, disk: Disk) -> None:
-    async with rig(tmp_path, start_timeout=0.1) as r:
+    async with rig(tmp_path, worker_start_timeout=0.1) as r:
         session = await r.session()
         r.launcher.slow = True
         turn = await r.prompt(session, "say 1")
@@ -364,9 +364,7 @@ async def test_a_page_is_written_to_see_whether_it_can_be(tmp_path: Path) -> Non
 
 async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     """A session with a prompt of client `mitto` that another daemon had accepted."""
-    r.sessions._defaults = replace(
-        r.sessions._defaults, times=replace(r.sessions._defaults.times, rejoin_window=of.pop("window", 60.0))
-    )
+    r.sessions._times = replace(r.sessions._times, rejoin_window=of.pop("window", 60.0))
     session = await r.session()
     turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], client="mitto", **of)
     await r.sessions._journal.accept(turn)

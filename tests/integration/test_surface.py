@@ -100,7 +100,10 @@ async def test_a_choice_is_shown_to_all_and_is_there_after_a_restart(tmp_path: P
     async with rig(tmp_path) as r, client(r) as wire:
         assert current(await load(wire, session)) == ("plan", "haiku")
         await wire.call("session/prompt", **prompt(session, "say 1"))
-        assert (r.launcher.launched[0].spec.permission_mode, r.launcher.launched[0].spec.model) == ("plan", "haiku")
+        assert (r.launcher.launched[0].spec.options.permission_mode, r.launcher.launched[0].spec.options.model) == (
+            "plan",
+            "haiku",
+        )
 
 
 async def test_what_is_not_offered_is_refused_with_what_is(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 from claude_agent_sdk import ResultMessage
 
@@ -37,7 +36,6 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, read_frames
-from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.whereabouts import ask
@@ -45,6 +43,7 @@ from pykoclaw_acp.worker import main
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.main import Worker
 from tests.waiting import eventually
+from tests.workers import spec
 
 
 class Daemon:
@@ -73,10 +72,7 @@ class Daemon:
 
 class Rig:
     def __init__(self, directory: Path, grace: float) -> None:
-        identity = WorkerIdentity.at(directory, "worker", "session", 3)
-        self.spec = LaunchSpec(
-            **msgspec.structs.asdict(identity), cwd="/", setting_sources=[], orphan_grace=grace, spool_limit=10_000
-        )
+        self.spec = spec(directory, epoch=3, orphan_grace=grace)
         for path in (self.spec.socket, self.spec.spool):
             os.makedirs(os.path.dirname(path))
         listener = socket.socket(socket.AF_UNIX)
@@ -371,16 +367,13 @@ def test_an_orphan_leaves_nothing_that_its_tools_started(tmp_path: Path, monkeyp
         pass
 
     monkeypatch.setattr(Worker, "serve", serve)
-    identity = WorkerIdentity.at(tmp_path, "worker", "session", 3)
-    spec = LaunchSpec(
-        **msgspec.structs.asdict(identity), cwd="/", setting_sources=[], orphan_grace=1, spool_limit=10_000
-    )
+    launched = spec(tmp_path, epoch=3, orphan_grace=1)
     stray = subprocess.Popen(
-        ["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": spec.cookie}, start_new_session=True
+        ["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": launched.cookie}, start_new_session=True
     )
     try:
         with socket.socket(socket.AF_UNIX) as listener:
-            assert main.run(spec, listener) == 0
+            assert main.run(launched, listener) == 0
         assert stray.wait(10) < 0
     finally:
         stray.kill()

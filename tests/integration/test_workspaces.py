@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Outcome, Turn
@@ -33,7 +33,7 @@ HELPER = "\nSummarize this message in 2-3 words: hello"
 async def rig(path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any) -> AsyncIterator[Rig]:
     (path / "data").mkdir()
     async with test_questions.rig(path / "data", policy, timeout, **more) as r:
-        r.sessions._defaults = replace(r.sessions._defaults, setting_sources=("user", "project", "local"))
+        r.sessions._template = replace(r.sessions._template, setting_sources=("user", "project", "local"))
         r.sessions._workspaces = Watch()
         yield r
 
@@ -78,9 +78,9 @@ class Working:
         return await over(turn)
 
     @property
-    def specs(self) -> list[LaunchSpec]:
+    def options(self) -> list[WorkerOptions]:
         """How its workers were launched."""
-        return [one.spec for one in self.r.launcher.launched if one.spec.session_id == self.session.id]
+        return [one.spec.options for one in self.r.launcher.launched if one.spec.session_id == self.session.id]
 
     @property
     def said(self) -> str:
@@ -104,7 +104,7 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
         turn = await one.prompt()
         await one.person.answer(await one.asked(), outcome)
         assert (await over(turn)).state == "done"
-        assert [spec.restricted for spec in one.specs] == [True]
+        assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
         await eventually(lambda: f"trust add {work}" in one.said)
         assert "hook at Stop: true" in one.said
@@ -132,7 +132,7 @@ async def test_no_policy_trusts(tmp_path: Path, work: Path, policy: str, timeout
         one = await Working.begin(r, work)
         one.person.present = False
         assert (await over(await one.prompt())).state == "done"
-        assert [spec.restricted for spec in one.specs] == [True]
+        assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
         await eventually(lambda: "without what acts" in one.said)
 
@@ -145,15 +145,15 @@ async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, wo
         other = await Working.begin(r, work)
         await over(await other.prompt())
         assert other.person.asked == []
-        assert not any(spec.restricted for spec in one.specs + other.specs)
+        assert not any(each.restricted for each in one.options + other.options)
         act(work, "curl")
         turn = await one.prompt()
         await one.person.answer(await one.asked(2), choice("allow_once"))
         await over(turn)
-        assert [spec.restricted for spec in one.specs] == [False, True]  # the worker of before is gone
+        assert [each.restricted for each in one.options] == [False, True]  # the worker of before is gone
         act(work, "true")  # as it was when it was trusted
         await over(await one.prompt())
-        assert [spec.restricted for spec in one.specs] == [False, True, False]
+        assert [each.restricted for each in one.options] == [False, True, False]
         await one.asked(2)
 
 
@@ -163,7 +163,7 @@ async def test_a_worker_is_asked_about_once(tmp_path: Path, work: Path) -> None:
         await one.answer(await one.prompt(), "allow_once")
         await over(await one.prompt())
         await one.asked(1)
-        assert len(one.specs) == 1
+        assert len(one.options) == 1
         r.pool.kill(one.session.id)
         await eventually(lambda: not r.pool.is_live(one.session.id))
         turn = await one.prompt()
@@ -177,7 +177,7 @@ async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
         outcome = await one.answer(await one.prompt(), "reject_once")
         assert outcome.fault is not None
         assert outcome.fault.kind == "workspace_refused"
-        assert one.specs == []
+        assert one.options == []
         assert await trusted(r) == []
 
 
@@ -189,7 +189,7 @@ async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> No
         one.session.cancel()
         assert (await over(turn)).state == "cancelled"
         await eventually(lambda: one.person.withdrawn == [ask_id])
-        assert one.specs == []
+        assert one.options == []
         assert await r.sessions.approval.open() == []
 
 
@@ -197,7 +197,7 @@ async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         turn = await one.prompt(HELPER)
-        await eventually(lambda: [spec.restricted for spec in one.specs] == [True])
+        await eventually(lambda: [each.restricted for each in one.options] == [True])
         assert one.person.asked == []
         one.session.cancel()
         await over(turn)
@@ -211,11 +211,11 @@ async def test_a_change_while_the_question_waits_is_asked_about(tmp_path: Path, 
         act(work, "curl")
         await one.person.answer(first, choice("allow_always"))
         await one.asked(2)
-        assert one.specs == []
+        assert one.options == []
         assert "curl" in one.person.asked[1].title + str(one.person.asked[1].content)
         await one.person.answer(one.person.ids[1], choice("allow_always"))
         await over(turn)
-        assert [spec.restricted for spec in one.specs] == [False]
+        assert [each.restricted for each in one.options] == [False]
 
 
 async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path: Path, work: Path) -> None:
@@ -234,7 +234,7 @@ async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path:
         await r.sessions.approval.answer(question.ask.ask_id, "allow_always", "cli")
         await over(turn)
         assert [(one.path, one.by) for one in await trust.listing(r.database)] == [(str(work), "cli")]
-        assert [spec.restricted for spec in one.specs] == [False]
+        assert [each.restricted for each in one.options] == [False]
 
 
 async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
@@ -256,7 +256,7 @@ async def test_what_the_command_trusts_counts_for_a_further_directory_too(tmp_pa
         assert [one["path"] for one in await cli.call("trust/list")] == [str(more), str(work)]
         one = Working(r, await r.sessions.create(str(work), (str(more),), ()))
         assert (await over(await one.prompt())).state == "done"
-        assert (one.person.asked, [spec.restricted for spec in one.specs]) == ([], [False])
+        assert (one.person.asked, [each.restricted for each in one.options]) == ([], [False])
         (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"c@d": True}}))
         turn = await one.prompt()
         await one.asked()
@@ -271,12 +271,12 @@ async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -
         act(work, "curl")
         await over(await one.prompt())
         assert one.person.asked == []
-        assert [spec.restricted for spec in one.specs] == [False]
+        assert [each.restricted for each in one.options] == [False]
         await write(r, trust.remove(str(tmp_path)))
         turn = await one.prompt()
         await one.person.answer(await one.asked(), choice("allow_once"))
         await over(turn)
-        assert [spec.restricted for spec in one.specs] == [False, True]
+        assert [each.restricted for each in one.options] == [False, True]
 
 
 async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path, work: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path,
         await write(r, trust.add(str(work)[:-1], ANY, "cli"))
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_once")
-        assert [spec.restricted for spec in one.specs] == [True]
+        assert [each.restricted for each in one.options] == [True]
 
 
 async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their_next_use(
@@ -295,10 +295,10 @@ async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their
         one = await Working.begin(r, work)
         await over(await one.prompt())
         assert one.person.asked == []
-        assert [spec.restricted for spec in one.specs] == [False]
+        assert [each.restricted for each in one.options] == [False]
         act(work, "curl")
         await one.answer(await one.prompt(), "allow_once")
-        assert [spec.restricted for spec in one.specs] == [False, True]
+        assert [each.restricted for each in one.options] == [False, True]
 
 
 async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance_trust(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance
         await over(await one.prompt())
         act(empty, "curl")
         await one.answer(await one.prompt(), "allow_once")
-        assert [spec.restricted for spec in one.specs] == [False, True]
+        assert [each.restricted for each in one.options] == [False, True]
 
 
 async def test_a_directory_that_holds_nothing_is_not_asked_about(tmp_path: Path, work: Path) -> None:
@@ -319,7 +319,7 @@ async def test_a_directory_that_holds_nothing_is_not_asked_about(tmp_path: Path,
         one = await Working.begin(r, work)
         await over(await one.prompt())
         assert one.person.asked == []
-        assert [spec.workspace for spec in one.specs] == [""]
+        assert [each.workspace for each in one.options] == [""]
 
 
 async def test_the_log_tells_question_and_what_was_left_out_behind_the_users_words(tmp_path: Path, work: Path) -> None:

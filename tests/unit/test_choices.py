@@ -9,9 +9,9 @@ import pytest
 from claude_agent_sdk import SystemMessage
 
 from pykoclaw_acp.channel.frames import SetMode, SetModel
-from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.worker.choices import Choices
+from tests.workers import OPTIONS
 
 MODELS = [
     {"value": "default", "resolvedModel": "claude-big", "displayName": "Default (recommended)"},
@@ -53,11 +53,7 @@ class Claude:
 
 
 def choices(told: list[Event]) -> Choices:
-    spec = LaunchSpec(
-        instance="i", session_id="s", epoch=1, cwd="/", setting_sources=[], socket="", temporary="", spool="",
-        orphan_grace=0, spool_limit=0,
-    )  # fmt: skip
-    return Choices(spec, told.append)
+    return Choices(OPTIONS, told.append)
 
 
 def status(mode: str) -> SystemMessage:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.channel.processes import Forked
-from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.system import memory, shortage
 from pykoclaw_acp.worker import forkserver
+from tests import workers
 
 
 def caused(error: BaseException) -> Exception:
@@ -61,11 +61,9 @@ def test_a_fork_that_is_refused_is_told_and_the_fork_server_goes_on(
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)
-    place = WorkerIdentity.at(tmp_path, "w", "s", 1)
     (tmp_path / "sockets").mkdir()
-    known = LaunchSpec(**msgspec.structs.asdict(place), cwd="/", setting_sources=[], orphan_grace=1, spool_limit=1)
     kind, words = shortage.PROCESSES
-    assert forkserver._launch(msgspec.json.encode(known)) == Forked(error=words, kind=kind)
+    assert forkserver._launch(msgspec.json.encode(workers.spec(tmp_path))) == Forked(error=words, kind=kind)
 
 
 def test_the_kernels_own_count_is_that_of_the_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

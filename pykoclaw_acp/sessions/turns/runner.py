@@ -12,7 +12,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel import frames
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
-from pykoclaw_acp.channel.options import WorkerWish
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
@@ -169,7 +169,7 @@ class Running:
         acquired = await self._unless_cancelled(turn, self._acquire(turn))
         if acquired is None:
             return
-        wish, self.epoch, notes = acquired
+        options, self.epoch, notes = acquired
         await self._count(turn)
         prompt = await self._prompt(turn)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
@@ -181,25 +181,27 @@ class Running:
         if turn.cancelled.is_set():  # during the commit; the prompt has not left
             await self.finish(turn, outcomes.CANCELLED)
             return
-        await self._session.choosing.apply(wish)
+        await self._session.choosing.apply(options)
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._session.id) and not turn.ended.done():
             await self.finish(turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died."))
 
-    async def _acquire(self, turn: Turn) -> tuple[WorkerWish, int, list[Event]]:
-        """Have a worker for which what acts in its directories counts as the user says: its wish, its epoch, and notes.
+    async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
+        """Have a worker for which what acts in its directories counts as the user says.
+
+        Returns its options, its epoch, and notes for the log.
 
         Raises WorkerFailed, also if the directories keep changing while workers start.
         """
         gate = self._session.workspace_gate
         notes: list[Event] = []
         for _ in range(LOOKS):
-            wish, noted = await gate.admit(turn, self._session.wish)
+            options, noted = await gate.admit(turn, self._session.options)
             notes += noted
-            launched = self._workers.workspace(self._session.id) != wish.workspace
-            epoch = await self._workers.acquire(wish)
+            launched = self._workers.workspace(self._session.id) != options.workspace
+            epoch = await self._workers.acquire(self._session.id, options)
             if not launched or await gate.unchanged():
-                return wish, epoch, notes
+                return options, epoch, notes
         raise WorkerFailed("workspace_changing", CHANGING)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
