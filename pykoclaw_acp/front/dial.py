@@ -6,6 +6,7 @@ import os
 import time
 
 from pykoclaw_acp.link import places as at
+from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -29,7 +30,7 @@ STOOD: Final = 1.0  # s; a connection that ends earlier is not made again at onc
 class NotStarted(Exception):
     """The daemon cannot be had; the message says what is wrong. `status` is the exit status, `kind` for programs."""
 
-    def __init__(self, message: str, status: int, kind: str = "daemon_not_started") -> None:
+    def __init__(self, message: str, status: int, kind: str = readiness.UNKNOWN) -> None:
         super().__init__(message)
         self.status = status
         self.kind = kind
@@ -79,7 +80,7 @@ class Dialer:
         Raises NotStarted if that goes on.
         """
         message, status = ("The daemon ends before it answers.", 1) if refusal is None else (refusal, TEMPORARY)
-        self._wait_until(message, status, "daemon_not_started")
+        self._wait_until(message, status, readiness.UNKNOWN)
 
     def attempt(self) -> _socket.socket | None:
         """A connection, or None: try again. Never waits.
@@ -151,19 +152,19 @@ class Dialer:
                 raise NotStarted(f"The daemon that was started is not ready after {RECOVERY:g} s.", 1)
             return False
         self.close()
-        if word == "ready":
+        if word == readiness.READY:
             return True
         if not word:
             self._strike()
             return False
-        status, _, message = word.removeprefix("failed ").partition(" ")
-        if status == str(TEMPORARY):
+        status, message = readiness.failure(word)
+        if status == TEMPORARY:
             self._wait_until(message, TEMPORARY, daemon.kind)
             return False
-        if status == str(UNUSABLE) and self._served and not self._has_database():
+        if status == UNUSABLE and self._served and not self._has_database():
             self._missing = message
             return False
-        raise NotStarted(message, int(status) if status.isdigit() else 1, daemon.kind)
+        raise NotStarted(message, status, daemon.kind)
 
     def _has_database(self) -> bool:
         return os.path.exists(os.path.join(self.places.data, at.DATABASE))

@@ -23,7 +23,7 @@ class Outflow:
         """Bytes that were written."""
         return self.total - len(self._waiting)
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: bytes | bytearray) -> None:
         """Write this later."""
         self._waiting += data
         self.total += len(data)

@@ -7,20 +7,18 @@ import os
 import time
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.link import client_process
+from pykoclaw_acp.link import client_process, lines
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-LINK: Final = 1  # version of the vocabulary that daemon and front share
-
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
 _KEPT: Final = ("additionalDirectories", "mcpServers")  # of their parameters: what the next daemon must be told
 
 
-class Line:
+class KeptLine:
     """A line of the client's, kept until it need not be sent to a daemon again."""
 
     __slots__ = ("acknowledged", "at", "content", "message", "number")
@@ -37,13 +35,13 @@ class Line:
         """It waits for an answer, and everything after it waits with it."""
         return "method" in self.message and "id" in self.message
 
-    def first(self) -> bytes:
+    def sent(self) -> bytes:
         """As it is sent for the first time."""
-        return b"".join((b"> %d " % self.number, self.content, b"\n"))
+        return lines.SENT.build(self.number, text=self.content)
 
-    def again(self, wall: float) -> bytes:
+    def resent(self, wall: float) -> bytes:
         """As it is sent to another daemon, which may have it already; `wall`: the wall clock less the monotonic one."""
-        return b"".join((b">> %d %d " % (self.number, int((self.at + wall) * 1000)), self.content, b"\n"))
+        return lines.RESENT.build(self.number, int((self.at + wall) * 1000), text=self.content)
 
 
 class Followed:
@@ -66,7 +64,7 @@ class Ledger:
     def __init__(self) -> None:
         self.front = _uuid()
         self._parent = client_process.parent()  # now: it may be gone when a daemon asks
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, KeptLine] = {}
         self.sessions: dict[str, Followed] = {}
         self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last
         self._asked: set[str] = set()
@@ -76,14 +74,14 @@ class Ledger:
 
     # --- what the client sends ----------------------------------------------------------------------------------------
 
-    def take(self, content: bytes | bytearray, at: float) -> Line:
+    def keep(self, content: bytes | bytearray, at: float) -> KeptLine:
         """Number a new line and keep it; `understand` it once it is on its way."""
         self._count += 1
-        line = self.lines[self._count] = Line(self._count, content, at)
+        line = self.lines[self._count] = KeptLine(self._count, content, at)
         return line
 
-    def understand(self, line: Line) -> None:
-        """Learn what the line is; one that is no message is the daemon's to refuse."""
+    def understand(self, line: KeptLine) -> None:
+        """Decode the line; the daemon refuses one that is no message."""
         try:
             message = json.loads(line.content)
         except (ValueError, RecursionError):
@@ -101,24 +99,24 @@ class Ledger:
 
     # --- what the daemon sends ----------------------------------------------------------------------------------------
 
-    def attached(self, session_id: str, seq: int, line: int) -> None:
-        """The updates after `seq` follow."""
+    def follow_session(self, session_id: str, seq: int, line: int) -> None:
+        """The session's updates after `seq` come next."""
         before = self.sessions.get(session_id)
         self.sessions[session_id] = Followed(seq, line, seq if before is None else min(seq, before.begun))
 
-    def detached(self, session_id: str) -> None:
+    def drop_session(self, session_id: str) -> None:
         """The session was closed."""
         self.sessions.pop(session_id, None)
         self._opened.pop(session_id, None)
 
-    def answered(self, number: int, answer: bytes) -> bool:
-        """Whether the answer is the first to this line; a second one must not reach the client."""
+    def drop_answered(self, number: int, answer: bytes | bytearray) -> bool:
+        """Keep the line no longer. False if it was answered before: the client must not get a second answer."""
         line = self.lines.pop(number, None)
         if line is None:
             return False
         if "params" in line.message:
-            self._opening_answered(line, answer)
-        self._forget()
+            self._learn_from_answer(line, answer)
+        self._drop_acknowledged()
         return True
 
     def acknowledge(self, number: int) -> None:
@@ -126,17 +124,17 @@ class Ledger:
         line = self.lines.get(number)
         if line is not None:
             line.acknowledged = True
-            self._forget()
+            self._drop_acknowledged()
 
-    def asks(self, ask_id: str) -> bool:
-        """Whether the client must be given this request of the daemon's: it neither has it nor has it answered."""
+    def add_request(self, ask_id: str) -> bool:
+        """Note a request of the daemon's. False if the client has it, or has answered it: it is not passed on."""
         if ask_id in self._asked or any(line.message.get("id") == ask_id for line in self._responses()):
             return False
         self._asked.add(ask_id)
         return True
 
-    def notified(self, notification: bytes) -> None:
-        """If a request of the daemon's was withdrawn, it may be made again."""
+    def note_withdrawal(self, notification: bytes | bytearray) -> None:
+        """A request of the daemon's that was withdrawn may be made again."""
         if b'"$/cancel_request"' in notification:
             request_id = json.loads(notification).get("params", {}).get("requestId")
             self._asked.discard(request_id)
@@ -158,7 +156,7 @@ class Ledger:
         }
         known = {
             "front": self.front,
-            "link": LINK,
+            "link": lines.LINK,
             "version": __version__,
             "pid": os.getpid(),
             "parent": self._parent,
@@ -168,27 +166,27 @@ class Ledger:
             "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
         # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the daemon would refuse it.
-        return b"front %b\n" % json.dumps(known, ensure_ascii=False).encode(errors="replace")
+        return lines.HELLO.build(text=json.dumps(known, ensure_ascii=False).encode(errors="replace"))
 
-    def again(self) -> list[bytes]:
+    def resent_lines(self) -> list[bytes]:
         """What follows the hello of every connection but the first: all lines that are kept, in order."""
-        return [line.again(self._wall) for line in self.lines.values()]
+        return [line.resent(self._wall) for line in self.lines.values()]
 
-    def open_requests(self) -> list[Line]:
+    def open_requests(self) -> list[KeptLine]:
         """The requests without an answer."""
         return [line for line in self.lines.values() if line.is_request]
 
-    def _responses(self) -> Iterator[Line]:
+    def _responses(self) -> Iterator[KeptLine]:
         return (line for line in self.lines.values() if "method" not in line.message and not line.acknowledged)
 
-    def _forget(self) -> None:
+    def _drop_acknowledged(self) -> None:
         for number, line in list(self.lines.items()):
             if line.is_request:
                 return
             if line.acknowledged:
                 del self.lines[number]
 
-    def _opening_answered(self, line: Line, answer: bytes) -> None:
+    def _learn_from_answer(self, line: KeptLine, answer: bytes | bytearray) -> None:
         result = json.loads(answer).get("result")
         params = line.message["params"]
         if line.message["method"] == "initialize":

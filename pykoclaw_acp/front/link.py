@@ -6,6 +6,7 @@ import json
 import time
 
 from pykoclaw_acp.front.flow import Outflow
+from pykoclaw_acp.link import lines
 from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -72,7 +73,7 @@ class Link:
         seen = self._receipts.seen
         for token, session_id in self._sessions.items():
             if session_id in seen:
-                self.out.put(b"seen %d %d\n" % (token, seen.pop(session_id)))
+                self.out.put(lines.SEEN.build(token, seen.pop(session_id)))
         # What is left waits until the session is attached here; one that is followed no more needs no confirmation.
         for session_id in [session_id for session_id in seen if session_id not in self._ledger.sessions]:
             del seen[session_id]
@@ -82,74 +83,82 @@ class Link:
         if self._receipts.done:
             self.confirm()
         for number in self._receipts.done:
-            self.out.put(b"done %d\n" % number)
+            self.out.put(lines.DONE.build(number))
         self._receipts.done.clear()
 
     def _take(self, line: bytes) -> None:
-        kind, _, rest = line.partition(b" ")
+        kind = lines.find(line, lines.FROM_DAEMON)
         try:
-            self._do(kind, rest)
+            if kind is not None:
+                HANDLERS[kind](self, *kind.parse(line))
+            elif not self.welcome and line.startswith(b"{"):
+                self._note_refusal(line)
         except ValueError:
             return  # of a newer daemon's lines, what is not understood is passed over
 
-    def _do(self, kind: bytes, rest: bytes) -> None:
-        if kind == b"update":
-            token, seq, update = rest.split(b" ", 2)
-            self._move(int(token), int(seq), update)
-        elif kind == b"answer":
-            number, _, answer = rest.partition(b" ")
-            if self._ledger.answered(int(number), answer):
-                self._write(answer)
-                self._receipts.answered(int(number), self._client.total)
-        elif kind == b"ack":
-            self._ledger.acknowledge(int(rest))
-        elif kind == b"cursor":
-            token, seq = rest.split()
-            self._move(int(token), int(seq), b"")
-        elif kind == b"attached":
-            self._attached(rest)
-        elif kind == b"detached":
-            session_id = self._sessions.pop(int(rest), None)
-            if session_id is not None:
-                self._ledger.detached(session_id)
-        elif kind == b"request":
-            self._request(rest)
-        elif kind == b"notify":
-            self._ledger.notified(rest)
-            self._write(rest)
-        elif kind == b"welcome":
-            self.welcome, self._welcomed_at = True, time.monotonic()
-        elif not self.welcome and kind.startswith(b"{"):
-            self._refused(kind + b" " + rest)
+    def _note_welcome(self, _: list[int], __: bytes | bytearray) -> None:
+        self.welcome, self._welcomed_at = True, time.monotonic()
 
-    def _refused(self, line: bytes) -> None:
+    def _note_refusal(self, line: bytes) -> None:
         """As any client is refused, since the daemon has not heard that this is a front."""
         message = json.loads(line)
         error = message.get("error") if isinstance(message, dict) else None
         if isinstance(error, dict) and isinstance(error.get("message"), str):
             self.refusal = error["message"]
 
-    def _move(self, token: int, seq: int, update: bytes) -> None:
+    def _follow_session(self, numbers: list[int], name: bytes | bytearray) -> None:
+        token, seq, number = numbers
+        session_id = self._sessions[token] = json.loads(name)
+        self._ledger.follow_session(session_id, seq, number)
+        if seq < self._receipts.places.get(session_id, 0):
+            del self._receipts.places[session_id]  # it is given everything anew
+
+    def _drop_session(self, numbers: list[int], _: bytes | bytearray) -> None:
+        session_id = self._sessions.pop(numbers[0], None)
+        if session_id is not None:
+            self._ledger.drop_session(session_id)
+
+    def _advance(self, numbers: list[int], update: bytes | bytearray) -> None:
+        """The session's place moves on; `update` is empty if there is nothing to show."""
+        token, seq = numbers
         session_id = self._sessions.get(token)
         if session_id is None:
             return  # it was closed
         self._ledger.sessions[session_id].seq = seq
         if update:
             self._write(update)
-        self._receipts.shown(session_id, seq, self._client.total)
+        self._receipts.expect_update(session_id, seq, self._client.total)
 
-    def _attached(self, rest: bytes) -> None:
-        token, seq, number, name = rest.split(b" ", 3)
-        session_id = self._sessions[int(token)] = json.loads(name)
-        self._ledger.attached(session_id, int(seq), int(number))
-        if int(seq) < self._receipts.places.get(session_id, 0):
-            del self._receipts.places[session_id]  # it is given everything anew
+    def _pass_answer(self, numbers: list[int], answer: bytes | bytearray) -> None:
+        if self._ledger.drop_answered(numbers[0], answer):
+            self._write(answer)
+            self._receipts.expect_answer(numbers[0], self._client.total)
 
-    def _request(self, rest: bytes) -> None:
-        text = rest.decode()
+    def _acknowledge(self, numbers: list[int], _: bytes | bytearray) -> None:
+        self._ledger.acknowledge(numbers[0])
+
+    def _pass_request(self, _: list[int], said: bytes | bytearray) -> None:
+        text = said.decode()
         ask_id, end = json.JSONDecoder().raw_decode(text)
-        if self._ledger.asks(ask_id):
+        if self._ledger.add_request(ask_id):
             self._write(text[end:].lstrip().encode())
 
-    def _write(self, message: bytes) -> None:
+    def _pass_notification(self, _: list[int], notification: bytes | bytearray) -> None:
+        self._ledger.note_withdrawal(notification)
+        self._write(notification)
+
+    def _write(self, message: bytes | bytearray) -> None:
         self._client.put(message + b"\n")
+
+
+HANDLERS: Final = {
+    lines.WELCOME: Link._note_welcome,
+    lines.ATTACHED: Link._follow_session,
+    lines.UPDATE: Link._advance,
+    lines.CURSOR: Link._advance,
+    lines.DETACHED: Link._drop_session,
+    lines.ANSWER: Link._pass_answer,
+    lines.ACK: Link._acknowledge,
+    lines.REQUEST: Link._pass_request,
+    lines.NOTIFY: Link._pass_notification,
+}

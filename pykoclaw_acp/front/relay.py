@@ -15,13 +15,14 @@ from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.link import Link
 from pykoclaw_acp.front.receipts import Receipts
 from pykoclaw_acp.link.framing import LineFramer, Oversized
+from pykoclaw_acp.link.lines import MAX_NUMBER
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Any, Final
 
     from pykoclaw_acp.front.dial import Dialer
-    from pykoclaw_acp.front.ledger import Line
+    from pykoclaw_acp.front.ledger import KeptLine
 
 READ: Final = 256 * 1024  # bytes
 FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other is not read
@@ -32,7 +33,6 @@ FAILURE_LINGER: Final = 1.0  # s, after a final failure, for a client that has n
 
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")
-MAX_NUMBER: Final = 2**53  # as in `protocol.limits`
 
 
 class _ClientGone(Exception):
@@ -57,7 +57,7 @@ class Relay:
         self._link: Link | None = None
         self._linked = False  # ever
         self._unsent = 0  # bytes that came while there was no daemon
-        self._initialize: Line | None = None
+        self._initialize: KeptLine | None = None
         self._greet_at = _NEVER
         self._dial_at = 0.0
         self._confirm_at = 0.0
@@ -148,7 +148,7 @@ class Relay:
             self._client.flush()
         except OSError:
             raise _ClientGone from None
-        self._receipts.arrived(self._client.written)
+        self._receipts.advance(self._client.written)
         if self._link is None:
             return
         self._link.report_answers()
@@ -187,7 +187,7 @@ class Relay:
             if isinstance(content, Oversized):
                 self._client.put(_too_long(content))
             elif content and not content.isspace():
-                lines.append(self._ledger.take(content, at))
+                lines.append(self._ledger.keep(content, at))
         self._send(lines)
         for line in lines:
             self._ledger.understand(line)
@@ -196,12 +196,12 @@ class Relay:
             if self._failure is not None and line.is_request:
                 self._refuse(line)
 
-    def _send(self, lines: list[Line]) -> None:
+    def _send(self, lines: list[KeptLine]) -> None:
         if self._link is None:
             self._unsent += sum(len(line.content) for line in lines)
             return
         for line in lines:
-            self._link.out.put(line.first())
+            self._link.out.put(line.sent())
         _try_flush(self._link.out)  # before the time that it takes to understand them
 
     def _greet(self) -> None:
@@ -220,10 +220,10 @@ class Relay:
         version = params.get("protocolVersion") if isinstance(params, dict) else None
         if well_formed and type(version) is int and 0 <= version <= MAX_NUMBER:
             answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
-            self._ledger.answered(line.number, answer)
+            self._ledger.drop_answered(line.number, answer)
             self._client.put(answer)
 
-    def _refuse(self, line: Line) -> None:
+    def _refuse(self, line: KeptLine) -> None:
         assert self._failure is not None
         self._refused = True
         error = _error(line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": self._failure[2]})
@@ -254,7 +254,7 @@ class Relay:
 
     def _introduce(self, link: Link) -> None:
         link.out.put(self._ledger.hello(self._receipts.places))
-        lines = self._ledger.again() if self._linked else [line.first() for line in self._ledger.lines.values()]
+        lines = self._ledger.resent_lines() if self._linked else [line.sent() for line in self._ledger.lines.values()]
         for line in lines:
             link.out.put(line)
         self._link, self._linked, self._unsent = link, True, 0
@@ -286,7 +286,7 @@ class Relay:
             self.fail(f"The daemon cannot be started: {words}", 1, kind)
 
     def _say_goodbye(self) -> None:
-        self._receipts.arrived(self._client.written)
+        self._receipts.advance(self._client.written)
         if self._link is not None:
             self._link.report_answers()
             self._link.confirm()

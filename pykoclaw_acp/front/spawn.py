@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.system.lineage import MARKS
@@ -12,8 +13,6 @@ from pykoclaw_acp.system.lineage import MARKS
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Final
-
-READY_VARIABLE: Final = "PYKOCLAW_READY_FD"
 
 _LOG_LIMIT: Final = 10 * 1024 * 1024  # bytes of the log, above which it is begun anew
 _WORD_LIMIT: Final = 64 * 1024  # bytes
@@ -26,11 +25,7 @@ _NOT_PASSED_ON: Final = frozenset(
 
 
 class Starting:
-    """A daemon that was started, until it says on a pipe that it serves, or why it does not.
-
-    The words are `ready\\n` and `failed <exit status> <message>\\n`; the latter and `kind <kind>\\n` in one write.
-    Daemons of versions before do not say the kind, and fronts of versions before do not read it.
-    """
+    """A daemon that was started, until it says on a pipe that it serves, or why it does not (link/readiness.py)."""
 
     def __init__(self, places: Places, *, scope: bool) -> None:
         """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. Raises OSError."""
@@ -63,8 +58,7 @@ class Starting:
     @property
     def kind(self) -> str:
         """What kind of failure it has told, for programs."""
-        word, _, rest = self._said.partition(b"\n")[2].partition(b"\n")[0].partition(b" ")
-        return rest.decode("ascii", "replace") if word == b"kind" and rest else "daemon_not_started"
+        return readiness.kind(self._said)
 
     def reap(self) -> bool:
         """Whether it has ended; it is no zombie from then on."""
@@ -123,7 +117,7 @@ def _start(command: list[str], environment: dict[str, str], log: int, pipe: int)
     """The new process; by hand, as importing `subprocess` would take longer than everything else here."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        environment[READY_VARIABLE] = str(pipe)
+        environment[readiness.VARIABLE] = str(pipe)
         pid = os.fork()
         if pid == 0:
             _become(command, environment, nothing, log, pipe)

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-MAX_NUMBER: Final = 2**53  # what every JSON reader can tell from its neighbours; the database takes a thousand times it
+from pykoclaw_acp.link.lines import MAX_NUMBER
+
 MAX_PATH: Final = 4096  # characters; PATH_MAX of Linux, in bytes
 MAX_NAME: Final = 256  # characters of an id, or of what a program calls itself
 
@@ -14,10 +15,3 @@ Count = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
 Path = Annotated[str, Meta(min_length=1, max_length=MAX_PATH)]
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
-
-
-def number(word: bytes | bytearray) -> int:
-    """A number of a link's line, which is in range; raises ValueError."""
-    if len(word) > 16 or not word.isdigit() or (value := int(word)) > MAX_NUMBER:
-        raise ValueError("not a number in range")
-    return value

@@ -13,7 +13,7 @@ import structlog
 from pykoclaw_acp.errors import InternalError
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Response
-from pykoclaw_acp.server.peer import Line, Peer
+from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.tasks import Tasks
 
@@ -58,7 +58,7 @@ class Asking:
         """Tell the client that a request of ours is settled."""
         await self._peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
 
-    async def answered(self, line: Line, response: Response) -> None:
+    async def answered(self, line: ClientLine, response: Response) -> None:
         """The client's answer came."""
         ask_id = _text(response.id)
         waits = response.id in self._asked

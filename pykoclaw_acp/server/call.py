@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.server.peer import Line
+from pykoclaw_acp.server.peer import ClientLine
 from pykoclaw_acp.sessions.registry import Sessions
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Call:
 
     connection: Connection
     request_id: bytes | None
-    line: Line
+    line: ClientLine
     method: Method[Call, Any] | None
     task: asyncio.Task[None] | None = None
     started: bool = False

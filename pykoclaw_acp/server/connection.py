@@ -43,7 +43,7 @@ from pykoclaw_acp.server.asking import CANCEL, Asking
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.order import SessionOrder
-from pykoclaw_acp.server.peer import Line, Peer
+from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.registry import Sessions
@@ -210,12 +210,12 @@ class Connection:
 
     async def attached(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
-        await self.peer.attached(session_id, seq, number)
+        await self.peer.follow_session(session_id, seq, number)
 
     def detached(self, session_id: str) -> None:
         """The session was closed."""
         self.attachments.pop(session_id, None)
-        self.asking.soon(self.peer.detached(session_id))
+        self.asking.soon(self.peer.drop_session(session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
@@ -235,7 +235,7 @@ class Connection:
 
     async def passed(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""
-        await self.peer.passed(session_id, seq)
+        await self.peer.move_cursor(session_id, seq)
 
     async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
@@ -274,7 +274,7 @@ class Connection:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    async def _line(self, line: Line) -> None:
+    async def _line(self, line: ClientLine) -> None:
         try:
             await self._take(line)
         except ConnectionError:
@@ -283,7 +283,7 @@ class Connection:
             # A front keeps the line, and sends it to the next daemon: an answer of the client's is not lost over this.
             log.exception("A line could not be taken", action="line_failed")
 
-    async def _take(self, line: Line) -> None:
+    async def _take(self, line: ClientLine) -> None:
         read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:
@@ -309,7 +309,7 @@ class Connection:
             jsonrpc.decode_params(raw, InitializeParams)
             self.peer.widen()
 
-    def _begin(self, line: Line, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
+    def _begin(self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
         call = Call(self, message_id, line, self._methods.get(method))
         if message_id is not None:
             self._calls[message_id] = call

@@ -17,6 +17,8 @@ import structlog
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
+from pykoclaw_acp.link import readiness
+from pykoclaw_acp.link.lines import GREETING
 from pykoclaw_acp.link.places import Places, peer_pid, peer_uid
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.logging import share as log_share
@@ -30,7 +32,7 @@ from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag, run
 from pykoclaw_acp.server.line_room import LineRoom
-from pykoclaw_acp.server.link import GREETING, FrontPeer
+from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.server.peer import DirectPeer, Peer
@@ -46,7 +48,6 @@ from pykoclaw_acp.tasks import Tasks
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
 CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
 LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
-READY_FD: Final = "PYKOCLAW_READY_FD"  # the pipe of the front that has started this daemon
 
 log: Final = structlog.get_logger()
 
@@ -302,19 +303,18 @@ class _Starter:
     """The front that has started this daemon waits for one line on a pipe."""
 
     def __init__(self) -> None:
-        descriptor = os.environ.pop(READY_FD, "")
+        descriptor = os.environ.pop(readiness.VARIABLE, "")
         self._pipe = int(descriptor) if descriptor.isdecimal() else None
         if self._pipe is not None:
             os.set_inheritable(self._pipe, False)
 
     def ready(self) -> None:
         """Clients can connect."""
-        self._tell(b"ready\n")
+        self._tell(readiness.ready())
 
     def failed(self, error: StartupError) -> None:
         """There will be no daemon."""
-        words = " ".join(str(error).split())
-        self._tell(f"failed {error.exit_code} {words}\nkind {error.kind}\n".encode(errors="replace"))
+        self._tell(readiness.failed(error.exit_code, str(error), error.kind))
 
     def _tell(self, line: bytes) -> None:
         if self._pipe is not None:

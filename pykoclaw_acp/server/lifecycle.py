@@ -10,9 +10,9 @@ import msgspec
 
 from pykoclaw_acp.channel.options import McpStdio
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol.jsonrpc import decode_params
-from pykoclaw_acp.protocol.limits import MAX_NUMBER
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,

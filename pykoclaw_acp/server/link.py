@@ -1,13 +1,9 @@
-"""The line between a front and the daemon: a client's lines with numbers, updates with their place in the log.
-
-Both sides may be of different versions: fields and kinds of lines that are not known are ignored.
-docs/link.md has the whole vocabulary.
-"""
+"""The daemon's end of the connection to a front, in the lines of `link/lines.py`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -15,22 +11,20 @@ import structlog
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import ParseError
+from pykoclaw_acp.link import lines
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
-from pykoclaw_acp.protocol.limits import Count, Id, Name, number
+from pykoclaw_acp.protocol.limits import Count, Id, Name
 from pykoclaw_acp.server import instances
-from pykoclaw_acp.server.peer import Line, Listener, Transport
+from pykoclaw_acp.server.peer import ClientLine, Listener, Transport
 from pykoclaw_acp.system import clock
 
 if TYPE_CHECKING:
     from pykoclaw_acp.link.framing import Room
 
-LINK: Final = 1  # version of this vocabulary
-GREETING: Final = b"front "
 NOTHING: Final = msgspec.Raw(b"null")
 UNSAID: Final = msgspec.Raw()
 MAX_HELLO: Final = 8 * 1024 * 1024  # bytes; it names the sessions of a client, with their MCP servers
 MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
-_HEAD: Final = 64  # bytes that stand before a client's line, at most
 
 log: Final = structlog.get_logger()
 
@@ -55,7 +49,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     """
 
     front: Id
-    link: Count = LINK
+    link: Count = lines.LINK
     version: Name = "unknown"
     pid: Count = 0
     parent: msgspec.Raw = UNSAID
@@ -82,7 +76,7 @@ class FrontPeer:
         self.instance = parent or f"front:{hello.front}"  # its own, where nobody can say whose it is
         self._transport = transport
         self._rest = rest
-        self._framer = LineFramer(MAX_LINE_EARLY + _HEAD, room)
+        self._framer = LineFramer(MAX_LINE_EARLY + lines.HEAD, room)
         self._tokens: dict[str, int] = {}
         self._sessions: dict[int, str] = {}
         self._told: dict[str, int] = {}  # by session: up to where the front has its updates
@@ -108,14 +102,15 @@ class FrontPeer:
         if end > MAX_HELLO:
             raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
         try:
-            hello = _hello.decode(said[len(GREETING) : end])
+            hello = _hello.decode(said[len(lines.GREETING) : end])
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ParseError("The front's introduction cannot be read.") from error
         peer = cls(transport, hello, bytes(said[end + 1 :]), pid, room)
-        await transport.write(b"welcome %b\n" % msgspec.json.encode({"version": __version__, "link": LINK}))
+        known = {"version": __version__, "link": lines.LINK}
+        await transport.write(lines.WELCOME.build(text=msgspec.json.encode(known)))
         return peer
 
-    async def incoming(self) -> AsyncIterator[Iterable[Line | None]]:
+    async def incoming(self) -> AsyncIterator[Iterable[ClientLine | None]]:
         """The client's lines; None for a confirmation, which goes to the listener."""
         data = self._rest or await self._transport.read()
         while data:
@@ -125,7 +120,7 @@ class FrontPeer:
 
     def widen(self) -> None:
         """The client has introduced itself: from now on its lines may be long."""
-        self._framer.limit = MAX_LINE_IN + _HEAD
+        self._framer.limit = MAX_LINE_IN + lines.HEAD
 
     def leave(self) -> None:
         """Nothing comes any more."""
@@ -134,41 +129,41 @@ class FrontPeer:
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
         self._told[session_id] = seq
-        await self._transport.write(b"update %d %d %b" % (self._tokens[session_id], seq, line))
+        await self._transport.write(lines.UPDATE.prefix(self._tokens[session_id], seq, line=line))
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def move_cursor(self, session_id: str, seq: int) -> None:
         """The client's place moves on."""
         self._told[session_id] = seq
-        await self._transport.write(b"cursor %d %d\n" % (self._tokens[session_id], seq))
+        await self._transport.write(lines.CURSOR.build(self._tokens[session_id], seq))
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def follow_session(self, session_id: str, seq: int, number: int) -> None:
         """Give the session a token."""
         token = self._tokens.setdefault(session_id, len(self._tokens) + 1)
         self._sessions[token] = session_id
         self._told[session_id] = seq
         name = msgspec.json.encode(session_id)
-        await self._transport.write(b"attached %d %d %d %b\n" % (token, seq, number, name))
+        await self._transport.write(lines.ATTACHED.build(token, seq, number, text=name))
 
-    async def detached(self, session_id: str) -> None:
+    async def drop_session(self, session_id: str) -> None:
         """The session was closed; its token stays its own."""
         if (token := self._tokens.get(session_id)) is not None:
-            await self._transport.write(b"detached %d\n" % token)
+            await self._transport.write(lines.DETACHED.build(token))
 
     async def answer(self, number: int, line: bytes) -> None:
         """The response to a line."""
-        await self._transport.write(b"answer %d %b" % (number, line))
+        await self._transport.write(lines.ANSWER.prefix(number, line=line))
 
     async def acknowledge(self, number: int) -> None:
         """The line need not be sent again."""
-        await self._transport.write(b"ack %d\n" % number)
+        await self._transport.write(lines.ACK.build(number))
 
     async def request(self, key: bytes, line: bytes) -> None:
         """A request of ours; the front drops it if its client has it already."""
-        await self._transport.write(b"request %b %b" % (key, line))
+        await self._transport.write(lines.REQUEST.prefix(line=key + b" " + line))
 
     async def notify(self, line: bytes) -> None:
         """Anything else."""
-        await self._transport.write(b"notify %b" % line)
+        await self._transport.write(lines.NOTIFY.prefix(line=line))
 
     def _uptime(self, at: int) -> int:
         """How old the boot was when the front's wall clock showed `at`, be that clock set meanwhile."""
@@ -177,41 +172,47 @@ class FrontPeer:
             return at - wall + uptime
         return at - time.time_ns() // 1_000_000 + clock.uptime()
 
-    def _take(self, raw: bytes | bytearray | Oversized) -> Line | None:
-        head = raw.head if isinstance(raw, Oversized) else raw
-        kind = bytes(head[:_HEAD].partition(b" ")[0])
+    def _take(self, raw: bytes | bytearray | Oversized) -> ClientLine | None:
+        kind = lines.find(raw.head if isinstance(raw, Oversized) else raw, lines.FROM_FRONT)
+        handler = None if kind is None else HANDLERS.get(kind)
+        if kind is None or handler is None:
+            return None
         try:
-            if kind == b">":
-                _, count, content = _split(raw, 2)
-                return Line(number(count), content)
-            if kind == b">>":
-                _, count, at, content = _split(raw, 3)
-                sent = number(at)
-                return Line(number(count), content, sent_at=sent, uptime=self._uptime(sent))
             if isinstance(raw, Oversized):
-                pass  # it has nothing to answer
-            elif kind == b"seen":
-                _, token, place = raw[:_HEAD].split()
-                session_id, seq = self._sessions.get(number(token)), number(place)
-                if session_id is not None and seq <= self._told.get(session_id, 0):
-                    self.listener.seen(session_id, seq)
-            elif kind == b"done":
-                self.listener.done(number(raw[len(kind) : _HEAD].strip()))
+                # It has nothing to answer unless it is the client's.
+                return handler(self, *_parse_head(kind, raw)) if kind.text else None
+            return handler(self, *kind.parse(raw))
         except ValueError:
             log.warning("A front's line was not understood", action="front_line_ignored")
         return None
 
+    def _take_sent(self, numbers: list[int], content: bytes | bytearray | Oversized) -> ClientLine:
+        return ClientLine(numbers[0], content)
 
-def _split(raw: bytes | bytearray | Oversized, words: int) -> tuple[Any, ...]:
-    """The first words of a line and what follows them; a long line is not copied for it, but loses them."""
-    if isinstance(raw, Oversized):
-        *first, rest = _split(raw.head, words)
-        return (*first, Oversized(bytes(rest), raw.limit - _HEAD, crowded=raw.crowded))
-    head = raw[:_HEAD].split(b" ", words)[:words]
-    if len(head) < words:
-        raise ValueError("too few words")
-    begin = sum(map(len, head)) + words
-    if isinstance(raw, bytearray):
-        del raw[:begin]
-        return (*head, raw)
-    return (*head, raw[begin:])
+    def _take_resent(self, numbers: list[int], content: bytes | bytearray | Oversized) -> ClientLine:
+        number, sent = numbers
+        return ClientLine(number, content, sent_at=sent, uptime=self._uptime(sent))
+
+    def _note_seen(self, numbers: list[int], _: object) -> None:
+        token, seq = numbers
+        session_id = self._sessions.get(token)
+        if session_id is not None and seq <= self._told.get(session_id, 0):
+            self.listener.seen(session_id, seq)
+
+    def _note_done(self, numbers: list[int], _: object) -> None:
+        self.listener.done(numbers[0])
+
+
+Handler = Callable[[FrontPeer, list[int], Any], ClientLine | None]
+HANDLERS: Final[dict[lines.Kind, Handler]] = {
+    lines.SENT: FrontPeer._take_sent,
+    lines.RESENT: FrontPeer._take_resent,
+    lines.SEEN: FrontPeer._note_seen,
+    lines.DONE: FrontPeer._note_done,
+}
+
+
+def _parse_head(kind: lines.Kind, line: Oversized) -> tuple[list[int], Oversized]:
+    """The numbers of a line that was thrown away, and what is left of its text."""
+    numbers, text = kind.parse(line.head)
+    return numbers, Oversized(bytes(text), line.limit - lines.HEAD, crowded=line.crowded)

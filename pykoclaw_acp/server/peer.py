@@ -24,7 +24,7 @@ class Transport(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ClientLine:
     """A line of the client's, under a number of its own.
 
     If a front sends it once more, `sent_at` is when its client did (ms since 1970, for people), and `uptime` how long
@@ -58,7 +58,7 @@ class Peer(Protocol):
     front: str
     listener: Listener
 
-    def incoming(self) -> AsyncIterator[Iterable[Line | None]]:
+    def incoming(self) -> AsyncIterator[Iterable[ClientLine | None]]:
         """The client's lines, in order, until the end; none of what is a part of a long one."""
 
     def widen(self) -> None:
@@ -70,13 +70,13 @@ class Peer(Protocol):
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def move_cursor(self, session_id: str, seq: int) -> None:
         """The client's place moves on to `seq`, and there is nothing to show."""
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def follow_session(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow; `number` is the line that asked for all of them, or 0."""
 
-    async def detached(self, session_id: str) -> None:
+    async def drop_session(self, session_id: str) -> None:
         """The session was closed: the client follows it no longer."""
 
     async def answer(self, number: int, line: bytes) -> None:
@@ -112,7 +112,7 @@ class DirectPeer:
         self._framer = LineFramer(MAX_LINE_EARLY, room)
         self._count = 0
 
-    async def incoming(self) -> AsyncIterator[Iterable[Line]]:
+    async def incoming(self) -> AsyncIterator[Iterable[ClientLine]]:
         """Lines as they come, each made when it is its turn: a chunk may hold very many."""
         data = self._begun or await self._transport.read()
         while data:
@@ -134,14 +134,14 @@ class DirectPeer:
         await self._transport.write(line)
         self.listener.seen(session_id, seq)
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def move_cursor(self, session_id: str, seq: int) -> None:
         """Nothing to write."""
         self.listener.seen(session_id, seq)
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def follow_session(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to write."""
 
-    async def detached(self, session_id: str) -> None:
+    async def drop_session(self, session_id: str) -> None:
         """Nothing to write."""
 
     async def answer(self, number: int, line: bytes) -> None:
@@ -160,7 +160,7 @@ class DirectPeer:
         """Anything else."""
         await self._transport.write(line)
 
-    def _numbered(self, contents: list[bytes | bytearray | Oversized]) -> Iterator[Line]:
+    def _numbered(self, contents: list[bytes | bytearray | Oversized]) -> Iterator[ClientLine]:
         for content in contents:
             self._count += 1
-            yield Line(self._count, content)
+            yield ClientLine(self._count, content)

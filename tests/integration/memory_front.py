@@ -8,6 +8,7 @@ import time
 from typing import Any, Final
 
 from pykoclaw_acp.front.ledger import Ledger
+from pykoclaw_acp.link import lines
 from tests.promises import Asked, View
 
 INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
@@ -122,8 +123,8 @@ class MemoryFront:
         self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
         # In memory a client has what its front was given.
         line.send(self.ledger.hello({session_id: place.seq for session_id, place in self.ledger.sessions.items()}))
-        lines = self.ledger.again() if self._linked else [one.first() for one in self.ledger.lines.values()]
-        for one in lines:
+        kept = self.ledger.resent_lines() if self._linked else [one.sent() for one in self.ledger.lines.values()]
+        for one in kept:
             line.send(one)
         self._linked = True
         return line
@@ -135,54 +136,54 @@ class MemoryFront:
             self.line = None
 
     def _say(self, message: dict[str, Any]) -> int:
-        one = self.ledger.take(json.dumps(message).encode(), time.monotonic())
+        one = self.ledger.keep(json.dumps(message).encode(), time.monotonic())
         self.ledger.understand(one)
         if self.line is not None:
-            self.line.send(one.first())
+            self.line.send(one.sent())
         return one.number
 
     def hear(self, line: bytes) -> None:
         """A line of the daemon's, as `front/link.py` takes it."""
-        kind, _, rest = line.partition(b" ")
-        if kind == b"update":
-            token, seq, update = rest.split(b" ", 2)
-            self._moved(int(token), int(seq), json.loads(update)["params"]["update"])
-        elif kind == b"cursor":
-            token, seq = rest.split()
-            self._moved(int(token), int(seq), None)
-        elif kind == b"answer":
-            number, _, answer = rest.partition(b" ")
-            self._answered(int(number), answer)
-        elif kind == b"ack":
-            self.ledger.acknowledge(int(rest))
-        elif kind == b"attached":
-            token, seq, number, name = rest.split(b" ", 3)
-            self._attached(int(token), int(seq), int(number), json.loads(name))
-        elif kind == b"detached":
-            session = self._sessions.pop(int(rest), None)
-            if session is not None:
-                self.ledger.detached(session)
-        elif kind == b"request":
-            text = rest.decode()
-            ask_id, end = json.JSONDecoder().raw_decode(text)
-            if self.ledger.asks(ask_id):
-                self.questions[ask_id] = json.loads(text[end:])
-        elif kind == b"notify":
-            self.ledger.notified(rest)
-            note = json.loads(rest)
-            if note["method"] == "$/cancel_request":
-                self.questions.pop(note["params"]["requestId"], None)
+        kind = lines.find(line, lines.FROM_DAEMON)
+        assert kind is not None, line
+        numbers, text = kind.parse(line)
+        match kind:
+            case lines.UPDATE:
+                self._moved(numbers, json.loads(text)["params"]["update"])
+            case lines.CURSOR:
+                self._moved(numbers, None)
+            case lines.ANSWER:
+                self._answered(numbers[0], text)
+            case lines.ACK:
+                self.ledger.acknowledge(numbers[0])
+            case lines.ATTACHED:
+                self._attached(numbers, json.loads(text))
+            case lines.DETACHED:
+                session = self._sessions.pop(numbers[0], None)
+                if session is not None:
+                    self.ledger.drop_session(session)
+            case lines.REQUEST:
+                ask_id, end = json.JSONDecoder().raw_decode(text.decode())
+                if self.ledger.add_request(ask_id):
+                    self.questions[ask_id] = json.loads(text.decode()[end:])
+            case lines.NOTIFY:
+                self.ledger.note_withdrawal(text)
+                note = json.loads(text)
+                if note["method"] == "$/cancel_request":
+                    self.questions.pop(note["params"]["requestId"], None)
 
-    def _attached(self, token: int, seq: int, number: int, session: str) -> None:
+    def _attached(self, numbers: list[int], session: str) -> None:
+        token, seq, number = numbers
         self._sessions[token] = session
         before = self.ledger.sessions.get(session)
-        self.ledger.attached(session, seq, number)
+        self.ledger.follow_session(session, seq, number)
         if session not in self.views or (number and seq == 0):
             self.views[session] = View(seq)
         else:
             assert before is None or seq == before.seq, f"attached at {seq}, the client stands at {before.seq}"
 
-    def _moved(self, token: int, seq: int, update: dict[str, Any] | None) -> None:
+    def _moved(self, numbers: list[int], update: dict[str, Any] | None) -> None:
+        token, seq = numbers
         session = self._sessions.get(token)
         if session is None:
             return
@@ -191,17 +192,17 @@ class MemoryFront:
         if update is not None:
             self.views[session].shown.append((seq, update))
         assert self.line is not None
-        self.line.send(b"seen %d %d\n" % (token, seq))
+        self.line.send(lines.SEEN.build(token, seq))
 
-    def _answered(self, number: int, raw: bytes) -> None:
+    def _answered(self, number: int, raw: bytes | bytearray) -> None:
         answer = json.loads(raw)
         one = self.asked[number]
-        if not self.ledger.answered(number, raw):
+        if not self.ledger.drop_answered(number, raw):
             assert answer == one.answer, f"told two different things: {one}, then {answer}"
             return
         one.answer = answer
         assert self.line is not None
-        self.line.send(b"done %d\n" % number)
+        self.line.send(lines.DONE.build(number))
         data = answer.get("error", {}).get("data")
         if isinstance(data, dict) and data.get("retryable"):
             self.refused.append(one)

@@ -513,7 +513,7 @@ def test_a_question_is_asked_again_although_an_earlier_request_is_open(client: C
 
 def test_half_an_emoji_is_no_reason_to_refuse_a_hello() -> None:
     ledger = Ledger()
-    ledger.understand(ledger.take(b'{"id":1,"method":"initialize","params":{"x":"\\ud83d"}}', 0))
+    ledger.understand(ledger.keep(b'{"id":1,"method":"initialize","params":{"x":"\\ud83d"}}', 0))
     hello = msgspec.json.decode(ledger.hello({})[len(b"front ") :], type=FrontHello)
     assert msgspec.json.decode(hello.initialize) == {"x": "?"}
 

@@ -22,7 +22,8 @@ from pykoclaw_acp import __version__, config, errors
 from pykoclaw_acp.channel import frames
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.front import dial, ledger, relay
-from pykoclaw_acp.link import framing
+from pykoclaw_acp.front import link as front_link
+from pykoclaw_acp.link import framing, lines
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import choices, events, folding, turns
@@ -193,31 +194,21 @@ def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # --- docs/link.md ----------------------------------------------------------------------------------------------------
 
 
-def test_the_lines_of_the_link_are_those_that_are_written() -> None:
-    daemons, fronts = (
-        table_in("docs/link.md", "From the daemon", "line"),
-        table_in("docs/link.md", "From the front", "line"),
-    )
-    assert {word(row[0]) for row in daemons} == words_written("server/link.py")
-    assert {word(row[0]) for row in fronts} == words_written("front/link.py") | words_written("front/ledger.py")
-
-
-def test_each_side_of_the_link_understands_the_other() -> None:
-    for row in table_in("docs/link.md", "From the daemon", "line"):
-        assert f'kind == b"{word(row[0])}"' in (PACKAGE / "front/link.py").read_text()
-    for row in table_in("docs/link.md", "From the front", "line")[1:]:
-        assert f'kind == b"{word(row[0])}"' in (PACKAGE / "server/link.py").read_text()
-    assert link.GREETING == b"front "
+def test_the_lines_of_the_link_are_those_that_are_written_and_read() -> None:
+    for heading, kinds in (("From the front", lines.FROM_FRONT), ("From the daemon", lines.FROM_DAEMON)):
+        rows = table_in("docs/link.md", heading, "line")
+        assert [codes(row[0]) for row in rows] == [[str(kind)] for kind in kinds]
+    assert set(front_link.HANDLERS) == set(lines.FROM_DAEMON)
+    assert {lines.HELLO, *link.HANDLERS} == set(lines.FROM_FRONT)
 
 
 def test_the_introduction_of_a_front_has_these_fields() -> None:
     rows = table("docs/link.md", "field of `front {…}`")
-    hello = json.loads(ledger.Ledger().hello({}).removeprefix(link.GREETING))
+    hello = json.loads(ledger.Ledger().hello({}).removeprefix(lines.GREETING))
     assert {name for row in rows for name in codes(row[0])} == set(hello) == set(link.FrontHello.__struct_fields__)
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
     assert codes(row[1]) == list(link.Followed.__struct_fields__)
-    assert link.LINK == ledger.LINK
-    assert f"of this vocabulary ({link.LINK})" in text("docs/link.md")
+    assert f"of this vocabulary ({lines.LINK})" in text("docs/link.md")
 
 
 # --- docs/protocol.md ------------------------------------------------------------------------------------------------
@@ -344,7 +335,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes" in limits
     assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
     assert f"| {ranges.MAX_NAME} characters |" in limits
-    assert ranges.MAX_NUMBER == relay.MAX_NUMBER == 2**53
+    assert lines.MAX_NUMBER == 2**53
     assert f"| unfinished lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
     assert f"for {line_room.PATIENCE:g} s gives way" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
@@ -495,21 +486,6 @@ def commands(group: click.Group, name: str) -> Iterator[str]:
 
 def table_in(document: str, heading: str, header: str) -> list[list[str]]:
     return rows_of(section(document, heading), header)
-
-
-def word(cell: str) -> str:
-    """The first word of a line of the link."""
-    return codes(cell)[0].split()[0]
-
-
-def words_written(module: str) -> set[str]:
-    """First words of the lines that this module writes."""
-    lines = (
-        node.value for node in ast.walk(ast.parse((PACKAGE / module).read_text())) if isinstance(node, ast.Constant)
-    )
-    return {
-        line.split()[0].decode() for line in lines if isinstance(line, bytes) and re.match(rb"(?:[a-z]+|>+) %", line)
-    }
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykoclaw_acp.server.link import FrontPeer
-from pykoclaw_acp.server.peer import Line
+from pykoclaw_acp.server.peer import ClientLine
 
 WORDS = st.sampled_from([b">", b">>", b"seen", b"done", b"ack", b"front", b""])
 NUMBERS = st.integers().map(lambda n: str(n).encode()) | st.binary(max_size=4)
@@ -42,12 +42,12 @@ class Listener:
         assert 0 <= number <= 2**53
 
 
-def taken(stream: bytes, cuts: list[int]) -> list[Line]:
+def taken(stream: bytes, cuts: list[int]) -> list[ClientLine]:
     """The client's lines, of a stream that is cut at these places."""
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     chunks = [stream[a:b] for a, b in itertools.pairwise(places) if a < b]
 
-    async def run() -> list[Line]:
+    async def run() -> list[ClientLine]:
         peer = await FrontPeer.meet(Chunks(chunks), b'front {"front":"f"}\n')
         peer.listener = Listener()
         return [line async for lines in peer.incoming() for line in lines if line is not None]
