@@ -15,27 +15,12 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 from pykoclaw_acp import long_texts
+from pykoclaw_acp.model import client_traits
 
-_HISTORY: Final = "[CONVERSATION HISTORY - "
-_HISTORY_END: Final = "\n[END OF HISTORY - Continue"
-_CONTEXT: Final = "[Session Context]\n"
-_REQUEST: Final = "\n---\n<user_request>\n"
-_REQUEST_END: Final = "\n</user_request>"
-_TAIL: Final = "---\n["  # how what Mitto adds begins
-_RULE: Final = "---"
+_MARKS: Final = client_traits.DEFAULT.wrapping  # looked for in every prompt: clients do not always give their name
 MOST_MARKS: Final = 1000  # that may look like the end of a wrapping and be none, before a text is taken as it is
 _LOOK: Final = 4096  # characters in which white space is looked for at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
-# Beginnings of the prompts that Mitto sends for itself: titles, follow-up questions, checks of its tools.
-_AUXILIARY: Final = (
-    "\nConsider this initial message in a conversation with an LLM:",
-    "\nAnalyze this conversation turn and identify",
-    "\nCheck if you have access to the MCP tool",
-    "List ALL MCP tools currently available to you.",
-    "\nSummarize this message in 2-3 words",
-    "\nRewrite the following prompt",
-)
-_MAY_BE_MITTO: Final = ("mitto", "unknown")
 
 
 def unwrap(text: str) -> str:
@@ -88,16 +73,10 @@ def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
     return digest.hexdigest()
 
 
-def auxiliary(text: str) -> bool:
-    """Whether this is a prompt of Mitto's own, which no user wrote."""
-    return text.startswith(_AUXILIARY)
-
-
 def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
-    """Whether no user wrote the prompt with this content; Mitto does not always give its name (`client`)."""
-    if client is not None and client.lower() not in _MAY_BE_MITTO:
-        return False
-    return any(auxiliary(block["text"]) for block in blocks[:1] if block.get("type") == "text")
+    """Whether the client of this name sent the prompt for itself, so that no user wrote it."""
+    beginnings = client_traits.find(client).helper_prompts
+    return any(block["text"].startswith(beginnings) for block in blocks[:1] if block.get("type") == "text")
 
 
 def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -107,17 +86,17 @@ def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str,
 def _after_history(text: str) -> int:
     """Where the text goes on after a history: up to the last end, since the history's turns may quote one."""
     head = _skip_space(text, 0)
-    if not text.startswith(_HISTORY, head):
+    if not text.startswith(_MARKS.history, head):
         return 0
     line_end = text.find("\n", head)
     if line_end < 0 or text.find("]", head, line_end) != line_end - 1:
         return 0
     limit = len(text)
     for _ in range(MOST_MARKS):
-        mark = text.rfind(_HISTORY_END, line_end, limit)
+        mark = text.rfind(_MARKS.history_end, line_end, limit)
         if mark < 0:
             return 0
-        after = mark + len(_HISTORY_END)
+        after = mark + len(_MARKS.history_end)
         end_of_line = text.find("\n", after, limit)
         closed = text.find("]", after, limit if end_of_line < 0 else end_of_line)
         if closed >= 0:
@@ -130,20 +109,20 @@ def _after_history(text: str) -> int:
 def _request(text: str, begin: int) -> tuple[int, int] | None:
     """Where the user's words stand between Mitto's own head and tail, and nothing that only looks like them."""
     head = _skip_space(text, begin)
-    if not text.startswith(_CONTEXT, head):
+    if not text.startswith(_MARKS.context, head):
         return None
-    mark = text.find(_REQUEST, head + len(_CONTEXT) - 1)
+    mark = text.find(_MARKS.request, head + len(_MARKS.context) - 1)
     if mark < 0:
         return None
-    first = mark + len(_REQUEST)
+    first = mark + len(_MARKS.request)
     ends = _ends(text)
     limit = len(text)
     for _ in range(MOST_MARKS):
-        last = text.rfind(_REQUEST_END, first - 1, limit)
+        last = text.rfind(_MARKS.request_end, first - 1, limit)
         if last < 0:
             return None
-        after = last + len(_REQUEST_END)
-        if after in ends or text.startswith(_TAIL, after):
+        after = last + len(_MARKS.request_end)
+        if after in ends or text.startswith(_MARKS.tail, after):
             return first, max(first, last)
         limit = last + 1
     return None
@@ -152,8 +131,8 @@ def _request(text: str, begin: int) -> tuple[int, int] | None:
 def _ends(text: str) -> tuple[int, int]:
     """Where a text ends if the white space after it does not count, and if a rule after it does not either."""
     end = _before_space(text, len(text))
-    if text.endswith(_RULE, 0, end):
-        return end, _before_space(text, end - len(_RULE))
+    if text.endswith(_MARKS.rule, 0, end):
+        return end, _before_space(text, end - len(_MARKS.rule))
     return end, end
 
 

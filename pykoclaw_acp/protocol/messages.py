@@ -181,7 +181,7 @@ class ModelInfo(Wire, frozen=True, kw_only=True):
 
 
 class ModelState(Wire, frozen=True, kw_only=True):
-    """What ACP had before models became config options, and what Mitto reads."""
+    """What ACP had before models became config options."""
 
     current_model_id: str
     available_models: list[ModelInfo]
@@ -206,8 +206,8 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
 class SessionState(Wire, frozen=True, kw_only=True):
     """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what the options say."""
 
-    modes: ModeState
-    models: ModelState
+    modes: ModeState | None = None
+    models: ModelState | None = None
     config_options: list[ConfigOption]
 
 

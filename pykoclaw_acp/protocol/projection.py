@@ -159,8 +159,11 @@ def elicitation(session_id: str, form: Form) -> CreateElicitation:
     )
 
 
-def state(selection: Selection) -> SessionState:
-    """What is chosen in a session, and what can be, in ACP's three ways to say it."""
+def state(selection: Selection, *, legacy: bool) -> SessionState:
+    """What is chosen in a session, and what can be. `legacy`: also as ACP had it before there were config options."""
+    options = config_options(selection)
+    if not legacy:
+        return SessionState(config_options=options)
     return SessionState(
         modes=ModeState(
             current_mode_id=selection.mode,
@@ -175,7 +178,7 @@ def state(selection: Selection) -> SessionState:
                 for one in selection.models
             ],
         ),
-        config_options=config_options(selection),
+        config_options=options,
     )
 
 

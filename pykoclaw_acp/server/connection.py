@@ -21,6 +21,7 @@ from pykoclaw_acp.errors import (
     StoreClosed,
 )
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.log import Logged
@@ -80,6 +81,7 @@ class Connection:
         self.forms = False
         self._methods = methods
         self._client: Implementation | None = None
+        self.traits = client_traits.find(self.name)
         self._reader = Reader(self.name, peer.instance, peer.front)
         self._prompts: dict[int, tuple[Session, Turn]] = {}
         self.asking = Asking(peer, sessions)
@@ -152,6 +154,7 @@ class Connection:
         self.peer.widen()
         client = self._client = lenient.decode(bytes(params.client_info), Implementation)
         self._reader = Reader(client.name, self.peer.instance, self.peer.front)
+        self.traits = client_traits.find(client.name, client.version)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
         self.forms = capabilities.elicitation.form is not None
         log.info("Client connected", action="client_connected", client=client.name, version=client.version)
@@ -159,7 +162,7 @@ class Connection:
     @property
     def name(self) -> str:
         """What the client calls itself."""
-        return "unknown" if self._client is None else self._client.name
+        return client_traits.UNNAMED if self._client is None else self._client.name
 
     def prompted(self, call: Call, session: Session, turn: Turn) -> None:
         """This call will be answered by the turn."""

@@ -33,7 +33,6 @@ AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions whi
 MAX_SERVERS: Final = 200
 MAX_DIRECTORIES: Final = 1000
 PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
-CATCH_UP_PAUSE: Final = 0.3  # s; Mitto takes a session's updates only some time after the answer of its resume
 
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
@@ -99,9 +98,9 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
         seen = await call.connection.claim(session, params.session_id)
         start = session.last_seq if seen is None else seen
         missed = start < session.last_seq or session.busy
-        hold = CATCH_UP_PAUSE if missed else 0
+        hold = call.connection.traits.catch_up_pause if missed else 0
         attachment = call.connection.attach(session, params.session_id, start, hold=hold)
-        if missed:
+        if missed and call.connection.traits.ends_lines:
             attachment.loose_end = True
             call.follow_ups.append(lambda: _end_line(session, attachment))
     await call.sessions.confirmations.written(PLACE_WAIT)
@@ -109,7 +108,7 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
 
 
 async def _end_line(session: Session, attachment: Attachment) -> None:
-    """Mitto shows text at the end of its line or of the turn, and in a turn that it did not ask for it sees no end."""
+    """In a turn that the client did not ask for, it sees no end of the text (ClientTraits.ends_lines)."""
     await session.idle()
     await attachment.reached(session.last_seq)
     if attachment.alive and not session.busy:

@@ -56,7 +56,7 @@ async def _follow(connection: Connection, front: str | None, session_id: str, fo
     connection.loaded[session_id] = followed.line
     own = set() if front is None else await connection.sessions.asked_by(session.id, front)
     # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
-    hold = lifecycle.CATCH_UP_PAUSE if followed.opened == NOTHING and not followed.line else 0
+    hold = connection.traits.catch_up_pause if followed.opened == NOTHING and not followed.line else 0
     told = followed.seen
     if told is not None:
         told = min(await connection.sessions.place(session, session_id, told), session.last_seq)

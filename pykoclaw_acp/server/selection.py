@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol import projection
@@ -17,8 +16,6 @@ from pykoclaw_acp.protocol.messages import (
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.session import Session
-
-COMMANDS_PAUSE: Final = 0.2  # s; clients lose what comes before they have dealt with the answer
 
 
 async def set_mode(call: Call, params: SetModeParams) -> Empty:
@@ -53,11 +50,11 @@ async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetCon
 async def opened(call: Call, session: Session, session_id: str) -> SessionState:
     """What new, load and resume answer; the slash commands follow the answer."""
     call.follow_ups.append(lambda: _show_commands(call, session, session_id))
-    return projection.state(await session.choosing.selection())
+    return projection.state(await session.choosing.selection(), legacy=call.connection.traits.legacy_choices)
 
 
 async def _show_commands(call: Call, session: Session, session_id: str) -> None:
-    await asyncio.sleep(COMMANDS_PAUSE)
+    await asyncio.sleep(call.connection.traits.commands_pause)
     commands = await session.choosing.commands()
     if commands and call.connection.follows(session_id):
         await call.connection.offer(session_id, commands)

@@ -29,6 +29,10 @@ def fingerprint(blocks: list[dict[str, Any]]) -> str:
     return finished(prompt_text.fingerprint(blocks))
 
 
+def is_helper(words: str) -> bool:
+    return prompt_text.by_client_itself([text(words)], "mitto")
+
+
 WORDS = [
     "Fix the bug.",
     "/review src\nand tests",
@@ -110,10 +114,10 @@ def test_other_prompts_have_other_fingerprints() -> None:
 
 
 def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
-    assert prompt_text.auxiliary('\nConsider this initial message in a conversation with an LLM: "hi"\n')
-    assert prompt_text.auxiliary("\nCheck if you have access to the MCP tool `mitto_x`")
-    assert not prompt_text.auxiliary("Analyze this conversation turn and identify what is wrong")
-    assert not prompt_text.auxiliary(CONTEXT.format("List ALL MCP tools currently available to you."))
+    assert is_helper('\nConsider this initial message in a conversation with an LLM: "hi"\n')
+    assert is_helper("\nCheck if you have access to the MCP tool `mitto_x`")
+    assert not is_helper("Analyze this conversation turn and identify what is wrong")
+    assert not is_helper(CONTEXT.format("List ALL MCP tools currently available to you."))
     own = [text("List ALL MCP tools currently available to you.\nInclude")]
     assert all(prompt_text.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto"))
     assert not prompt_text.by_client_itself(own, "zed")

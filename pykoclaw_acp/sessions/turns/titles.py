@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model import client_traits, prompt_text
 
 MAX_TITLE: Final = 80  # characters
 LOOKED_AT: Final = 64 * 1024  # characters of a prompt in which its title is looked for
@@ -15,7 +15,7 @@ MOST_NAMES: Final = 50  # of tags whose ends are looked for
 
 _NAME: Final = re.compile(r"([a-z]++(?:[-_][a-z]++)++)\b")
 _LONGEST_NAME: Final = 100  # characters
-_FILE: Final = "=== File: "  # how Mitto puts a text file into a prompt
+_FILE: Final = client_traits.DEFAULT.wrapping.file
 
 
 def title(content: Sequence[dict[str, Any]]) -> str | None:

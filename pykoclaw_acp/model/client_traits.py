@@ -1,0 +1,68 @@
+"""What is special about a client: one value for each, found by the name and the version that it gives in `initialize`.
+
+Where the need of one client harms no other, all are served so: clients do not always give their name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """What a client puts around the user's words: the marks by which it is recognised."""
+
+    history: str = "[CONVERSATION HISTORY - "  # begins a summary of earlier turns
+    history_end: str = "\n[END OF HISTORY - Continue"
+    context: str = "[Session Context]\n"
+    request: str = "\n---\n<user_request>\n"  # ends the context; the user's words follow
+    request_end: str = "\n</user_request>"
+    tail: str = "---\n["  # begins what stands after the user's words
+    rule: str = "---"
+    file: str = "=== File: "  # begins a text block that is a file
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTraits:
+    """How a client differs from others. The defaults are what every client gets.
+
+    `helper_prompts`: beginnings of the prompts that it sends for itself: titles, follow-up questions, checks of tools.
+    `catch_up_pause` (s): after the answer to `session/resume` it does not take updates yet. `commands_pause` (s): after
+    the answer that opens a session it loses its slash commands. `ends_lines`: it shows text at the end of a line or of
+    a turn, so what it is shown of another's turn needs an empty line at its end. `legacy_choices`: it reads the modes
+    and models of ACP before there were config options.
+    """
+
+    wrapping: Wrapping = Wrapping()
+    helper_prompts: tuple[str, ...] = ()
+    catch_up_pause: float = 0.3
+    commands_pause: float = 0.2
+    ends_lines: bool = True
+    legacy_choices: bool = True
+
+
+DEFAULT: Final = ClientTraits()
+MITTO: Final = replace(
+    DEFAULT,
+    helper_prompts=(
+        "\nConsider this initial message in a conversation with an LLM:",
+        "\nAnalyze this conversation turn and identify",
+        "\nCheck if you have access to the MCP tool",
+        "List ALL MCP tools currently available to you.",
+        "\nSummarize this message in 2-3 words",
+        "\nRewrite the following prompt",
+    ),
+)
+UNNAMED: Final = "unknown"  # the name of a client that gives none
+# Name in small letters, beginning of the version, traits; the first row that fits counts.
+TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
+    ("mitto", "", MITTO),
+    (UNNAMED, "", MITTO),  # Mitto does not always give its name
+)
+
+
+def find(name: str | None, version: str = "") -> ClientTraits:
+    """The traits of the client with this name; None: it gave none."""
+    wanted = UNNAMED if name is None else name.lower()
+    return next((traits for known, begin, traits in TABLE if known == wanted and version.startswith(begin)), DEFAULT)
