@@ -41,7 +41,7 @@ def _complain(error: StartupError) -> int:
     return error.exit_code
 
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _SESSION = click.argument("session")
 
 
@@ -49,14 +49,15 @@ _SESSION = click.argument("session")
     cls=_Program,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="To see it work without an account, run `pykoclaw-acp demo`.",
+    epilog="Run `pykoclaw-acp demo` to see it work without an account.",
 )
 @click.version_option(__version__, prog_name="pykoclaw-acp")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """An ACP agent that puts Claude behind your editor and never loses a conversation.
+    """An ACP agent that runs Claude and never loses a conversation.
 
-    Without a command it speaks ACP on standard input and output, for a daemon that it starts if none runs.
+    Without a command, speaks ACP on standard input and output; this is what ACP clients start. Starts the daemon if
+    none is running.
     """
     if ctx.invoked_subcommand is None:  # as `pykoclaw acp`
         from pykoclaw_acp.front.process import run
@@ -64,15 +65,17 @@ def cli(ctx: click.Context) -> None:
         ctx.exit(run())
 
 
-@cli.command(short_help="Run the daemon.")
-@click.option("--stdio", is_flag=True, help="Serve one client at standard input and output.")
+@cli.command(short_help="Run the daemon in the foreground.")
+@click.option("--stdio", is_flag=True, help="Serve a single client on standard input and output, without a daemon.")
 @click.pass_context
 def serve(ctx: click.Context, stdio: bool) -> None:
-    """Run the daemon, which serves any number of clients at its socket until it gets SIGTERM.
+    """Run the daemon in the foreground until SIGTERM. It logs to standard error.
 
-    Workers outlive it, and the next one takes them over. With --stdio it serves one client at its standard input and
-    output instead, and ends with it. The log goes to standard error. Exits with 75 when another server owns the data
-    directory, or when it wants to be restarted, and with 78 when a setting or the database cannot be used.
+    The daemon serves any number of clients on a unix socket. Its workers outlive it and are adopted by the next daemon.
+    With --stdio, serves a single client on standard input and output instead, and exits when the client closes it.
+
+    Exit status: 75 if another server owns the data directory or the daemon needs a restart, 78 if a setting, a
+    directory or the database cannot be used.
     """
     from pykoclaw_acp import config
 
@@ -86,13 +89,14 @@ def serve(ctx: click.Context, stdio: bool) -> None:
     ctx.exit(daemon.main(config.load))
 
 
-@cli.command(name="config")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON array of settings instead of text.")
+@cli.command(name="config", short_help="Show all settings and where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_config(as_json: bool) -> None:
-    """Show every setting, its value, and where that came from.
+    """Show all settings, their values and where each value comes from.
 
-    Settings come from the environment, then ./.env if the directory is trusted, then ~/.local/share/pykoclaw/.env, then
-    the defaults. A daemon that runs has those of its own start, and one that a client started has no ./.env.
+    Order of precedence: the environment, ./.env if the directory is trusted, ~/.local/share/pykoclaw/.env, the default.
+    The values are those that `serve` would use if started here. A running daemon keeps the settings that it was started
+    with; a daemon started by a client never reads ./.env.
     """
     from pykoclaw_acp import config, terminal
 
@@ -110,50 +114,58 @@ def show_config(as_json: bool) -> None:
         terminal.line(f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True)
 
 
-@cli.command()
+@cli.command(short_help="Show the daemon, its workers, turns and database.")
 @_JSON
 def status(as_json: bool) -> None:
-    """Show the daemon, its workers and its queue. Exits with 3 when no daemon runs; never starts one."""
+    """Show the daemon, its workers, turns, clients, sessions and database.
+
+    Never starts a daemon. Exit status: 3 if none is running.
+    """
     from pykoclaw_acp.commands import status as command
 
     command.main(as_json)
 
 
-@cli.command(short_help="Restart the daemon; what it runs goes on.")
+@cli.command(short_help="Restart the daemon without interrupting running turns.")
 def restart() -> None:
-    """End the daemon, and start the next one, which takes over its workers and clients: no turn is lost.
+    """Restart the daemon without interrupting running turns, for instance after an upgrade or a change of settings.
 
-    For a new version or another setting. The next one has the environment of an open client, or of this shell; where
-    systemd runs the daemon, that of its unit. Exits with 3 when no daemon runs.
+    The new daemon adopts the workers, and connected clients reconnect. It has the environment of a connected client or
+    of this shell; under systemd, that of the unit. Exit status: 3 if no daemon is running.
     """
     from pykoclaw_acp.commands import ending as command
 
     command.restart()
 
 
-@cli.command(short_help="End the daemon and all workers.")
+@cli.command(short_help="Stop the daemon and all workers.")
 def stop() -> None:
-    """End all workers, then the daemon; turns end as cancelled. Exits with 3 when no daemon runs."""
+    """Stop all workers, then the daemon. Running and queued turns are cancelled.
+
+    Exit status: 3 if no daemon is running.
+    """
     from pykoclaw_acp.commands import ending as command
 
     command.stop()
 
 
-@cli.group()
+@cli.group(short_help="List, show, export, rename and delete sessions.")
 def sessions() -> None:
-    """List, show and change the sessions that are kept.
+    """List, show, export, rename and delete sessions.
 
-    SESSION is an id, the beginning of one, or a conversation's name. Exits with 1 when there is no such session.
-    These commands start the daemon if none runs.
+    SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the daemon if none is
+    running. Exit status: 1 if there is no such session.
     """
 
 
 @sessions.command(name="list")
-@click.option("-a", "--all", "every", is_flag=True, help="Also those that nobody used, and clients' own helpers.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Show at most so many.")
+@click.option("-a", "--all", "every", is_flag=True, help="Include unused sessions and clients' helper sessions.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of sessions."
+)
 @_JSON
 def list_sessions(every: bool, limit: int, as_json: bool) -> None:
-    """List sessions, the newest first."""
+    """List sessions, most recently used first."""
     from pykoclaw_acp.commands import sessions as command
 
     command.list_all(every, limit, as_json)
@@ -163,7 +175,7 @@ def list_sessions(every: bool, limit: int, as_json: bool) -> None:
 @_SESSION
 @_JSON
 def show_session(session: str, as_json: bool) -> None:
-    """Show what is known about a session, and its newest turns."""
+    """Show the details and the latest turns of a session."""
     from pykoclaw_acp.commands import sessions as command
 
     command.show_one(session, as_json)
@@ -171,10 +183,10 @@ def show_session(session: str, as_json: bool) -> None:
 
 @sessions.command(name="tail")
 @_SESSION
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("-n", "--turns", type=click.IntRange(min=1), help="Begin with the newest so many turns.")
+@click.option("-f", "--follow", is_flag=True, help="Keep following the session until Ctrl-C.")
+@click.option("-n", "--turns", metavar="N", type=click.IntRange(min=1), help="Show the last N turns only.")
 def tail_session(session: str, follow: bool, turns: int | None) -> None:
-    """Write a session's history as text."""
+    """Print the history of a session as text."""
     from pykoclaw_acp.commands import sessions as command
 
     command.tail(session, turns, follow)
@@ -184,7 +196,7 @@ def tail_session(session: str, follow: bool, turns: int | None) -> None:
 @_SESSION
 @click.argument("title")
 def rename_session(session: str, title: str) -> None:
-    """Give a session another title."""
+    """Set the title of a session."""
     from pykoclaw_acp.commands import sessions as command
 
     command.rename(session, title)
@@ -192,58 +204,67 @@ def rename_session(session: str, title: str) -> None:
 
 @sessions.command(name="export")
 @_SESSION
-@click.option("--format", "form", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json"]),
+    default="markdown",
+    show_default=True,
+    help="Output format.",
+)
 def export_session(session: str, form: Literal["markdown", "json"]) -> None:
-    """Write a session with its whole history to standard output."""
+    """Print a session with its complete history."""
     from pykoclaw_acp.commands import sessions as command
 
     command.export(session, form)
 
 
-@sessions.command(name="delete", short_help="Delete a session with its history.")
+@sessions.command(name="delete", short_help="Delete a session and its history.")
 @_SESSION
-@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
 def delete_session(session: str, sure: bool) -> None:
-    """Delete a session with its history, after asking; its running turn is cancelled.
+    """Delete a session and its history, after confirmation. A running turn is cancelled.
 
-    Clients do not find it any more. The transcript that Claude itself keeps is left alone.
+    The session id is not reused. Claude's own transcript in ~/.claude/projects is not deleted.
     """
     from pykoclaw_acp.commands import sessions as command
 
     command.delete(session, sure)
 
 
-@cli.command(short_help="Follow a session live, and answer its questions.")
+@cli.command(short_help="Follow a session live and answer its permission requests.")
 @_SESSION
 def attach(session: str) -> None:
-    """Follow SESSION live in the terminal; Ctrl-C detaches, and what runs goes on.
+    """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
 
-    Permission questions are shown, and in a terminal they can be answered: type y, a (always) or n, and Enter.
-    While it is attached like this, somebody counts as present, whatever the session does when its clients are away.
+    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n (deny), then Enter.
+    As long as a terminal is attached, the away policy of the session does not apply.
     """
     from pykoclaw_acp.commands import attach as command
 
     command.main(session)
 
 
-@cli.command(short_help="Answer a permission question, or list those that wait.")
-@click.argument("question", required=False)
-@click.option("--allow", "decision", flag_value="allow_once", help="Allow it this once.")
-@click.option("--always", "decision", flag_value="allow_always", help="Allow it for the rest of the session.")
-@click.option("--deny", "decision", flag_value="deny", help="Refuse it.")
+@cli.command(short_help="List or answer pending permission requests.")
+@click.argument("question", metavar="[REQUEST]", required=False)
+@click.option("--allow", "decision", flag_value="allow_once", help="Allow once.")
+@click.option(
+    "--always", "decision", flag_value="allow_always", help="Always allow, as long as the worker of the session runs."
+)
+@click.option("--deny", "decision", flag_value="deny", help="Deny.")
 @_JSON
 def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
-    """Show the permission questions that wait, with all that would run, or answer a QUESTION.
+    """List pending permission requests with everything that would run, or answer REQUEST.
 
-    QUESTION is an id, or the beginning of one; without --allow, --always or --deny it is shown, with what each of these
-    means: where it asks whether a directory is trusted, --allow runs without what it holds, and --always trusts it.
-    Exits with 1 when it is unknown, or somebody else has answered it.
+    REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
+    meaning of each. For a workspace trust request, --allow runs Claude without the active content of the directory and
+    --always trusts the directory. Exit status: 1 if the request is unknown or already answered.
     """
     from pykoclaw_acp.commands import approve as command
 
     if question is None:
         if decision is not None:
-            raise click.UsageError("Say which question; `pykoclaw-acp approve` lists those that wait.")
+            raise click.UsageError("Give the id of a permission request; `pykoclaw-acp approve` lists them.")
         command.list_open(as_json)
     elif decision is None:
         command.show_one(question, as_json)
@@ -251,13 +272,13 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
         command.answer(question, decision)
 
 
-@cli.group()
+@cli.group(short_help="List and change trusted directories.")
 def trust() -> None:
-    """List and change which directories are trusted.
+    """List and change trusted directories.
 
-    What a directory holds that acts in Claude (hooks, helper programs, environment variables, MCP servers, plugins,
-    permissions of its settings) counts only where it is trusted, with what it held then. DIRECTORY is the working
-    directory if none is given. These commands start the daemon if none runs.
+    Active content of a directory (hooks, helper programs, environment variables, MCP servers, plugins and permissions
+    in its Claude settings) takes effect only if the directory is trusted with exactly that content. DIRECTORY defaults
+    to the working directory. These commands start the daemon if none is running.
     """
 
 
@@ -267,7 +288,7 @@ _DIRECTORY = click.argument("directory", default=".", type=click.Path(exists=Tru
 @trust.command(name="list")
 @_JSON
 def list_trusted(as_json: bool) -> None:
-    """List the directories that are trusted."""
+    """List trusted directories."""
     from pykoclaw_acp.commands import trust as command
 
     command.list_all(as_json)
@@ -277,17 +298,20 @@ def list_trusted(as_json: bool) -> None:
 @_DIRECTORY
 @_JSON
 def show_trust(directory: str, as_json: bool) -> None:
-    """Show what DIRECTORY holds that acts, and whether it is trusted."""
+    """Show the active content of DIRECTORY and whether it is trusted."""
     from pykoclaw_acp.commands import trust as command
 
     command.look(directory, as_json)
 
 
-@trust.command(name="add")
+@trust.command(name="add", short_help="Trust a directory with its current content.")
 @_DIRECTORY
-@click.option("--tree", is_flag=True, help="Also all directories below, whatever they hold and will hold.")
+@click.option("--tree", is_flag=True, help="Trust all directories below as well, whatever their content is or becomes.")
 def add_trust(directory: str, tree: bool) -> None:
-    """Trust DIRECTORY with what it holds now, its ./.env included; after a change it is asked about again."""
+    """Trust DIRECTORY with its current content, including its .env file.
+
+    After a change of the content, trust is requested again.
+    """
     from pykoclaw_acp.commands import trust as command
 
     command.add(directory, tree)
@@ -296,94 +320,103 @@ def add_trust(directory: str, tree: bool) -> None:
 @trust.command(name="remove")
 @click.argument("directory", default=".", type=click.Path())
 def remove_trust(directory: str) -> None:
-    """Trust DIRECTORY no more."""
+    """Stop trusting DIRECTORY, from the next prompt on."""
     from pykoclaw_acp.commands import trust as command
 
     command.remove(directory)
 
 
 @cli.command(name="hand-over", hidden=True)
-@click.option("--but", type=int, default=0, help="Pid of a daemon that may stay.")
+@click.option("--but", type=int, default=0, help="Pid of a daemon to keep.")
 def hand_over(but: int) -> None:
-    """End the daemon, and keep clients from starting another until standard input ends; for deploy/install.sh."""
+    """Stop the daemon and keep clients from starting another until end of input; for deploy/install.sh."""
     from pykoclaw_acp.commands import hand_over as command
 
     command.main(but)
 
 
-@cli.group(invoke_without_command=True)
+@cli.group(invoke_without_command=True, short_help="List or stop the processes that run Claude.")
 @click.pass_context
 def workers(ctx: click.Context) -> None:
-    """List the processes that run Claude, or stop them."""
+    """List or stop the processes that run Claude. Without a command, list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_workers, as_json=False)
 
 
-@workers.command(name="list")
+@workers.command(name="list", short_help="List workers.")
 @_JSON
 def list_workers(as_json: bool) -> None:
-    """List the workers. Exits with 3 when no daemon runs."""
+    """List workers. Exit status: 3 if no daemon is running."""
     from pykoclaw_acp.commands import workers as command
 
     command.list_all(as_json)
 
 
-@workers.command(name="stop")
+@workers.command(name="stop", short_help="Stop all workers, or the worker of a session.")
 @click.argument("session", required=False)
-@click.option("--now", is_flag=True, help="Kill them at once, without time to end in order.")
+@click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
 def stop_workers(session: str | None, now: bool) -> None:
-    """End all workers, or the one of SESSION; turns end as cancelled. Works without a daemon too.
+    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Works without a daemon too.
 
-    The next prompt of a session starts a worker again, and Claude remembers the conversation.
+    The next prompt starts a new worker, and Claude remembers the conversation.
     """
     from pykoclaw_acp.commands import workers as command
 
     command.stop(session, now)
 
 
-@cli.command(short_help="Check the whole set-up, and say what to do.")
+@cli.command(short_help="Check the installation and suggest fixes.")
 @_JSON
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check the whole set-up, and say what to do about what is wrong. Exits with 1 when there is a problem.
+    """Check the installation and suggest a fix for each problem.
 
-    It changes nothing, starts no daemon, and shows no secret.
+    Changes nothing, starts no daemon and shows no secrets. Exit status: 1 if there is a problem.
     """
     from pykoclaw_acp.commands import doctor as command
 
     ctx.exit(command.main(as_json))
 
 
-@cli.command(short_help="Put our tables into another program's database.")
+@cli.command(short_help="Add the tables of pykoclaw-acp to another program's database.")
 def adopt() -> None:
-    """Put our tables into the database of PYKOCLAW_DATA, beside those of another program, which are left alone.
+    """Add the tables of pykoclaw-acp to the database in PYKOCLAW_DATA, which belongs to another program.
 
-    Without this such a database is refused, as it may be there by mistake. Pykoclaw's own needs no such command.
+    Existing tables are not changed. Without this command such a database is refused, as it may be there by mistake. Not
+    needed for a database of pykoclaw.
     """
     from pykoclaw_acp.commands import adopt as command
 
     command.main()
 
 
-@cli.command(short_help="Show the end of the daemon's log.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="Begin so many back.")
-@click.option("--workers", is_flag=True, help="The workers' log instead of the daemon's.")
-@click.option("--json", "as_json", is_flag=True, help="Write the lines as they are, mostly JSON.")
+@cli.command(short_help="Show the log.")
+@click.option("-f", "--follow", is_flag=True, help="Keep following the log until Ctrl-C.")
+@click.option(
+    "-n",
+    "--lines",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="Show the last N lines.",
+)
+@click.option("--workers", is_flag=True, help="Show the log of the workers instead of that of the daemon.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines unchanged; most are JSON objects.")
 def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
-    """Show the end of the daemon's log; where systemd runs the daemon, it is the journal's."""
+    """Show the end of the daemon's log. Under systemd, this is the journal of its unit."""
     from pykoclaw_acp.commands import logs as command
 
     command.main(lines, follow, workers, as_json)
 
 
-@cli.command(short_help="Play the whole story offline, on the real Claude CLI.")
+@cli.command(short_help="Show everything offline, with the real Claude CLI.")
 @click.pass_context
 def demo(ctx: click.Context) -> None:
-    """Play the whole story offline: a conversation, a crash of everything, and the conversation again.
+    """Hold a conversation, kill every process in the middle of it, and continue.
 
-    It uses the real Claude CLI on a scripted model, in a temporary home: no account, no network, and nothing of
-    yours is touched. Exits with 1 when any step went wrong.
+    Runs the real Claude CLI on a scripted model in a temporary home directory: needs no account and no network, and
+    touches none of your files. Exit status: 1 if a step failed.
     """
     from importlib.util import find_spec
 
@@ -399,13 +432,13 @@ def demo(ctx: click.Context) -> None:
 
 @cli.command(
     name="scripted-model",
-    short_help="Run a Messages API on loopback that plays scripts.",
+    short_help="Run a local Messages API that plays scripts.",
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.pass_context
 def scripted_model(ctx: click.Context) -> None:
-    """Run a Messages API on loopback that plays scripts, to try things offline."""
+    """Run a local Messages API that plays scripts, for use offline."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("starlette", "uvicorn")):

@@ -100,90 +100,90 @@ class Settings(BaseSettings):
     data: AbsolutePath = Field(
         default_factory=_default_data, description="Directory of the database, shared with pykoclaw."
     )
-    model: str | None = Field(
-        default=None, description="Claude model for new sessions; Claude's own default when unset."
-    )
+    model: str | None = Field(default=None, description="Claude model of new sessions; Claude's own default if unset.")
     cli_path: Annotated[Path, BeforeValidator(_program)] | None = Field(
-        default=None, description="Claude CLI: a path, or a name on PATH; the one bundled with the SDK when unset."
+        default=None, description="Claude CLI: a path, or a name on PATH; the CLI bundled with the SDK if unset."
     )
     idle_timeout: Seconds = Field(
-        default=1800.0, description="Seconds without a prompt after which a session's worker is ended; above 0."
+        default=1800.0, description="Seconds without a prompt after which a session's worker is stopped; above 0."
     )
     permission_mode: PermissionMode = Field(
         default="default", description=f"Permission mode of new sessions: {', '.join(get_args(PermissionMode))}."
     )
     setting_sources: Annotated[tuple[SettingSource, ...], NoDecode, BeforeValidator(_sources_list)] = Field(
         default=("user", "project", "local"),
-        description="Claude settings files that count: user, project, local, separated by commas, or none.",
+        description="Claude settings files in effect: user, project, local, separated by commas, or none.",
     )
     max_workers: int = Field(
-        default=16, ge=1, description="Sessions that may have a live worker at a time; at least 1."
+        default=16, ge=1, description="Maximum number of workers, one for each session in use; at least 1."
     )
     state: AbsolutePath = Field(
         default_factory=_default_state,
-        description="Directory of logs, and of workers' sockets, spools and temporary files.",
+        description="Directory of logs and of the workers' sockets, spools and temporary files.",
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
-        default="info", description="Least severe log lines to write: debug (shows prompts), info, warning, error."
+        default="info", description="Minimum level of log lines: debug (includes prompts), info, warning, error."
     )
     log_format: Annotated[LogFormat, BeforeValidator(_lowered)] = Field(
-        default="auto", description="Form of log lines: json, console, or auto (json unless stderr is a terminal)."
+        default="auto", description="Format of log lines: json, console, or auto (console on a terminal, else json)."
     )
-    worker_start_timeout: Seconds = Field(
-        default=60.0, description="Seconds that a worker may take until it is ready; above 0."
-    )
+    worker_start_timeout: Seconds = Field(default=60.0, description="Seconds a worker may take to start; above 0.")
     cancel_grace: Seconds = Field(
-        default=10.0, description="Seconds that an interrupted turn may take before its worker is killed; above 0."
+        default=10.0, description="Seconds a cancelled turn may take to end before its worker is killed; above 0."
     )
     shutdown_grace: Seconds = Field(
-        default=2.5, description="Seconds that running turns get to end when `serve --stdio` stops; above 0."
+        default=2.5, description="Seconds running turns may take to end when `serve --stdio` stops; above 0."
     )
     permission_timeout: Annotated[Seconds | None, BeforeValidator(_or_none)] = Field(
         default=None,
-        description="Seconds that a permission question waits for its answer; above 0, or none for no limit.",
+        description="Seconds after which a pending permission request is denied; above 0, or none for no limit.",
     )
     stall_timeout: Seconds = Field(
         default=30.0,
         ge=12,
-        description="Seconds without a sign of life (there is one every 10) after which a worker is killed; from 12.",
+        description="Seconds without a heartbeat (sent every 10) after which a worker is killed; at least 12.",
     )
     socket: AbsolutePath | None = Field(
-        default=None, description="Socket of the daemon; below XDG_RUNTIME_DIR, or PYKOCLAW_STATE, when unset."
+        default=None, description="Socket of the daemon; in XDG_RUNTIME_DIR or PYKOCLAW_STATE if unset."
     )
     orphan_grace: Seconds = Field(
-        default=7200.0, description="Seconds that a running turn may go on without a daemon; above 0."
+        default=7200.0, description="Seconds a running turn may continue without a daemon; above 0."
     )
     spool_limit: int = Field(
-        default=1024 * 1024 * 1024, ge=1, description="Bytes that a worker may keep on disk while no daemon takes them."
+        default=1024 * 1024 * 1024, ge=1, description="Bytes a worker may keep on disk while no daemon reads them."
     )
     away_policy: Annotated[AwayPolicy, BeforeValidator(_lowered)] = Field(
-        default=AwayPolicy.WAIT, description="Permission questions while no client is there: wait, deny, allow, park."
+        default=AwayPolicy.WAIT,
+        description="Permission requests while no client has the session open: wait, deny, allow, park.",
     )
     away_timeout: Seconds = Field(
-        default=86400.0, description="Seconds that a question waits while no client is there; then it is denied."
+        default=86400.0,
+        description="Seconds a permission request waits while no client has the session open, until it is denied.",
     )
     rejoin_window: Seconds = Field(
-        default=120.0, description="Seconds in which a prompt that a lost client sends again joins its turn; above 0."
+        default=120.0, description="Seconds in which a prompt re-sent after a lost connection joins its turn; above 0."
     )
     client_stall: Seconds = Field(
-        default=60.0, description="Seconds that a client may not read before it is cut off; above 0."
+        default=60.0, description="Seconds a client may stop reading before it is disconnected; above 0."
     )
     prune_after: Seconds = Field(
-        default=3600.0, description="Seconds after which a session that nobody used is emptied and hidden; above 0."
+        default=3600.0, description="Seconds after which an unused session is emptied and hidden; above 0."
     )
     max_clients: int = Field(
-        default=512, ge=4, description="Clients that may be connected at a time; fewer if there are too few open files."
+        default=512,
+        ge=4,
+        description="Maximum number of connected clients; lower if the limit of open files requires it.",
     )
     workspace_trust: Annotated[Literal["ask", "off"], BeforeValidator(_lowered)] = Field(
         default="ask",
-        description="Directories with hooks, MCP servers and the like: ask before those count, or off: they count.",
+        description="Hooks, MCP servers and other active content of directories: ask first, or off to always allow it.",
     )
     nested_access: Annotated[NestedAccess, BeforeValidator(_lowered)] = Field(
         default="none",
-        description="What programs inside of a session may use of the daemon: none, clients (ACP), all (commands too).",
+        description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",
     )
     group: str | None = Field(
-        default=None, description="Group whose members may use the database, too; only its user when unset."
+        default=None, description="Group whose members may access the database; only its owner if unset."
     )
     crash_points: str | None = Field(
         default=None,

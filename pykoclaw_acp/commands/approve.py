@@ -15,14 +15,14 @@ Decision = Literal["allow_once", "allow_always", "deny"]
 DONE: Final = {"allow_once": "Allowed.", "allow_always": "Allowed for the rest of the session.", "deny": "Denied."}
 _FLAGS: Final[dict[str, str]] = {"allow_once": "--allow", "allow_always": "--always", "deny": "--deny"}
 _END: Final = shown("\n", "command")
-_HOW: Final = "Answer one with `pykoclaw-acp approve QUESTION --allow`, --always or --deny."
+_HOW: Final = "Answer one with `pykoclaw-acp approve REQUEST --allow`, --always or --deny."
 
 
 def list_open(as_json: bool) -> None:
     """List pending requests, with everything that would run."""
     questions = _whole(ask("questions/list"))
     if not questions and not as_json:
-        terminal.line("No question waits.")
+        terminal.line("No pending permissions.")
     else:
         _write(questions, as_json)
 
@@ -31,7 +31,7 @@ def show_one(question: str, as_json: bool) -> None:
     """Show the pending requests with this id prefix. Raises CommandFailed if there is none."""
     found = _whole([one for one in ask("questions/list") if one["id"].startswith(question)])
     if not found:
-        raise CommandFailed("There is no question with this id. List those that wait to see their ids.")
+        raise CommandFailed("No pending permission request has this id. `pykoclaw-acp approve` lists them.")
     _write(found, as_json)
 
 
@@ -59,7 +59,7 @@ def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _shown(question: dict[str, Any]) -> Shown:
     facts = (
-        f"{question['id'][:12]}  session {question['session'][:8]}, waits {show.since(question['askedAt'])}, "
+        f"{question['id'][:12]}  session {question['session'][:8]}, pending for {show.since(question['askedAt'])}, "
         f"until {_until(question)}"
     )
     lines = (shown(facts, fg="yellow"), rendered(question), shown(f"  {choices(question, _FLAGS)}"))

@@ -90,7 +90,7 @@ class Questions:
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
         elif decision != "deny" and question["id"] in self._unseen:
-            self._page.note(f"  Not all of it was shown. View it first: {LOOK} and Enter.", fg="red")
+            self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
         else:
             self._decide(question["id"], decision)
 
@@ -121,7 +121,7 @@ def main(session: str, turns: int = TURNS) -> None:
             elif kind == "settled":
                 questions.settled(params["id"])
     except KeyboardInterrupt:
-        page.note("Detached. What runs goes on.")
+        page.note("Detached. A running turn continues.")
     finally:
         page.end()
 

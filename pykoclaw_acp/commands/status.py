@@ -36,7 +36,8 @@ def main(as_json: bool) -> None:
         table_of(status["workers"])
     if status["questions"]:
         terminal.line()
-        terminal.line(f"{show.count(len(status['questions']), 'question')} waiting: see `pykoclaw-acp approve`.")
+        pending = show.count(len(status["questions"]), "pending permission request")
+        terminal.line(f"{pending}: see `pykoclaw-acp approve`.")
 
 
 def _lag(daemon: dict[str, Any]) -> str:

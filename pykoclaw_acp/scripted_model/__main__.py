@@ -23,14 +23,14 @@ from .record import Record
 def main(argv: list[str] | None = None) -> int:
     """Serve on loopback until SIGTERM, SIGINT or, if asked for, the end of stdin."""
     parser = argparse.ArgumentParser(prog="python -m pykoclaw_acp.scripted_model", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 takes a free one")
-    parser.add_argument("--record", type=Path, help="append a JSON line for each request to this file")
-    parser.add_argument("--exit-with-stdin", action="store_true", help="stop at the end of stdin")
+    parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 selects a free one")
+    parser.add_argument("--record", type=Path, help="append one JSON line per request to this file")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="exit at end of input")
     parser.add_argument(
         "--environment",
         type=Path,
         metavar="HOME",
-        help="print shell lines for clients of --port in this home, and exit",
+        help="print shell commands that set up clients to use --port with this home directory, and exit",
     )
     arguments = parser.parse_args(argv)
     if arguments.environment is not None:

@@ -263,7 +263,7 @@ async def test_a_question_is_answered_by_a_command(stack: Stack) -> None:
     await client.answer(prompt)
     assert not (stack.work / "made").exists()
     assert (await run(stack, "approve", question["id"], "--allow")).status == 1
-    assert (await done(stack, "approve")).out == "No question waits.\n"
+    assert (await done(stack, "approve")).out == "No pending permissions.\n"
 
 
 @pytest.mark.long
