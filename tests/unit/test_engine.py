@@ -98,3 +98,31 @@ def test_without_pysqlite3_the_standard_engine_is_used_and_judged() -> None:
         " engine.wal_reset_affected(sqlite3.sqlite_version_info))\n"
     )
     assert result.returncode == 0, result.stderr
+
+
+def fake(folder: Path, connection: str) -> str:
+    """Code that puts a `pysqlite3` of that `dbapi2` in front of any that is installed, and shows the choice."""
+    package = folder / "pysqlite3"
+    package.mkdir()
+    (package / "__init__.py").write_text("sqlite_version_info = (3, 46, 1)\n")
+    (package / "dbapi2.py").write_text(connection)
+    return (
+        "import sys, os, platform\n"
+        f"sys.path.insert(0, {str(folder)!r})\n"
+        "os.uname = platform.machine = None\n"  # the name of the machine has no say
+        "from pykoclaw_acp.store import engine\n"
+        "found = engine.install()\n"
+        "print(found.name, found.affected, sys.modules['sqlite3'].__name__)\n"
+    )
+
+
+def test_an_engine_is_judged_by_its_version_and_not_by_its_name(tmp_path: Path) -> None:
+    """On aarch64 a `pysqlite3` is compiled against the library of the system."""
+    result = run_python(fake(tmp_path, ""))
+    assert (result.returncode, result.stdout) == (0, "pysqlite3 True pysqlite3\n"), result.stderr
+
+
+def test_an_engine_that_cannot_be_loaded_gives_way_to_the_standard_one(tmp_path: Path) -> None:
+    result = run_python(fake(tmp_path, "raise ImportError('libsqlite3.so.0: cannot open shared object file')"))
+    name, _, module = result.stdout.split()
+    assert (result.returncode, name, module) == (0, "sqlite3", "sqlite3"), result.stderr
