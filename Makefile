@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-unit test-integration test-e2e test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
+.PHONY: help setup demo pictures test test-unit test-integration test-e2e test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -33,6 +33,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## play the whole story on the scripted model
 	@$(BIN)/pykoclaw-acp demo
+
+pictures: $(READY) ## record the pictures of the documents
+	@$(BIN)/python docs/pictures/record.py
 
 test: lint types test-unit test-integration test-e2e test-faults ## everything that a change must pass
 
