@@ -26,3 +26,6 @@ def test_the_wheel_holds_migrations_types_and_the_wrapper(tmp_path: Path) -> Non
         entry_points = next(name for name in names if name.endswith("entry_points.txt"))
         assert b"acp = pykoclaw_acp.plugin:AcpPlugin" in archive.read(entry_points)
         assert not any(name.startswith("tests/") for name in names)
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+        assert "\n# pykoclaw-acp\n" in metadata
+        assert "](docs/" not in metadata, "relative links lead nowhere on the package page"
