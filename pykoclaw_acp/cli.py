@@ -294,7 +294,7 @@ def list_trusted(as_json: bool) -> None:
     command.list_all(as_json)
 
 
-@trust.command(name="show")
+@trust.command(name="show", short_help="Show the active content of a directory and whether it is trusted.")
 @_DIRECTORY
 @_JSON
 def show_trust(directory: str, as_json: bool) -> None:
@@ -317,7 +317,7 @@ def add_trust(directory: str, tree: bool) -> None:
     command.add(directory, tree)
 
 
-@trust.command(name="remove")
+@trust.command(name="remove", short_help="Stop trusting a directory.")
 @click.argument("directory", default=".", type=click.Path())
 def remove_trust(directory: str) -> None:
     """Stop trusting DIRECTORY, from the next prompt on."""
@@ -329,7 +329,7 @@ def remove_trust(directory: str) -> None:
 @cli.command(name="hand-over", hidden=True)
 @click.option("--but", type=int, default=0, help="Pid of a daemon to keep.")
 def hand_over(but: int) -> None:
-    """Stop the daemon and keep clients from starting another until end of input; for deploy/install.sh."""
+    """Stop the daemon and prevent a new one until end of input; for deploy/install.sh."""
     from pykoclaw_acp.commands import hand_over as command
 
     command.main(but)
@@ -410,7 +410,7 @@ def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
     command.main(lines, follow, workers, as_json)
 
 
-@cli.command(short_help="Show everything offline, with the real Claude CLI.")
+@cli.command(short_help="Show crash recovery offline, on the real Claude CLI.")
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Hold a conversation, kill every process in the middle of it, and continue.

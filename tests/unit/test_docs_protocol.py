@@ -1,0 +1,231 @@
+"""docs/protocol.md, compared with the program."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+
+from claude_agent_sdk.types import AssistantMessageError
+
+from pykoclaw_acp import errors
+from pykoclaw_acp.link import framing, lines
+from pykoclaw_acp.link.greeting import greeting
+from pykoclaw_acp.model import choices, events, folding
+from pykoclaw_acp.protocol import control, jsonrpc, long_lines, projection, prompt
+from pykoclaw_acp.protocol import limits as ranges
+from pykoclaw_acp.server import admission, lifecycle, line_room, reading, sockets
+from pykoclaw_acp.server.asking import CANCEL
+from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.sessions.turns import deduplication, queue
+from pykoclaw_acp.system import shortage
+from pykoclaw_acp.worker import failures, tools, whole
+from tests.unit.documents import codes, said_in_code, section, table, text, trees
+
+
+def test_the_methods_are_those_of_the_dispatch_table() -> None:
+    rows = table("docs/protocol.md", "method")
+    supported = {name for row in rows if row[1] == "yes" for name in codes(row[0])}
+    assert supported == {*METHODS, CANCEL}
+    assert {row[1] for row in rows} == {"yes", "no"}
+
+
+def test_every_method_of_the_protocol_is_listed() -> None:
+    from acp.meta import AGENT_METHODS
+
+    stable = {name for row in table("docs/protocol.md", "method") for name in codes(row[0])}
+    unstable = set(codes(text("docs/protocol.md").split("unstable in ACP")[1].split("\n\n")[0]))
+    experimental = {name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))}
+    assert set(AGENT_METHODS.values()) - experimental <= stable | unstable
+
+
+def test_the_methods_of_clients_are_listed_and_only_those_marked_so_are_called() -> None:
+    from acp.meta import CLIENT_METHODS
+
+    rows = table("docs/protocol.md", "method | used")
+    said = set(said_in_code())
+    assert {name for row in rows for name in codes(row[0])} >= {
+        name for name in CLIENT_METHODS.values() if not name.startswith("mcp/")
+    }
+    for row in rows:
+        assert {name in said for name in codes(row[0])} == {row[1] == "yes"}
+
+
+def test_the_capabilities_are_what_initialize_answers() -> None:
+    answered = dict(flat(greeting()["agentCapabilities"]))
+    rows = table("docs/protocol.md", "`agentCapabilities`")
+    assert {codes(row[0])[0]: json.loads(codes(row[1])[0]) for row in rows} == answered
+
+
+def test_the_updates_are_those_that_events_become() -> None:
+    made = {projection.update(1, event).__struct_config__.tag for event in one_of_each_event()}
+    made.add(projection.commands(()).__struct_config__.tag)  # no event of the log
+    rows = table("docs/protocol.md", "`sessionUpdate`")
+    assert {name for row in rows if row[1] == "yes" for name in codes(row[0])} == made
+
+
+def test_every_update_of_the_protocol_is_listed() -> None:
+    import acp.schema
+
+    fields = [getattr(kind, "model_fields", {}) for kind in vars(acp.schema).values()]
+    known = {get_args(field["session_update"].annotation)[0] for field in fields if "session_update" in field}
+    listed = {name for row in table("docs/protocol.md", "`sessionUpdate`") for name in codes(row[0])}
+    assert {name for name in known if not name.startswith("plan_")} <= listed
+
+
+def test_the_meta_keys_are_those_of_the_code() -> None:
+    keys = {code for row in table("docs/protocol.md", "`_meta` key") for code in codes(row[0])}
+    assert keys == {
+        projection.SEQ,
+        projection.PARENT,
+        lifecycle.AFTER,
+        lifecycle.AWAY_POLICY,
+        deduplication.IDEMPOTENCY,
+    }
+    assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
+
+
+def test_the_modes_are_those_that_can_be_chosen() -> None:
+    rows = [(codes(row[0])[0], row[1]) for row in table("docs/protocol.md", "mode")]
+    for (name, said), mode in zip(rows, (*choices.MODES, choices.BYPASS), strict=True):
+        assert name == mode.id
+        assert said.startswith(mode.description)
+    models = codes(section("docs/protocol.md", "Methods that clients call").split("before the first one they are")[1])
+    assert models[: len(choices.MODELS)] == [one.id for one in choices.MODELS]
+
+
+def test_our_own_methods_are_those_of_the_daemon() -> None:
+    rows = table("docs/protocol.md", "own method")
+    own = {one for one in said_in_code() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
+    told = set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1])) & own
+    assert {codes(row[0])[0] for row in rows} | told == own
+    assert told == {control.EVENT, control.QUESTION, control.SETTLED}
+
+
+def test_the_error_codes_are_those_of_the_exceptions() -> None:
+    rows = {(int(row[0]), codes(row[1])[0]) for row in table("docs/protocol.md", "code")}
+    assert rows == {(error.code, error.__name__) for error in errors.AcpError.__subclasses__()}
+
+
+def test_the_error_kinds_are_those_of_the_code() -> None:
+    documented = [codes(row[0])[0] for row in table("docs/protocol.md", "`errorKind`")]
+    named = set(get_args(AssistantMessageError)) - {"unknown"}
+    starts = {error.kind for error in every(errors.StartupError)}
+    starts |= {kind for kind, _ in (shortage.DESCRIPTORS, shortage.MEMORY, shortage.PROCESSES)}
+    assert (
+        set(documented)
+        == starts | set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
+    )
+    assert len(documented) == len(set(documented))
+
+
+def test_the_stop_reasons_are_those_of_the_protocol() -> None:
+    import acp.schema
+
+    documented = {codes(row[0])[0] for row in table("docs/protocol.md", "`stopReason`")}
+    assert documented == set(get_args(acp.schema.PromptResponse.model_fields["stop_reason"].annotation))
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    limits = section("docs/protocol.md", "Limits")
+    assert f"| {framing.MAX_LINE_IN >> 20} MiB; a longer" in limits
+    assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
+    assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
+    assert f"above {MOST_OPEN:,} the client is not read" in limits
+    assert f"| {queue.MOST_WAITING}, with {queue.MOST_TEXT:,} characters; -32012 |" in limits
+    assert f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
+    assert f"| within {admission.HELLO:g} s |" in limits
+    assert f"| what all clients have not read | {sockets.MOST_UNREAD >> 20} MiB" in limits
+    assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
+    assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
+    assert f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB" in limits
+    assert reading.MAX_OTHER == framing.MAX_LINE_EARLY
+    assert f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} of them" in limits
+    assert f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes" in limits
+    assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
+    assert f"| {ranges.MAX_NAME} characters |" in limits
+    assert lines.MAX_NUMBER == 2**53
+    assert f"| unfinished lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
+    assert f"for {line_room.PATIENCE:g} s gives way" in limits
+    assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
+    assert f"| {folding.PART:,} bytes as JSON; longer" in limits
+    assert events.MAX_TEXT * 6 < folding.PART
+    assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
+    assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
+    assert f"| {tools.MAX_TITLE} characters |" in limits
+    assert f"is asked about | {whole.MOST >> 20} MiB as JSON |" in limits
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:
+    """The class and all that are made from it."""
+    yield base
+    for one in base.__subclasses__():
+        yield from every(one)
+
+
+def error_kinds() -> Iterator[str]:
+    """Every kind with which the program itself makes an error: where it stands among the arguments, or by its name."""
+    positions = {"StartFailure": 0, "WorkerFailed": 0, "TurnFault": 0, "TurnError": 0, "_lose": 0}
+    positions |= {"lost": 1, "not_started": 1}
+    by_name = {"Lost", "TurnError", "TurnFault", "interrupted"}
+    for node in (node for tree in trees() for node in ast.walk(tree)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            at = positions.get(name)
+            if at is not None and len(node.args) > at:
+                yield from constants([node.args[at]])
+            if name in by_name:
+                yield from constants(keyword.value for keyword in node.keywords if keyword.arg == "kind")
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "(kind, message)":
+            assert isinstance(node.value, ast.Tuple)
+            yield from constants(node.value.elts[:1])
+        elif isinstance(node, ast.Dict):
+            pairs = zip(constants_or_none(node.keys), node.values, strict=True)
+            yield from constants(value for name, value in pairs if name == "errorKind")
+    source = ast.parse(inspect.getsource(failures.turn_error))
+    for node in ast.walk(source):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
+            values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+            yield from constants(values)
+
+
+def constants(nodes: Iterable[ast.expr]) -> Iterator[str]:
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def constants_or_none(nodes: Iterable[ast.expr | None]) -> Iterator[object]:
+    return (node.value if isinstance(node, ast.Constant) else None for node in nodes)
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def one_of_each_event() -> list[events.Event]:
+    made: list[events.Event] = [
+        events.UserMessage("m", {"type": "text", "text": "t"}),
+        events.Text("m", "t"),
+        events.Thinking("m", "t"),
+        events.ToolStarted("c", "Bash", "Bash: ls", "execute"),
+        events.ToolProgressed("c"),
+        events.ToolEnded("c", "completed"),
+        events.Usage(1, 2),
+        events.Plan(()),
+        events.ModeChanged("plan"),
+        events.ConfigChanged(choices.selection("plan", None, None, bypass=False)),
+        events.TitleChanged("t"),
+        events.Failure("m", "t", "k"),
+    ]
+    assert {type(event) for event in made} == set(get_args(events.Event))
+    return made

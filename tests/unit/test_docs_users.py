@@ -1,0 +1,270 @@
+"""README and the documents for users, compared with the program's own objects and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+from xml.etree import ElementTree
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+import hatch_build
+import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
+from pykoclaw_acp import config, errors
+from pykoclaw_acp.cli import cli
+from pykoclaw_acp.doctor import report
+from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front import dial, relay
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model import turns
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.protocol import control
+from pykoclaw_acp.scripted_model import __main__ as scripted_model
+from tests.unit.documents import blocks, codes, commands, said_in_code, section, table, text
+
+PROGRAM = "pykoclaw-acp"
+REFERENCES = (control.WorkerInfo, control.QuestionInfo, control.SessionSummary, control.Conversion)
+"""What other keys of the JSON output only refer to."""
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(empty_home)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, prog_name=PROGRAM)
+
+
+def options(command: click.Command) -> Iterator[tuple[set[str], str]]:
+    for one in command.params:
+        if isinstance(one, click.Option):
+            yield set(one.opts), one.help or ""
+
+
+# --- README ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_times_in_the_readme_are_the_defaults() -> None:
+    defaults = config.load()
+    rows = {row[0]: row[1] for row in table("README.md", "when")}
+    for setting, when, said in (
+        (defaults.orphan_grace / 3600 == 2, "no daemon comes back", "two hours"),
+        (defaults.away_timeout == 86400, "a permission is requested while no client is connected", "a day"),
+        (defaults.stall_timeout == 30, "a worker hangs", "30 s"),
+        (defaults.cancel_grace == 10, "you press stop", "10 s"),
+        (defaults.client_stall == 60, "a client stops reading", "60 s"),
+        (defaults.rejoin_window == 120, "a prompt was queued at that moment", "two minutes"),
+    ):
+        assert setting, when
+        assert said in rows[when]
+
+
+def test_every_client_starts_the_front() -> None:
+    for document in ("README.md", "docs/clients.md"):
+        for block in blocks(text(document), "json"):
+            server = json.loads(block)["agent_servers"]["pykoclaw"]
+            assert (Path(server["command"]).name, server["args"]) == (PROGRAM, [])
+        (mitto,) = blocks(text(document), "yaml")
+        assert re.findall(r"^ *command: (.*)$", mitto, re.MULTILINE) == [PROGRAM]
+    for client in ("Mitto", "Zed", "JetBrains", "Toad", "acpx", "Neovim", "Emacs"):
+        assert PROGRAM in section("docs/clients.md", client)
+
+
+@pytest.mark.parametrize("source", [None, "https://code.example/pykoclaw-acp/blob/main"])
+def test_no_link_of_the_package_page_is_relative(source: str | None) -> None:
+    page = hatch_build.packaged(text("README.md"), source)
+    targets = re.findall(r"\]\(([^)]+)\)", page)
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
+    assert (f"]({source}/docs/settings.md#credentials)" in page) is (source is not None)
+    assert ("/docs/pictures/demo.svg?raw=true)" in page) is (source is not None)
+
+
+def test_the_picture_shows_the_demo_and_needs_nothing_from_elsewhere() -> None:
+    (path,) = re.findall(r"!\[.*\]\((.*)\)", text("README.md"))
+    picture = text(path)
+    assert len(picture) < 100_000
+    lines = [line.replace("\xa0", " ").strip() for line in ElementTree.fromstring(picture).itertext()]
+    assert "pykoclaw-acp demo" in lines
+    assert any("SIGKILL" in line for line in lines)
+    assert re.findall(r"https?://", picture.replace("http://www.w3.org/2000/svg", "").partition("<style>")[2]) == []
+
+
+# --- docs/settings.md ------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_are_those_of_the_program(empty_home: Path) -> None:
+    shown = []
+    for line in config.describe(config.load()):
+        value = ",".join(line.value) if isinstance(line.value, list) else line.value
+        default = f"{value:g}" if isinstance(value, float) else str(value or "").replace(str(empty_home), "~")
+        shown.append([f"`{line.env}`", default, line.description])
+    assert table("docs/settings.md", "setting") == shown
+
+
+def test_how_long_a_front_tries_is_said() -> None:
+    for document in ("docs/settings.md", "docs/operating.md"):
+        assert f"`PYKOCLAW_DAEMON_TIMEOUT` ({dial.TIMEOUT:g}" in text(document)
+    for document in ("docs/operating.md", "docs/architecture.md"):
+        assert f"after {relay.GREET_AFTER:g} s" in text(document)
+
+
+# --- docs/commands.md ------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_are_those_of_the_program() -> None:
+    written = {codes(row[0])[0]: row[1] for row in table("docs/commands.md", "command | | without a daemon")}
+    written = {name: re.sub(r" \(\[.*\)$", "", said) for name, said in written.items()}
+    helps = {name: one.get_short_help_str(1000).rstrip(".") for name, one in commands(cli, PROGRAM)}
+    assert written.pop(PROGRAM)
+    assert written == helps
+
+
+def test_commands_that_need_a_daemon_end_with_the_status_that_is_said() -> None:
+    rows = table("docs/commands.md", "command | | without a daemon")
+    needing = [codes(row[0])[0].split()[1:] for row in rows if row[2] == "exit status 3"]
+    assert needing
+    assert [run(*words).exit_code for words in needing] == [3] * len(needing)
+
+
+def test_the_options_are_those_of_the_commands() -> None:
+    written: dict[str, list[tuple[set[str], str]]] = {}
+    name = ""
+    for row in table("docs/commands.md", "command | option"):
+        name = codes(row[0])[0] if row[0] else name
+        written.setdefault(name, []).append((set(codes(row[1])), row[2]))
+    (said,) = re.findall(
+        r"^`--json` \((.*?)\) is an option of (.*?);", text("docs/commands.md"), re.MULTILINE | re.DOTALL
+    )
+    for name in codes(said[1]):
+        written.setdefault(name, []).append(({"--json"}, f"{said[0]}."))
+    known = {name.removeprefix(f"{PROGRAM} "): list(options(one)) for name, one in commands(cli, PROGRAM)}
+    assert written == {name: found for name, found in known.items() if found}
+
+
+def test_the_options_of_the_scripted_model_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        scripted_model.main(["--help"])
+    known = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert known
+    assert known <= set(re.findall(r"--[a-z-]+", text("docs/scripted-model.md")))
+
+
+def test_the_exit_statuses_are_those_of_the_errors() -> None:
+    kinds: list[type[errors.StartupError]] = [errors.StartupError, *below(errors.StartupError)]
+    statuses = {kind.exit_code for kind in kinds} | {dial.TEMPORARY}
+    assert {int(row[0]) for row in table("docs/commands.md", "status")} == statuses | {0, 2}
+    assert run("status", "--unknown").exit_code == 2
+
+
+def test_the_states_of_sessions_are_those_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = dict.fromkeys(field.encode_name for field in msgspec.structs.fields(control.SessionSummary))
+    unused: dict[str, object] = {**nothing, "id": "5e55", "updatedAt": 0, "title": "T"}
+    used = unused | {"promptedAt": 1}
+    helper: dict[str, object] = {"auxiliary": True}
+    kinds: list[dict[str, object]] = [{"busy": True}, {}, {"closedAt": 2}, helper, {**helper, "prunedAt": 3}]
+    answer = {"sessions": [unused, *({**used, **kind} for kind in kinds)], "more": False}
+    monkeypatch.setattr(front, "call", lambda *_, **__: answer)
+    shown = {line.split()[3] for line in run("sessions", "list").stdout.splitlines()[2:]}
+    assert shown == {codes(row[0])[0] for row in table("docs/commands.md", "state of a session")}
+
+
+def test_the_states_of_turns_are_those_of_the_journal() -> None:
+    assert {codes(row[0])[0] for row in table("docs/commands.md", "state of a turn")} == set(turns.TurnState)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("status", control.Status),
+        ("sessions list", control.SessionSummary),
+        ("sessions show", control.SessionDetails),
+        ("approve", control.QuestionInfo),
+        ("trust list", control.TrustedDirectory),
+        ("trust show", control.Looked),
+        ("workers list", control.WorkerInfo),
+    ],
+)
+def test_the_keys_of_the_json_output_are_those_of_the_answers(command: str, answer: type[msgspec.Struct]) -> None:
+    assert documented_keys(command) == set(keys(answer))
+
+
+def test_the_keys_of_other_json_output_are_those_that_are_written() -> None:
+    for row in json.loads(run("config", "--json").stdout):
+        assert set(row) == documented_keys("config")
+    assert {field.name for field in fields(report.Finding)} == documented_keys("doctor")
+
+
+def documented_keys(command: str) -> set[str]:
+    return {key for row in table("docs/commands.md", f"keys of `{command}`") for key in codes(row[0])}
+
+
+def keys(answer: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+    """All keys of its JSON; those of another answer of its own are that one's."""
+    for field in msgspec.structs.fields(answer):
+        nested = [one for one in (field.type, *get_args(field.type)) if is_struct(one) and one not in REFERENCES]
+        if nested:
+            yield from keys(nested[0], f"{prefix}{field.encode_name}.")
+        else:
+            yield f"{prefix}{field.encode_name}"
+
+
+def is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+
+
+# --- docs/troubleshooting.md -----------------------------------------------------------------------------------------
+
+
+def test_the_messages_are_the_programs_own() -> None:
+    said = list(said_in_code())
+    rows = [line for line in text("docs/troubleshooting.md").splitlines() if line.startswith("| `")]
+    fragments = [code for row in rows for code in codes(row.split(" | ")[0])]
+    assert len(fragments) > 40
+    for fragment in fragments:
+        wanted = re.compile(".*".join(map(re.escape, fragment.split("…"))), re.DOTALL)
+        assert any(wanted.search(sentence) for sentence in said), fragment
+
+
+# --- docs/operating.md -----------------------------------------------------------------------------------------------
+
+
+def test_the_away_policies_are_those_of_the_setting() -> None:
+    rows = table("docs/operating.md", "policy")
+    assert [codes(row[0])[0] for row in rows] == list(AwayPolicy)
+
+
+def test_the_conditions_of_the_database_are_those_of_its_status() -> None:
+    rows = table("docs/operating.md", "condition")
+    conditions = set(get_args(msgspec.structs.fields(control.DatabaseInfo)[1].type))
+    assert {codes(row[0])[0] for row in rows} == conditions - {"writable"}
+
+
+def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {code for row in table("docs/operating.md", "what") for code in codes(row[1])}
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    places = Places(tmp_path / "data", tmp_path / "state")
+    default = Places(Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/share/pykoclaw", tmp_path / "state")
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    without = Places(tmp_path / "data", tmp_path / "state")
+    assert Path(places.lock).name in said
+    assert default.socket.replace(str(tmp_path), "$XDG_RUNTIME_DIR") in said
+    assert Path(places.socket).name.replace(places.hash, "<hash>") in said
+    for path in (without.socket, places.log):
+        assert f"<hash>/{Path(path).relative_to(places.directory)}" in said
