@@ -134,30 +134,30 @@ def test_the_limits_are_those_of_the_code() -> None:
     limits = section("docs/protocol.md", "Limits")
     assert f"| {framing.MAX_LINE_IN >> 20} MiB; a longer" in limits
     assert f"| a line to the client | {framing.MAX_LINE_OUT >> 20} MiB; an update" in limits
-    assert f"| calls that are open at a time | {MAX_CALLS:,};" in limits
+    assert f"| concurrent requests of a client | {MAX_CALLS:,};" in limits
     assert f"above {MOST_OPEN:,} the client is not read" in limits
     assert f"| {queue.MOST_WAITING}, with {queue.MOST_TEXT:,} characters; -32012 |" in limits
     assert f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
     assert f"| within {admission.HELLO:g} s |" in limits
-    assert f"| what all clients have not read | {sockets.MOST_UNREAD >> 20} MiB" in limits
+    assert f"| unread output of all clients | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
     assert f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB" in limits
     assert reading.MAX_OTHER == framing.MAX_LINE_EARLY
-    assert f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} of them" in limits
+    assert f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} levels deep" in limits
     assert f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes" in limits
     assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
     assert f"| {ranges.MAX_NAME} characters |" in limits
     assert lines.MAX_NUMBER == 2**53
-    assert f"| unfinished lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
-    assert f"for {line_room.PATIENCE:g} s gives way" in limits
+    assert f"| incomplete lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
+    assert f"for {line_room.PATIENCE:g} s is dropped" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
     assert events.MAX_TEXT * 6 < folding.PART
     assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
     assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
-    assert f"| {tools.MAX_TITLE} characters |" in limits
-    assert f"is asked about | {whole.MOST >> 20} MiB as JSON |" in limits
+    assert f"| {tools.MAX_TITLE} characters;" in limits
+    assert f"requires permission | {whole.MOST >> 20} MiB as JSON |" in limits
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
