@@ -81,6 +81,13 @@ def test_modules_that_are_named_exist(document: str) -> None:
         assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name
 
 
+def test_the_glossary_leads_to_modules_that_exist() -> None:
+    rows = table("CONTRIBUTING.md", "term")
+    assert len({row[0] for row in rows}) == len(rows)
+    for place in (code for row in rows for code in codes(row[2])):
+        assert (PACKAGE / place).exists(), place
+
+
 def test_every_package_and_every_module_beside_them_is_in_the_layout() -> None:
     layout = section("docs/architecture.md", "Layout")
     folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("**/__init__.py")} - {"."}
