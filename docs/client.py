@@ -63,4 +63,4 @@ else:
 for prompt in prompts:
     result = call("session/prompt", sessionId=session, prompt=[{"type": "text", "text": prompt}])
     print(f"\n({result['stopReason']})")
-print(f"Continue with: {sys.argv[0]} --session {session} PROMPT")
+print(f"Continue with: python3 {sys.argv[0]} --session {session} PROMPT")
