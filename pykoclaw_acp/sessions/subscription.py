@@ -47,6 +47,7 @@ class Attachment:
         self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._deliver())
+        self._task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it has logged what ended it
 
     @property
     def alive(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -158,6 +159,23 @@ async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path
             await session.attachments[0].reached(session.last_seq)
             assert client.text == "".join(f"{at} " for at in range(40))
             assert await r.seqs(session) == list(range(1, session.last_seq + 1))
+
+
+async def test_a_client_that_goes_away_leaves_no_error_that_the_event_loop_complains_of(tmp_path: Path) -> None:
+    class Gone(Client):
+        async def deliver(self, session_id: str, logged: Logged) -> None:
+            raise ConnectionError("the client is gone")
+
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        attachment = session.attach(Gone(), 0)
+        await r.run(session, "say 1")
+        await eventually(lambda: not attachment.alive)
+    del session, attachment
+    gc.collect()
+    assert complaints == []
 
 
 async def test_the_limit_of_workers_holds_and_every_turn_is_run(tmp_path: Path) -> None:
