@@ -28,7 +28,9 @@ MANY: Final = 2_000_000
 WARM: Final = 2_000  # frames after which everything was used once
 GROWTH: Final = 48  # MiB that the allocator may keep
 LINE: Final = 64 * 1024 * 1024  # bytes; above what is ever answered
-FAULTS: Final = re.compile(r'"action": "(request|line|connection|follow_up|delivery)_failed"|Traceback')
+FAULTS: Final = re.compile(  # each with the line that it is in, and what follows it
+    r'.*"action": "(?:request|line|connection|follow_up|delivery)_failed".*|.*Traceback(?:.*\n){0,40}'
+)
 OWN: Final = tuple(f"_pykoclaw.dev/{name}" for name in CONTROL)
 
 LONG: Final = [FEW, pytest.param(MANY, marks=pytest.mark.long)]
