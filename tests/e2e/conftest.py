@@ -9,6 +9,7 @@ import pytest
 
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from tests.e2e.harness import Stack
+from tests.e2e.harness.shared import Guest, Resident
 
 
 @pytest.fixture(scope="session")
@@ -26,4 +27,25 @@ async def stack(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Stack]:
     except BaseException:
         await made.kill_everything()
         raise
+    await made.close()
+
+
+@pytest.fixture(scope="session")
+def resident(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[Resident]:
+    """One for all tests of this process that share a daemon."""
+    made = Resident(tmp_path_factory.mktemp("resident"), model)
+    try:
+        yield made
+    except BaseException:
+        made.discard()
+        raise
+    made.end()
+
+
+@pytest.fixture
+async def shared(tmp_path: Path, model: ScriptedModel, resident: Resident) -> AsyncIterator[Stack]:
+    """A stack whose daemon runs already, and has been and will be that of other tests."""
+    resident.serve()
+    made = Guest(tmp_path, model, resident)
+    yield made
     await made.close()

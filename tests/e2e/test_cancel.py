@@ -15,8 +15,14 @@ SOON = 5.0  # seconds; far below the 10 s after which an interrupted worker woul
 ENDLESS = script("repeat 5000x20ms word{n} ")
 
 
-def dispatched(client: Client, turns: int) -> bool:
-    return client.log.read_text().count('"turn_dispatched"') == turns
+def dispatched(stack: Stack, client: Client, turns: int) -> bool:
+    return stack.server_log(client).count('"turn_dispatched"') == turns
+
+
+def states(stack: Stack, session: str) -> list[str]:
+    """Of the session's turns."""
+    rows = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session)
+    return [row["state"] for row in rows]
 
 
 async def cancelled(client: Client, session: str, prompt: str) -> None:
@@ -36,53 +42,53 @@ async def goes_on(stack: Stack, client: Client, session: str, *before: str) -> N
     assert stack.asked()[-1]["user_texts"] == [*before, text("It goes on.")]
 
 
-async def test_in_the_middle_of_the_answer(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_in_the_middle_of_the_answer(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await cancelled(client, session, ENDLESS)
-    await goes_on(stack, client, session, ENDLESS)
-    said = " ".join(message["text"] for message in stack.asked()[-1]["messages"] if message["role"] == "assistant")
+    await goes_on(shared, client, session, ENDLESS)
+    said = " ".join(message["text"] for message in shared.asked()[-1]["messages"] if message["role"] == "assistant")
     assert "word3" in said, "Claude does not know what it had said"
 
 
-async def test_in_the_middle_of_a_tool(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_in_the_middle_of_a_tool(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     prompt = script("bash touch begun; sleep 311", "text Never said.")
     pending = client.prompting(session, prompt)
-    await client.until(lambda: (stack.work / "begun").exists() and stack.find("sleep 311"))
+    await client.until(lambda: (shared.work / "begun").exists() and shared.find("sleep 311"))
     client.cancel(session)
     assert (await client.answer(pending))["stopReason"] == "cancelled"
-    await client.until(lambda: not stack.find("sleep 311"), SOON)
+    await client.until(lambda: not shared.find("sleep 311"), SOON)
     assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
     assert "Never said." not in client.text(session)
-    await goes_on(stack, client, session, prompt)
+    await goes_on(shared, client, session, prompt)
 
 
 @pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
-async def test_before_the_prompt_leaves(stack: Stack, method: str) -> None:
+async def test_before_the_prompt_leaves(shared: Stack, method: str) -> None:
     """Cancel in the same write as the prompt: Claude is never asked."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     message, pending = client.request(
         "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text("Never said.")}]
     )
     params = {"sessionId": session} if method == "session/cancel" else {"requestId": message["id"]}
     client.send(message, {"jsonrpc": "2.0", "method": method, "params": params})
     assert (await client.answer(pending))["stopReason"] == "cancelled"
-    assert stack.asked() == []
-    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
-    await goes_on(stack, client, session)
+    assert shared.asked() == []
+    assert states(shared, session) == ["cancelled"]
+    await goes_on(shared, client, session)
 
 
-async def test_right_after_the_prompt_left(stack: Stack) -> None:
+async def test_right_after_the_prompt_left(shared: Stack) -> None:
     """When the CLI has the prompt, and has not taken it up yet."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, text("Warm."))
     for turn in range(3):
         pending = client.prompting(session, ENDLESS)
-        await client.until(functools.partial(dispatched, client, turn + 2))
+        await client.until(functools.partial(dispatched, shared, client, turn + 2))
         begun = time.monotonic()
         client.cancel(session)
         assert (await client.answer(pending))["stopReason"] == "cancelled"
@@ -91,25 +97,25 @@ async def test_right_after_the_prompt_left(stack: Stack) -> None:
     assert client.text(session).endswith("It goes on.")
 
 
-async def test_a_waiting_prompt_alone(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_a_waiting_prompt_alone(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     first = client.prompting(session, ENDLESS)
     await client.until(lambda: "word3" in client.text(session))
     message, second = client.request("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "waits"}])
     client.send(message)
-    await client.until(lambda: len(stack.rows("SELECT 1 FROM acp_turns")) == 2)
+    await client.until(lambda: len(states(shared, session)) == 2)
     client.notify("$/cancel_request", requestId=message["id"])
     client.cancel(session)
     answers = [(await client.answer(one))["stopReason"] for one in (first, second)]
     assert answers == ["cancelled", "cancelled"]
-    await goes_on(stack, client, session, ENDLESS)
+    await goes_on(shared, client, session, ENDLESS)
 
 
 @pytest.mark.long
-async def test_a_waiting_prompt_while_the_one_before_runs_on(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_a_waiting_prompt_while_the_one_before_runs_on(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     slow = script("repeat 50x40ms word{n} ")
     first = client.prompting(session, slow)
     await client.until(lambda: "word3" in client.text(session))
@@ -118,12 +124,12 @@ async def test_a_waiting_prompt_while_the_one_before_runs_on(stack: Stack) -> No
     assert (await client.answer(second))["stopReason"] == "cancelled"
     assert (await client.answer(first))["stopReason"] == "end_turn"
     assert "word50" in client.text(session)
-    await goes_on(stack, client, session, slow)
+    await goes_on(shared, client, session, slow)
 
 
-async def test_all_prompts_of_the_session(stack: Stack) -> None:
-    client = await stack.start()
-    session, other = await client.new(stack.work), await client.new(stack.work)
+async def test_all_prompts_of_the_session(shared: Stack) -> None:
+    client = await shared.start()
+    session, other = await client.new(shared.work), await client.new(shared.work)
     untouched = client.prompting(other, script("repeat 60x40ms word{n} "))
     pending = [client.prompting(session, ENDLESS), client.prompting(session, text("waits"))]
     await client.until(lambda: "word3" in client.text(session))
@@ -132,34 +138,34 @@ async def test_all_prompts_of_the_session(stack: Stack) -> None:
     assert (await client.answer(untouched))["stopReason"] == "end_turn"
 
 
-async def test_by_cancel_request(stack: Stack) -> None:
+async def test_by_cancel_request(shared: Stack) -> None:
     """`$/cancel_request` of a prompt: it is answered `cancelled`, not with an error."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     message, pending = client.request("session/prompt", sessionId=session, prompt=[{"type": "text", "text": ENDLESS}])
     client.send(message)
     await client.until(lambda: "word3" in client.text(session))
     client.notify("$/cancel_request", requestId=message["id"])
     assert (await client.answer(pending))["stopReason"] == "cancelled"
-    await goes_on(stack, client, session, ENDLESS)
+    await goes_on(shared, client, session, ENDLESS)
 
 
-async def test_when_nothing_runs(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_when_nothing_runs(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     client.cancel(session)
     client.cancel("no such session")
     client.notify("$/cancel_request", requestId=4711)
     await client.prompt(session, text("First."))
     client.cancel(session)
-    await goes_on(stack, client, session, text("First."))
+    await goes_on(shared, client, session, text("First."))
 
 
-async def test_while_the_model_gives_no_answer(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_while_the_model_gives_no_answer(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     pending = client.prompting(session, script("hang"))
-    await client.until(stack.asked)
+    await client.until(shared.asked)
     begun = time.monotonic()
     client.cancel(session)
     assert (await client.answer(pending))["stopReason"] == "cancelled"
@@ -169,12 +175,12 @@ async def test_while_the_model_gives_no_answer(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("work", ["answer", "tool"])
-async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     prompt = ENDLESS if work == "answer" else script("bash touch begun; sleep 312")
     pending = client.prompting(session, prompt)
-    await client.until(lambda: "word3" in client.text(session) or stack.find("sleep 312"))
+    await client.until(lambda: "word3" in client.text(session) or shared.find("sleep 312"))
     closed = client.begin("session/close", sessionId=session)
     order: list[str] = []
     pending.add_done_callback(lambda _: order.append("prompt"))
@@ -183,12 +189,12 @@ async def test_close_in_the_middle_of_a_turn(stack: Stack, work: str) -> None:
     assert (await client.answer(pending))["stopReason"] == "cancelled"
     await client.until(lambda: len(order) == 2)
     assert order == ["prompt", "close"]
-    await client.until(lambda: not any(one.session for one in stack.processes()), SOON)
+    await client.until(lambda: not any(one.session for one in shared.processes()), SOON)
 
     live = client.of(session)
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     assert told(one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk") == told(live)
-    await goes_on(stack, client, session, prompt)
+    await goes_on(shared, client, session, prompt)
 
 
 @pytest.mark.parametrize("end", ["input ends", "SIGTERM"])
@@ -205,7 +211,7 @@ async def test_the_server_ends_in_the_middle_of_a_turn(stack: Stack, end: str, w
         "answer": lambda: "word3" in client.text(session),
         "tool": lambda: stack.find("sleep 313"),
         "silence": stack.asked,
-        "starting": lambda: stack.rows("SELECT 1 FROM acp_turns"),
+        "starting": lambda: states(stack, session),
     }[work]
     await client.until(begun)
     since = time.monotonic()
@@ -215,4 +221,4 @@ async def test_the_server_ends_in_the_middle_of_a_turn(stack: Stack, end: str, w
     assert status == 0
     assert took < 3
     await stack.nothing_left(1)
-    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
+    assert states(stack, session) == ["cancelled"]

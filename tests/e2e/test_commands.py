@@ -152,27 +152,29 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_renamed_session_has_its_title_everywhere(stack: Stack) -> None:
-    client = await stack.front()
-    session = await client.new(stack.work)
+async def test_a_renamed_session_has_its_title_everywhere(shared: Stack) -> None:
+    client = await shared.front()
+    session = await client.new(shared.work)
     await client.prompt(session, text("Yes."))
-    await done(stack, "sessions", "rename", session[:8], "The parser")
+    await done(shared, "sessions", "rename", session[:8], "The parser")
     await client.until(lambda: client.of(session, "session_info_update")[-1]["title"] == "The parser")
-    assert "The parser" in (await done(stack, "sessions", "list")).out
+    assert "The parser" in (await done(shared, "sessions", "list")).out
 
 
-async def test_a_deleted_session_is_gone(stack: Stack) -> None:
-    client, session, prompt = await working(stack)
-    refused = await run(stack, "sessions", "delete", session)
+async def test_a_deleted_session_is_gone(shared: Stack) -> None:
+    client, session, prompt = await working(shared)
+    (key,) = shared.rows("SELECT log_key FROM acp_sessions WHERE acp_session_id = ?", session)
+    assert shared.rows("SELECT * FROM acp_log WHERE log_key = ?", key["log_key"])
+    refused = await run(shared, "sessions", "delete", session)
     assert refused.status == 1  # nobody was there to be asked
-    await done(stack, "sessions", "delete", session, "--yes")
+    await done(shared, "sessions", "delete", session, "--yes")
     assert (await client.answer(prompt))["stopReason"] == "cancelled"
-    await stack.no_worker()
+    await shared.no_worker()
     with pytest.raises(RpcError) as gone:
-        await client.load(session, stack.work)
+        await client.load(session, shared.work)
     assert gone.value.code == -32002
-    assert stack.rows("SELECT * FROM acp_log") == []
-    unknown = await run(stack, "sessions", "show", session)
+    assert shared.rows("SELECT * FROM acp_log WHERE log_key = ?", key["log_key"]) == []
+    unknown = await run(shared, "sessions", "show", session)
     assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (1, True)
 
 
@@ -212,14 +214,14 @@ async def test_a_session_is_followed_also_across_a_restart_of_the_daemon(stack: 
 
 
 @pytest.mark.long
-async def test_a_question_is_answered_in_an_attached_terminal(stack: Stack) -> None:
-    client = await stack.front()
+async def test_a_question_is_answered_in_an_attached_terminal(shared: Stack) -> None:
+    client = await shared.front()
     client.permit = lambda _: None
-    session = await client.new(stack.work)
+    session = await client.new(shared.work)
     ours, theirs = pty.openpty()
     attached = await asyncio.create_subprocess_exec(
         *PROGRAM, "attach", session, stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**stack.environment, "TERM": "dumb"}, cwd=stack.root,
+        env={**shared.environment, "TERM": "dumb"}, cwd=shared.root,
     )  # fmt: skip
     os.close(theirs)
     os.set_blocking(ours, False)
@@ -237,8 +239,9 @@ async def test_a_question_is_answered_in_an_attached_terminal(stack: Stack) -> N
         os.write(ours, b"y\n")
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
         await eventually(lambda: says(b"Made."))
-        assert (stack.work / "made").is_dir()
-        (row,) = stack.rows("SELECT outcome, answered_by FROM acp_permissions")
+        assert (shared.work / "made").is_dir()
+        asked = "SELECT outcome, answered_by FROM acp_permissions WHERE acp_session_id = ?"
+        (row,) = shared.rows(asked, session)
         assert row == {"outcome": "selected", "answered_by": "cli"}
     finally:
         attached.send_signal(signal.SIGINT)
@@ -246,24 +249,24 @@ async def test_a_question_is_answered_in_an_attached_terminal(stack: Stack) -> N
         os.close(ours)
 
 
-async def test_a_question_is_answered_by_a_command(stack: Stack) -> None:
-    client = await stack.front()
+async def test_a_question_is_answered_by_a_command(shared: Stack) -> None:
+    client = await shared.front()
     client.permit = lambda _: None
-    session = await client.new(stack.work)
+    session = await client.new(shared.work)
     prompt = client.prompting(session, ASKS)
     await client.until(lambda: client.questions)
-    (question,) = (await done(stack, "approve", "--json")).json
+    (question,) = (await done(shared, "approve", "--json")).json
     assert (question["session"], question["title"]) == (session, "Bash: mkdir made")
-    assert question["id"][:8] in (await done(stack, "approve")).out
+    assert question["id"][:8] in (await done(shared, "approve")).out
     assert question["input"]["command"] == "mkdir made"
-    assert "│ mkdir made\n" in (await done(stack, "approve", question["id"])).out
-    unknown = await run(stack, "approve", "nothing", "--allow")
+    assert "│ mkdir made\n" in (await done(shared, "approve", question["id"])).out
+    unknown = await run(shared, "approve", "nothing", "--allow")
     assert (unknown.status, "no question" in unknown.error) == (1, True)
-    assert (await done(stack, "approve", question["id"][:8], "--deny")).out == "Denied.\n"
+    assert (await done(shared, "approve", question["id"][:8], "--deny")).out == "Denied.\n"
     await client.answer(prompt)
-    assert not (stack.work / "made").exists()
-    assert (await run(stack, "approve", question["id"], "--allow")).status == 1
-    assert (await done(stack, "approve")).out == "No pending permissions.\n"
+    assert not (shared.work / "made").exists()
+    assert (await run(shared, "approve", question["id"], "--allow")).status == 1
+    assert (await done(shared, "approve")).out == "No pending permissions.\n"
 
 
 @pytest.mark.long

@@ -73,6 +73,12 @@ def listed(stack: Stack, *, everything: bool = False) -> list[str]:
     return [session["id"] for session in answer["sessions"]]
 
 
+def states(stack: Stack, conversation: Conversation) -> list[str]:
+    """Of the conversation's turns."""
+    query = "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position"
+    return [row["state"] for row in stack.rows(query, conversation.session)]
+
+
 def claudes(stack: Stack) -> list[str | None]:
     """The sessions that have a process of Claude's."""
     return [one.session for one in stack.processes() if one.is_claude]
@@ -206,7 +212,8 @@ async def test_3_commands_come_when_mitto_can_take_them(stack: Stack, web: Mitto
     assert claudes(stack) in ([], [first.session])  # that of the first turn
 
 
-async def test_4_both_selectors_are_there(web: Mitto) -> None:
+async def test_4_both_selectors_are_there(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     assert conversation.modes is not None
@@ -290,7 +297,8 @@ async def test_5_nobody_holds_the_pipes_of_a_killed_front(stack: Stack, web: Mit
 # --- 6 to 12 ---------------------------------------------------------------------------------------------------------
 
 
-async def test_6_a_prompt_right_after_stop_is_not_ended_by_the_first_ones_answer(web: Mitto) -> None:
+async def test_6_a_prompt_right_after_stop_is_not_ended_by_the_first_ones_answer(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     wire = wire_of(web)
@@ -311,7 +319,8 @@ async def test_6_a_prompt_right_after_stop_is_not_ended_by_the_first_ones_answer
 
 
 @pytest.mark.long
-async def test_6_a_second_prompt_is_queued(web: Mitto) -> None:
+async def test_6_a_second_prompt_is_queued(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     prompts = [web.prompt(conversation, play(f"words 5ms The {name} answer.")) for name in ("first", "second")]
@@ -364,7 +373,8 @@ async def test_7_an_overdue_call_is_withdrawn_after_the_next_one(stack: Stack, w
 
 
 @pytest.mark.long
-async def test_7_a_prompt_that_is_withdrawn_and_cancelled_is_answered_once(web: Mitto) -> None:
+async def test_7_a_prompt_that_is_withdrawn_and_cancelled_is_answered_once(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     wire = wire_of(web)
@@ -376,17 +386,19 @@ async def test_7_a_prompt_that_is_withdrawn_and_cancelled_is_answered_once(web: 
     assert await turn == "cancelled"
 
 
-async def test_8_questions_of_a_session_come_one_at_a_time(stack: Stack, web: Mitto) -> None:
+async def test_8_questions_of_a_session_come_one_at_a_time(shared: Stack) -> None:
+    web = Mitto(shared)
     web.approves = False
     conversation = Conversation()
     await web.open(conversation)
-    files = [stack.root / name for name in ("one", "two", "three")]  # outside of the session's directory
+    files = [shared.root / name for name in ("one", "two", "three")]  # outside of the session's directory
     for file in files:
         file.write_text("secret\n")
     reads = [f"{'& ' if at else ''}read {file}" for at, file in enumerate(files)]
     turn = asyncio.ensure_future(web.prompt(conversation, play(*reads, "text Done.")))
     wire = wire_of(web)
-    await wire.until(lambda: len(stack.rows("SELECT 1 FROM acp_permissions")) == len(files))
+    asked = "SELECT 1 FROM acp_permissions WHERE acp_session_id = ?"
+    await wire.until(lambda: len(shared.rows(asked, conversation.session)) == len(files))
     ids = []
     for number in range(1, len(files) + 1):
         question = await wire.until(lambda: web.question(conversation))
@@ -401,17 +413,19 @@ async def test_8_questions_of_a_session_come_one_at_a_time(stack: Stack, web: Mi
 
 
 @pytest.mark.long
-async def test_8_nobody_at_the_screen_is_a_no(stack: Stack, web: Mitto) -> None:
+async def test_8_nobody_at_the_screen_is_a_no(shared: Stack) -> None:
+    web = Mitto(shared)
     web.approves = web.browser = False
     conversation = Conversation()
     await web.open(conversation)
     assert await web.prompt(conversation, play("bash mkdir made", "text So be it.")) == "end_turn"
-    assert not (stack.work / "made").exists()
+    assert not (shared.work / "made").exists()
     assert [statuses[-1] for statuses in conversation.tools.values()] == ["failed"]
 
 
 @pytest.mark.long
-async def test_8_stop_while_a_question_is_open(stack: Stack, web: Mitto) -> None:
+async def test_8_stop_while_a_question_is_open(shared: Stack) -> None:
+    web = Mitto(shared)
     web.approves = False
     conversation = Conversation()
     await web.open(conversation)
@@ -419,25 +433,27 @@ async def test_8_stop_while_a_question_is_open(stack: Stack, web: Mitto) -> None
     await wire_of(web).until(lambda: web.question(conversation))
     web.stop(conversation)
     assert await turn == "cancelled"
-    assert not (stack.work / "made").exists()
+    assert not (shared.work / "made").exists()
 
 
-async def test_9_approving_by_itself_mitto_never_approves_for_always(stack: Stack, web: Mitto) -> None:
+async def test_9_approving_by_itself_mitto_never_approves_for_always(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("bash mkdir one", "bash mkdir two", "text Done."))
     offered = [[option["kind"] for option in question["params"]["options"]] for question in wire_of(web).questions]
     assert len(offered) == 2
     assert all("allow_always" in kinds for kinds in offered)
-    rows = stack.rows("SELECT option_id FROM acp_permissions")
+    rows = shared.rows("SELECT option_id FROM acp_permissions WHERE acp_session_id = ?", conversation.session)
     assert [row["option_id"] for row in rows] == ["allow_once", "allow_once"]
 
 
 @pytest.mark.long
-async def test_10_what_mitto_shows_of_a_tool_is_final_from_the_start(stack: Stack, web: Mitto) -> None:
+async def test_10_what_mitto_shows_of_a_tool_is_final_from_the_start(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    (stack.work / "a.txt").write_text("old\n")
+    (shared.work / "a.txt").write_text("old\n")
     steps = ("bash ls", "read a.txt", "edit a.txt <<< old => new", "bash false", "text Done.")
     await web.prompt(conversation, play(*steps))
     titles = [title for title, *_ in conversation.tools.values()]
@@ -456,7 +472,8 @@ async def test_10_what_mitto_shows_of_a_tool_is_final_from_the_start(stack: Stac
     ],
 )
 @pytest.mark.long
-async def test_11_no_error_is_taken_for_another_by_its_digits(web: Mitto, fault: str, read: str) -> None:
+async def test_11_no_error_is_taken_for_another_by_its_digits(shared: Stack, fault: str, read: str) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     assert await web.prompt(conversation, play(fault)) is None
@@ -472,7 +489,8 @@ async def test_11_no_error_is_taken_for_another_by_its_digits(web: Mitto, fault:
     ids=["refusal", "max_tokens"],
 )
 @pytest.mark.long
-async def test_12_an_early_end_is_said_in_words(web: Mitto, steps: tuple[str, ...], words: str) -> None:
+async def test_12_an_early_end_is_said_in_words(shared: Stack, steps: tuple[str, ...], words: str) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     reason = await web.prompt(conversation, play(*steps))
@@ -532,7 +550,8 @@ async def test_13_the_user_does_not_wait_behind_them(stack: Stack, web: Mitto) -
     assert listed(stack) == [conversation.session]
 
 
-async def test_14_mode_and_model_are_set_during_a_turn(web: Mitto) -> None:
+async def test_14_mode_and_model_are_set_during_a_turn(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     wire = wire_of(web)
@@ -565,7 +584,8 @@ def _values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.long
-async def test_15_json_types_are_those_that_go_reads(web: Mitto) -> None:
+async def test_15_json_types_are_those_that_go_reads(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("bash ls", "text Done."))
@@ -583,8 +603,9 @@ async def test_15_json_types_are_those_that_go_reads(web: Mitto) -> None:
 
 
 @pytest.mark.long
-async def test_15_tokens_are_those_of_the_turn(web: Mitto) -> None:
+async def test_15_tokens_are_those_of_the_turn(shared: Stack) -> None:
     """Mitto adds them up."""
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     for _ in range(3):
@@ -664,8 +685,9 @@ async def test_b_a_front_starts_the_daemon_and_outlives_it(stack: Stack, web: Mi
     assert len(wire.stderr.splitlines()) == 1
 
 
-async def test_c_a_turn_goes_on_and_what_was_missed_is_shown(stack: Stack, web: Mitto) -> None:
+async def test_c_a_turn_goes_on_and_what_was_missed_is_shown(shared: Stack) -> None:
     """The user closes Mitto in the middle of a turn, and comes back when it is over."""
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 100x10ms tick{n}. ", "text The end.")))
@@ -673,7 +695,7 @@ async def test_c_a_turn_goes_on_and_what_was_missed_is_shown(stack: Stack, web: 
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     turn.cancel()
     await web.shutdown()
-    await eventually(lambda: stack.rows("SELECT 1 FROM acp_turns WHERE state = 'done'"))
+    await eventually(lambda: states(shared, conversation) == ["done"])
     await web.open(conversation)
     # It comes when the answer of resume was dealt with, and is shown although no turn ends here: its line does.
     await wire_of(web).until(lambda: "The end." in conversation.text)
@@ -683,7 +705,8 @@ async def test_c_a_turn_goes_on_and_what_was_missed_is_shown(stack: Stack, web: 
 
 
 @pytest.mark.long
-async def test_c_what_was_missed_of_a_turn_that_still_runs_goes_on(stack: Stack, web: Mitto) -> None:
+async def test_c_what_was_missed_of_a_turn_that_still_runs_goes_on(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end.")))
@@ -702,9 +725,8 @@ async def test_c_what_was_missed_of_a_turn_that_still_runs_goes_on(stack: Stack,
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["as it was", "wrapped anew"])
 @pytest.mark.parametrize("over", [False, True], ids=["while it runs", "after its end"])
-async def test_c_the_prompt_that_mitto_sends_again_joins_its_turn(
-    stack: Stack, web: Mitto, wrapped: bool, over: bool
-) -> None:
+async def test_c_the_prompt_that_mitto_sends_again_joins_its_turn(shared: Stack, wrapped: bool, over: bool) -> None:
+    web = Mitto(shared)
     web.wraps_again = wrapped
     conversation = Conversation()
     await web.open(conversation)
@@ -715,22 +737,23 @@ async def test_c_the_prompt_that_mitto_sends_again_joins_its_turn(
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     if over:
         os.kill(wire.process.pid, 19)  # so that it cannot see the end
-        await eventually(lambda: len(stack.rows("SELECT 1 FROM acp_turns WHERE state = 'done'")) == 2)
+        await eventually(lambda: states(shared, conversation) == ["done", "done"])
     wire.process.kill()
     assert await turn == "end_turn"
     assert web.wire is not wire
     assert mitto.RETRYING in conversation.text
-    assert (stack.work / "made.txt").read_text() == "once\n"
-    assert len(stack.rows("SELECT 1 FROM acp_turns")) == 2
+    assert (shared.work / "made.txt").read_text() == "once\n"
+    assert len(states(shared, conversation)) == 2
     assert "The end." in conversation.text
     for number in range(1, 101):
         assert f"tick{number}." in conversation.text
     # Said on purpose, the same words are a new prompt.
     assert await web.prompt(conversation, words) == "end_turn"
-    assert (stack.work / "made.txt").read_text() == "once\nonce\n"
+    assert (shared.work / "made.txt").read_text() == "once\nonce\n"
 
 
-async def test_e_a_history_that_claude_remembers_is_not_told_again(stack: Stack, web: Mitto) -> None:
+async def test_e_a_history_that_claude_remembers_is_not_told_again(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("text An earlier answer."))
@@ -739,30 +762,32 @@ async def test_e_a_history_that_claude_remembers_is_not_told_again(stack: Stack,
     await web.prompt(conversation, play("text A later answer."))
     sent = next(message for message in reversed(wire_of(web).sent) if message.get("method") == "session/prompt")
     assert "CONVERSATION HISTORY" in sent["params"]["prompt"][0]["text"]
-    first, second = stack.asked()[-1]["user_texts"]
+    first, second = shared.asked()[-1]["user_texts"]
     assert "CONVERSATION HISTORY" not in second
     assert "[Session Context]" in first
     assert "[Session Context]" in second
 
 
 @pytest.mark.long
-async def test_e_the_log_and_the_title_have_the_users_own_words(stack: Stack, web: Mitto) -> None:
+async def test_e_the_log_and_the_title_have_the_users_own_words(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, "How many apples are there?")
-    reader = await stack.front()
-    await reader.load(conversation.session or "", stack.work)
+    reader = await shared.front()
+    await reader.load(conversation.session or "", shared.work)
     assert reader.text(conversation.session or "", "user_message_chunk") == "How many apples are there?"
-    (row,) = stack.rows("SELECT title FROM acp_sessions WHERE acp_session_id = ?", conversation.session)
+    (row,) = shared.rows("SELECT title FROM acp_sessions WHERE acp_session_id = ?", conversation.session)
     assert row["title"] == "How many apples are there?"
     titles = wire_of(web).of(conversation.session or "", "session_info_update")
     assert [update["title"] for update in titles] == ["How many apples are there?"]
 
 
 @pytest.mark.long
-async def test_e_a_slash_command_in_a_wrapped_prompt_is_one(stack: Stack, web: Mitto) -> None:
+async def test_e_a_slash_command_in_a_wrapped_prompt_is_one(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
-    commands = stack.work / ".claude/commands"
+    commands = shared.work / ".claude/commands"
     commands.mkdir(parents=True)
     (commands / "greet.md").write_text("Greet the user. [[script text Greetings. ]]")
     await web.open(conversation)
@@ -771,7 +796,8 @@ async def test_e_a_slash_command_in_a_wrapped_prompt_is_one(stack: Stack, web: M
 
 
 @pytest.mark.long
-async def test_f_the_mode_that_claude_leaves_is_told(web: Mitto) -> None:
+async def test_f_the_mode_that_claude_leaves_is_told(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     wire = wire_of(web)
@@ -782,7 +808,8 @@ async def test_f_the_mode_that_claude_leaves_is_told(web: Mitto) -> None:
 
 
 @pytest.mark.long
-async def test_g_one_update_for_each_status_and_an_end_for_each_call(web: Mitto) -> None:
+async def test_g_one_update_for_each_status_and_an_end_for_each_call(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("bash ls", "& bash false", "read nothing.txt", "text Done."))
@@ -813,7 +840,8 @@ async def test_g_a_tool_of_mittos_is_shown_with_its_input_before_it_is_called(st
 
 
 @pytest.mark.long
-async def test_h_usage_and_commands_at_the_first_prompt(web: Mitto) -> None:
+async def test_h_usage_and_commands_at_the_first_prompt(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("text Yes."))
@@ -842,9 +870,9 @@ async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
     ]
 
 
-async def test_j_several_mittos_on_one_daemon(stack: Stack) -> None:
+async def test_j_several_mittos_on_one_daemon(shared: Stack) -> None:
     """Two workspaces with the same command: two fronts, the same request ids."""
-    webs = [Mitto(stack) for _ in range(3)]
+    webs = [Mitto(shared) for _ in range(3)]
     conversations = [Conversation() for _ in webs]
     await asyncio.gather(*(web.open(one) for web, one in zip(webs, conversations, strict=True)))
     prompts = [

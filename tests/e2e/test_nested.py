@@ -54,7 +54,8 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
 
 async def begun(stack: Stack, access: str = "") -> tuple[Client, str]:
     """A client that allows everything, behind a front, and its session."""
-    await stack.daemon(PYKOCLAW_NESTED_ACCESS=access)
+    if access:
+        await stack.daemon(PYKOCLAW_NESTED_ACCESS=access)
     client = await stack.front()
     client.permit = lambda _: selected("allow_once")
     return client, await client.new(stack.work)
@@ -77,41 +78,41 @@ def until(path: Path) -> str:
 @pytest.mark.parametrize(
     "command", ["status", "approve", "sessions list", "workers stop", "workers list", "restart", "stop", "hand-over"]
 )
-async def test_a_command_inside_of_a_session_is_refused(stack: Stack, command: str) -> None:
-    client, session = await begun(stack)
-    daemon = stack.daemon_pid()
-    said = await run_inside(stack, client, session, f"{PROGRAM} {command}")
+async def test_a_command_inside_of_a_session_is_refused(shared: Stack, command: str) -> None:
+    client, session = await begun(shared)
+    daemon = shared.daemon_pid()
+    said = await run_inside(shared, client, session, f"{PROGRAM} {command}")
     assert f"runs inside of session {session}" in said
     assert "PYKOCLAW_NESTED_ACCESS=all" in said
     assert "status 1" in said
     assert client.text(session) == "Done."
-    assert stack.daemon_pid() == daemon
+    assert shared.daemon_pid() == daemon
 
 
-async def test_a_session_does_not_answer_for_another(stack: Stack) -> None:
-    client, session = await begun(stack)
-    other = await stack.front()
+async def test_a_session_does_not_answer_for_another(shared: Stack) -> None:
+    client, session = await begun(shared)
+    other = await shared.front()
     other.permit = lambda _: None
-    victim = await other.new(stack.work)
+    victim = await other.new(shared.work)
     turn = other.prompting(victim, script("bash touch forbidden", "text Done."))
-    await eventually(lambda: stack.rows("SELECT 1 FROM acp_permissions WHERE acp_session_id = ?", victim))
-    (row,) = stack.rows("SELECT permission_id FROM acp_permissions WHERE acp_session_id = ?", victim)
+    await eventually(lambda: shared.rows("SELECT 1 FROM acp_permissions WHERE acp_session_id = ?", victim))
+    (row,) = shared.rows("SELECT permission_id FROM acp_permissions WHERE acp_session_id = ?", victim)
 
-    assert "status 1" in await run_inside(stack, client, session, f"{PROGRAM} approve {row['permission_id']} --allow")
-    assert "status 1" in await run_inside(stack, client, session, f"{PROGRAM} sessions tail {victim}")
-    assert not (stack.work / "forbidden").exists()
-    (row,) = stack.rows("SELECT outcome FROM acp_permissions WHERE acp_session_id = ?", victim)
+    assert "status 1" in await run_inside(shared, client, session, f"{PROGRAM} approve {row['permission_id']} --allow")
+    assert "status 1" in await run_inside(shared, client, session, f"{PROGRAM} sessions tail {victim}")
+    assert not (shared.work / "forbidden").exists()
+    (row,) = shared.rows("SELECT outcome FROM acp_permissions WHERE acp_session_id = ?", victim)
     assert row["outcome"] is None
     other.cancel(victim)
     await other.answer(turn)
 
 
-async def test_a_client_that_claude_launches_is_refused_as_it_begins(stack: Stack) -> None:
-    client, session = await begun(stack)
-    (stack.work / "speaker.py").write_text(SPEAKER)
+async def test_a_client_that_claude_launches_is_refused_as_it_begins(shared: Stack) -> None:
+    client, session = await begun(shared)
+    (shared.work / "speaker.py").write_text(SPEAKER)
     resume = {"jsonrpc": "2.0", "id": 2, "method": "session/resume", "params": {"sessionId": session, "cwd": "/"}}
     lines = " ".join(shlex.quote(json.dumps(line)) for line in (INITIALIZE, resume))
-    said = await run_inside(stack, client, session, f"{shlex.quote(sys.executable)} speaker.py {lines} 2>/dev/null")
+    said = await run_inside(shared, client, session, f"{shlex.quote(sys.executable)} speaker.py {lines} 2>/dev/null")
     answers = [json.loads(line) for line in said.splitlines()[:2]]
     for answer in answers:
         assert answer["error"]["code"] == -32013
@@ -120,27 +121,27 @@ async def test_a_client_that_claude_launches_is_refused_as_it_begins(stack: Stac
         assert answer["error"]["data"]["sessionId"] == session
 
 
-async def test_a_front_inside_of_a_session_does_not_greet_before_the_daemon_has_judged(stack: Stack) -> None:
+async def test_a_front_inside_of_a_session_does_not_greet_before_the_daemon_has_judged(shared: Stack) -> None:
     """A front greets its client itself when the daemon is late: here that would hide the refusal."""
-    client, session = await begun(stack)
-    (stack.work / "speaker.py").write_text(SPEAKER)
-    daemon = stack.daemon_pid()
+    client, session = await begun(shared)
+    (shared.work / "speaker.py").write_text(SPEAKER)
+    daemon = shared.daemon_pid()
     assert daemon is not None
     line = shlex.quote(json.dumps(INITIALIZE))
     # The tool stops the daemon for longer than a front waits, and lets it go on.
     late = f"kill -STOP {daemon}; (sleep 1.5; kill -CONT {daemon}) & {shlex.quote(sys.executable)} speaker.py {line}"
-    said = await run_inside(stack, client, session, f"({late}) 2>/dev/null")
+    said = await run_inside(shared, client, session, f"({late}) 2>/dev/null")
     assert json.loads(said.splitlines()[0])["error"]["code"] == -32013
 
 
 @pytest.mark.parametrize("method", ["_pykoclaw.dev/status", "session/new"])
-async def test_who_leaves_parents_and_environment_behind_is_still_inside(stack: Stack, method: str) -> None:
-    client, session = await begun(stack)
-    (stack.work / "escaped.py").write_text(ESCAPED)
-    answer = stack.root / "answer"
-    where = f"{stack.places.socket} {method} {answer}"
+async def test_who_leaves_parents_and_environment_behind_is_still_inside(shared: Stack, method: str) -> None:
+    client, session = await begun(shared)
+    (shared.work / "escaped.py").write_text(ESCAPED)
+    answer = shared.root / "answer"
+    where = f"{shared.places.socket} {method} {answer}"
     python = shlex.quote(sys.executable)
-    await run_inside(stack, client, session, f"env -i setsid {python} escaped.py {where}; {until(answer)}")
+    await run_inside(shared, client, session, f"env -i setsid {python} escaped.py {where}; {until(answer)}")
     error: dict[str, Any] = json.loads(answer.read_text())["error"]
     assert error["code"] == -32013
     assert error["data"]["sessionId"] == session
@@ -158,24 +159,23 @@ async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) 
     assert ("PYKOCLAW_NESTED_ACCESS=all" in said) is not operates
 
 
-async def test_the_daemon_of_another_home_is_used_from_inside(stack: Stack, tmp_path: Path) -> None:
+async def test_the_daemon_of_another_home_is_used_from_inside(shared: Stack, tmp_path: Path) -> None:
     """A session may start daemons of its own, as tests and demos do, and operate them."""
-    client, session = await begun(stack)
+    client, session = await begun(shared)
     home = tmp_path / "inner"
     home.mkdir()
     inner = f"env HOME={home} PYKOCLAW_DATA={home}/data PYKOCLAW_STATE={home}/state PYKOCLAW_SOCKET={home}/s/acp.sock"
-    said = await run_inside(
-        stack, client, session, f"{inner} {PROGRAM} sessions list && {inner} {PROGRAM} status && {inner} {PROGRAM} stop"
-    )
+    commands = [f"{inner} {PROGRAM} {command}" for command in ("sessions list", "status", "stop")]
+    said = await run_inside(shared, client, session, " && ".join(commands))
     assert "status 0" in said, said
 
 
-async def test_who_ends_before_it_is_looked_at_may_nothing(stack: Stack) -> None:
+async def test_who_ends_before_it_is_looked_at_may_nothing(shared: Stack) -> None:
     """The connection of a process that is gone can belong to anybody who was given it."""
-    await begun(stack)
-    daemon = stack.daemon_pid()
+    await begun(shared)
+    daemon = shared.daemon_pid()
     assert daemon is not None
-    (stack.root / "given.py").write_text(
+    (shared.root / "given.py").write_text(
         "import os, socket, signal, sys\n"
         "connection = socket.socket(socket.AF_UNIX)\n"
         "os.chdir(os.path.dirname(sys.argv[1]))\n"
@@ -187,22 +187,22 @@ async def test_who_ends_before_it_is_looked_at_may_nothing(stack: Stack) -> None
         "print(connection.makefile().readline())\n"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(stack.root / "given.py"), stack.places.socket, str(daemon),
-        stdout=asyncio.subprocess.PIPE, env={**os.environ, "HOME": str(stack.home)},
+        sys.executable, str(shared.root / "given.py"), shared.places.socket, str(daemon),
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, "HOME": str(shared.home)},
     )  # fmt: skip
     output, _ = await process.communicate()
     assert json.loads(output)["error"]["code"] == -32013
 
 
-async def test_what_something_else_starts_is_not_recognised(stack: Stack) -> None:
+async def test_what_something_else_starts_is_not_recognised(shared: Stack) -> None:
     """Cron, `systemd-run` and the like: docs/security.md says that this is no boundary for one's own user."""
-    client, session = await begun(stack)
+    client, session = await begun(shared)
     await client.prompt(session, text("Here."))
-    request = stack.root / "request"
+    request = shared.root / "request"
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", f"while ! [ -e {request} ]; do sleep 0.05; done; exec {PROGRAM} status --json",
-        stdout=asyncio.subprocess.PIPE, env=stack.environment,
+        stdout=asyncio.subprocess.PIPE, env=shared.environment,
     )  # fmt: skip
-    await run_inside(stack, client, session, f"touch {request}")
+    await run_inside(shared, client, session, f"touch {request}")
     output, _ = await process.communicate()
-    assert json.loads(output)["daemon"]["pid"] == stack.daemon_pid()
+    assert json.loads(output)["daemon"]["pid"] == shared.daemon_pid()

@@ -30,21 +30,21 @@ def png(width: int, height: int) -> bytes:
 
 
 @pytest.mark.long
-async def test_prompt_of_two_megabytes(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_prompt_of_two_megabytes(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     large = "ä€😀x" * 260_000  # ten bytes each; more than one event holds
     await client.prompt(session, large, text("Read it all."))
     assert client.text(session) == "Read it all."
-    assert large in stack.asked()[-1]["messages"][-1]["text"]
-    await client.load(session, stack.work)
+    assert large in shared.asked()[-1]["messages"][-1]["text"]
+    await client.load(session, shared.work)
     assert client.text(session, "user_message_chunk") == large + text("Read it all.")
 
 
 @pytest.mark.long
-async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_tool_output_of_three_megabytes(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, script("bash head -c 3000000 /dev/zero | tr '\\\\0' x", "text That was much."))
     assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
     assert client.text(session) == "That was much."
@@ -52,38 +52,38 @@ async def test_tool_output_of_three_megabytes(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_large_file_is_written(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_large_file_is_written(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, script(f"write large.txt <<< {'x' * 1_000_000}", "text Written."))
-    assert (stack.work / "large.txt").stat().st_size == 1_000_000
+    assert (shared.work / "large.txt").stat().st_size == 1_000_000
     (call,) = client.of(session, "tool_call")
     assert "characters left out" in call["content"][0]["newText"]
     assert len(json.dumps(call)) < 1_000_000
 
 
 @pytest.mark.long
-async def test_answer_of_three_megabytes(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_answer_of_three_megabytes(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     filler = "y" * 1000
     await client.prompt(session, script(f"repeat 3000x0ms {{n}}:{filler} "))
     assert client.text(session) == " ".join(f"{n}:{filler}" for n in range(1, 3001))
     live = client.of(session)
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     replay = [one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk"]
     assert told(replay) == told(live)
     assert len(replay) < 10
 
 
 @pytest.mark.long
-async def test_large_image_is_read(stack: Stack) -> None:
+async def test_large_image_is_read(shared: Stack) -> None:
     """The CLI's line for it is longer than the SDK's default limit, which would end the session without a word."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     picture = png(700, 700)
     assert len(picture) > 1024 * 1024
-    (stack.work / "picture.png").write_bytes(picture)
+    (shared.work / "picture.png").write_bytes(picture)
     await client.prompt(session, script("read picture.png", "text Nice."))
     assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
     (part,) = client.of(session, "tool_call_update")[-1]["content"]
@@ -92,13 +92,13 @@ async def test_large_image_is_read(stack: Stack) -> None:
     await client.prompt(session, text("It goes on."))
 
 
-async def test_unusual_text_survives(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_unusual_text_survives(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     said = '\u2028 \u2029 \x00 \x1b[31m \ud83d\ude00 \r\n \t \\ " ]] [[ end'
     unusual = said.encode("utf-16", "surrogatepass").decode("utf-16")
     await client.prompt(session, unusual)
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     assert client.text(session, "user_message_chunk") == unusual
 
 
@@ -139,14 +139,14 @@ async def test_mcp_server_of_the_client(stack: Stack) -> None:
     assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
 
 
-async def test_mcp_server_that_does_not_start(stack: Stack) -> None:
-    client = await stack.start()
+async def test_mcp_server_that_does_not_start(shared: Stack) -> None:
+    client = await shared.start()
     broken = {"name": "broken", "command": "/nowhere/server", "args": [], "env": []}
-    session = await client.new(stack.work, mcpServers=[broken])
+    session = await client.new(shared.work, mcpServers=[broken])
     for answer in ("It works without.", "Still."):
         await client.prompt(session, text(answer))
     assert client.text(session) == "It works without.Still."
-    (log,) = (stack.home / ".local/state/pykoclaw").rglob("workers.log")
+    (log,) = (shared.home / ".local/state/pykoclaw").rglob("workers.log")
     said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
     assert [(one["level"], one["server"]) for one in said] == [("warning", "broken")], "it is in the log, once"
 

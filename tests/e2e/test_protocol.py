@@ -22,8 +22,8 @@ async def lives(client: Client) -> None:
     await client.initialize()
 
 
-async def test_initialize_is_honest(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_initialize_is_honest(shared: Stack) -> None:
+    client = await shared.spawn()
     answer = await client.initialize()
     assert answer["protocolVersion"] == 1
     assert answer["agentInfo"]["name"] == "pykoclaw-acp"
@@ -35,14 +35,14 @@ async def test_initialize_is_honest(stack: Stack) -> None:
     assert set(offered["sessionCapabilities"]) == {"resume", "close", "additionalDirectories"}
 
 
-async def test_other_protocol_versions_are_answered_with_ours(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_other_protocol_versions_are_answered_with_ours(shared: Stack) -> None:
+    client = await shared.spawn()
     for version in (0, 2, 999, 65535):
         assert (await client.initialize(protocolVersion=version))["protocolVersion"] == 1, version
 
 
-async def test_bad_client_capabilities_fall_back(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_bad_client_capabilities_fall_back(shared: Stack) -> None:
+    client = await shared.spawn()
     for bad in (
         {"clientCapabilities": "all of them", "clientInfo": 7},
         {"clientCapabilities": {"fs": "yes", "terminal": 5, "new": {}}, "clientInfo": {"name": 1, "version": None}},
@@ -52,13 +52,13 @@ async def test_bad_client_capabilities_fall_back(stack: Stack) -> None:
         assert (await client.initialize(**bad))["protocolVersion"] == 1, bad
 
 
-async def test_nothing_comes_before_initialize(stack: Stack) -> None:
-    client = await stack.spawn()
-    error = await error_of(client, "session/new", cwd=str(stack.work), mcpServers=[])
+async def test_nothing_comes_before_initialize(shared: Stack) -> None:
+    client = await shared.spawn()
+    error = await error_of(client, "session/new", cwd=str(shared.work), mcpServers=[])
     assert error.code == -32600
     assert "initialize" in error.message
     await lives(client)
-    await client.new(stack.work)
+    await client.new(shared.work)
 
 
 NO_MESSAGES = [
@@ -76,9 +76,9 @@ NO_MESSAGES = [
 ]
 
 
-async def test_lines_that_are_no_message(stack: Stack) -> None:
+async def test_lines_that_are_no_message(shared: Stack) -> None:
     """One error each, under `id` null."""
-    client = await stack.spawn()
+    client = await shared.spawn()
     for line, code in NO_MESSAGES:
         client.unplaced.clear()
         client.write(line + b"\n")
@@ -86,8 +86,8 @@ async def test_lines_that_are_no_message(stack: Stack) -> None:
         assert [error["code"] for error in client.unplaced] == [code], line
 
 
-async def test_json_nested_without_end(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_json_nested_without_end(shared: Stack) -> None:
+    client = await shared.spawn()
     for line in (b"[" * 200_000, b'{"a":' * 200_000, b'{"jsonrpc":"2.0","id":' + b"[" * 200_000):
         client.unplaced.clear()
         client.write(line + b"\n")
@@ -95,8 +95,8 @@ async def test_json_nested_without_end(stack: Stack) -> None:
         assert [error["code"] in (-32700, -32600) for error in client.unplaced] == [True], line[:30]
 
 
-async def test_bad_envelopes_are_answered_under_their_id(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_bad_envelopes_are_answered_under_their_id(shared: Stack) -> None:
+    client = await shared.spawn()
     for envelope in ({"id": 5, "method": "initialize"}, {"id": 5, "jsonrpc": "2.0", "method": 7}):
         future = client.expect(5, "initialize")
         client.send(envelope)
@@ -104,8 +104,8 @@ async def test_bad_envelopes_are_answered_under_their_id(stack: Stack) -> None:
             await client.answer(future)
 
 
-async def test_blank_lines_line_ends_and_pieces(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_blank_lines_line_ends_and_pieces(shared: Stack) -> None:
+    client = await shared.spawn()
     message, answered = client.request("initialize", protocolVersion=1)
     line = json.dumps(message).encode()
     client.write(b"\n\r\n  \n" + line[:20])
@@ -114,16 +114,16 @@ async def test_blank_lines_line_ends_and_pieces(stack: Stack) -> None:
     assert client.unplaced == []
 
 
-async def test_ids_are_echoed_exactly(stack: Stack) -> None:
-    client = await stack.spawn()
+async def test_ids_are_echoed_exactly(shared: Stack) -> None:
+    client = await shared.spawn()
     for message_id in ("a string", "", '\u00e9\U0001f600"\\', 0, -7, 2**53, 10**30, None):
         future = client.expect(message_id, "initialize")
         client.send({"jsonrpc": "2.0", "id": message_id, "method": "initialize", "params": {"protocolVersion": 1}})
         await client.answer(future)
 
 
-async def test_unknown_methods(stack: Stack) -> None:
-    client = await stack.start()
+async def test_unknown_methods(shared: Stack) -> None:
+    client = await shared.start()
     error = await error_of(client, "session/dance")
     assert (error.code, error.data) == (-32601, {"method": "session/dance"})
     assert (await error_of(client, "_vendor/thing", x=1)).code == -32601
@@ -135,8 +135,8 @@ async def test_unknown_methods(stack: Stack) -> None:
     assert len(client.received) == answered + 1
 
 
-async def test_answers_that_nobody_asked_for_are_ignored(stack: Stack) -> None:
-    client = await stack.start()
+async def test_answers_that_nobody_asked_for_are_ignored(shared: Stack) -> None:
+    client = await shared.start()
     answered = len(client.received)
     client.send(
         {"jsonrpc": "2.0", "id": "never asked", "result": {"outcome": {"outcome": "cancelled"}}},
@@ -175,19 +175,19 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_wrong_parameters_name_the_field_and_echo_nothing(stack: Stack) -> None:
-    client = await stack.start()
+async def test_wrong_parameters_name_the_field_and_echo_nothing(shared: Stack) -> None:
+    client = await shared.start()
     for method, params, field in WRONG:
         error = await error_of(client, method, **params)
         assert error.code == -32602
         assert f"`{field}`" in error.message
         assert SECRET not in json.dumps([error.message, error.data])
     await lives(client)
-    assert SECRET not in client.log.read_text()
+    assert SECRET not in shared.server_log(client)
 
 
-async def test_parameters_that_are_no_object(stack: Stack) -> None:
-    client = await stack.start()
+async def test_parameters_that_are_no_object(shared: Stack) -> None:
+    client = await shared.start()
     for params in ([1, 2], "text", 5):
         future = client.expect("here", "session/new")
         client.send({"jsonrpc": "2.0", "id": "here", "method": "session/new", "params": params})
@@ -195,44 +195,45 @@ async def test_parameters_that_are_no_object(stack: Stack) -> None:
             await client.answer(future)
 
 
-async def test_meta_never_merges_into_parameters(stack: Stack) -> None:
-    client = await stack.start()
+async def test_meta_never_merges_into_parameters(shared: Stack) -> None:
+    client = await shared.start()
     evil = {"cwd": "/evil", "sessionId": "evil", "additionalDirectories": ["/evil"], "mcpServers": [{"name": "evil"}]}
-    session = await client.new(stack.work, _meta=evil)
-    (row,) = stack.rows("SELECT * FROM acp_sessions")
-    assert (row["cwd"], row["additional_directories"], row["acp_session_id"]) == (str(stack.work), "[]", session)
+    session = await client.new(shared.work, _meta=evil)
+    (row,) = shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = ?", session)
+    assert (row["cwd"], row["additional_directories"]) == (str(shared.work), "[]")
+    assert shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = 'evil' OR cwd = '/evil'") == []
 
 
-async def test_mcp_servers_that_are_not_stdio_are_refused(stack: Stack) -> None:
-    client = await stack.start()
+async def test_mcp_servers_that_are_not_stdio_are_refused(shared: Stack) -> None:
+    client = await shared.start()
     for kind in ("http", "sse", "acp"):
         server: dict[str, Any] = {"type": kind, "name": "a", "url": "http://127.0.0.1:1/?key=" + SECRET, "headers": []}
-        error = await error_of(client, "session/new", cwd=str(stack.work), mcpServers=[server])
+        error = await error_of(client, "session/new", cwd=str(shared.work), mcpServers=[server])
         assert error.code == -32602
         assert "mcpServers[0].type" in error.message
-    assert SECRET not in str(client.received) + client.log.read_text()
-    assert stack.rows("SELECT * FROM acp_sessions") == []
+    assert SECRET not in str(client.received) + shared.server_log(client)
+    assert shared.rows("SELECT * FROM acp_sessions WHERE cwd = ?", str(shared.work)) == []
 
 
-async def test_directory_must_exist_for_a_new_session(stack: Stack) -> None:
-    client = await stack.start()
-    error = await error_of(client, "session/new", cwd=str(stack.root / "nowhere"), mcpServers=[])
+async def test_directory_must_exist_for_a_new_session(shared: Stack) -> None:
+    client = await shared.start()
+    error = await error_of(client, "session/new", cwd=str(shared.root / "nowhere"), mcpServers=[])
     assert error.code == -32602
-    (stack.root / "file").write_text("")
-    assert (await error_of(client, "session/new", cwd=str(stack.root / "file"), mcpServers=[])).code == -32602
+    (shared.root / "file").write_text("")
+    assert (await error_of(client, "session/new", cwd=str(shared.root / "file"), mcpServers=[])).code == -32602
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-async def test_session_of_another_directory(stack: Stack, method: str) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
-    other = stack.root / "other"
+async def test_session_of_another_directory(shared: Stack, method: str) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    other = shared.root / "other"
     other.mkdir()
     error = await error_of(client, method, sessionId=session, cwd=str(other), mcpServers=[])
     assert error.code == -32602
-    assert error.data == {"sessionCwd": str(stack.work)}
-    link = stack.root / "link"
-    link.symlink_to(stack.work)
+    assert error.data == {"sessionCwd": str(shared.work)}
+    link = shared.root / "link"
+    link.symlink_to(shared.work)
     await client.call(method, sessionId=session, cwd=str(link), mcpServers=[])
 
 

@@ -215,13 +215,13 @@ async def test_many_restarts(stack: Stack) -> None:
     assert stack.asked()[-1]["user_texts"] == prompts
 
 
-async def test_unknown_session(stack: Stack) -> None:
-    client = await stack.start()
+async def test_unknown_session(shared: Stack) -> None:
+    client = await shared.start()
     unknown = "00000000-0000-4000-8000-000000000000"
     for method in ("session/load", "session/resume", "session/prompt", "session/close"):
         params = {
             "sessionId": unknown,
-            "cwd": str(stack.work),
+            "cwd": str(shared.work),
             "mcpServers": [],
             "prompt": [{"type": "text", "text": "x"}],
         }

@@ -55,33 +55,33 @@ async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restar
     assert first == fourth != second
 
 
-async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     running = client.prompting(session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done."))
     await client.until(lambda: "w3" in client.text(session))
     assert await client.call("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
     assert (await client.answer(running))["stopReason"] == "end_turn"
     assert client.questions == []
-    assert (stack.work / "made.txt").read_text() == "x"
+    assert (shared.work / "made.txt").read_text() == "x"
     assert current(client, session) == ["acceptEdits"]
 
     await client.call("session/set_mode", sessionId=session, modeId="dontAsk")
     await client.prompt(session, script("bash mkdir other", "text Denied."))
     assert client.questions == []
-    assert not (stack.work / "other").exists()
+    assert not (shared.work / "other").exists()
     assert current(client, session) == ["acceptEdits", "dontAsk"]
 
 
 @pytest.mark.long
-async def test_plan_mode_that_claude_leaves_is_told_and_kept(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_plan_mode_that_claude_leaves_is_told_and_kept(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.call("session/set_mode", sessionId=session, modeId="plan")
     await client.prompt(session, script('tool ExitPlanMode {"plan": "Do it."}', "text Now I work."))
     await client.until(lambda: current(client, session) == ["plan", "default"])
     assert config(client, session)["mode"] == "default"
-    assert (await client.load(session, stack.work))["modes"]["currentModeId"] == "default"
+    assert (await client.load(session, shared.work))["modes"]["currentModeId"] == "default"
 
 
 @pytest.mark.long
@@ -126,21 +126,21 @@ async def test_commands_and_models_are_those_of_claude_and_known_before_the_next
 
 
 @pytest.mark.long
-async def test_a_slash_command_works_inside_of_mittos_wrapping(stack: Stack) -> None:
-    commands = stack.work / ".claude/commands"
+async def test_a_slash_command_works_inside_of_mittos_wrapping(shared: Stack) -> None:
+    commands = shared.work / ".claude/commands"
     commands.mkdir(parents=True)
     (commands / "greet.md").write_text("Please greet $ARGUMENTS.")
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, WRAPPED.format("/greet [[script text Hello. ]]"))
     assert client.text(session) == "Hello."
-    assert "Please greet" in stack.asked()[-1]["user_texts"][-1]
+    assert "Please greet" in shared.asked()[-1]["user_texts"][-1]
     assert client.of(session, "session_info_update") == []
 
 
-async def test_titles_and_history_are_the_users_own_words(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_titles_and_history_are_the_users_own_words(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     wanted = "Say something nice.\n" + text("One.")
     await client.prompt(session, WRAPPED.format(wanted))
     history = "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n--- Turn 1 ---\nUSER: x\n\n"
@@ -149,9 +149,9 @@ async def test_titles_and_history_are_the_users_own_words(stack: Stack) -> None:
     (title,) = client.of(session, "session_info_update")
     assert title["title"].startswith("Say something nice. [[script")
     assert "\n" not in title["title"]
-    first, second = [asked["user_texts"][-1] for asked in stack.asked()]
+    first, second = [asked["user_texts"][-1] for asked in shared.asked()]
     assert "[Mitto MCP Tools Check]" in first
     assert "CONVERSATION HISTORY" not in second
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     assert [one["content"]["text"] for one in client.of(session, "user_message_chunk")] == [wanted, text("Two.")]
     assert len(client.of(session, "session_info_update")) == 1

@@ -29,6 +29,12 @@ async def goes_on(stack: Stack, client: Client, session: str, *before: str) -> N
     assert stack.asked()[-1]["user_texts"] == [*before, text("It goes on.")]
 
 
+def states(stack: Stack, session: str) -> list[str]:
+    """Of the session's turns."""
+    rows = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session)
+    return [row["state"] for row in rows]
+
+
 def kill_worker(stack: Stack, session: str) -> None:
     stack.worker(session).kill()
 
@@ -43,15 +49,15 @@ KILLS: list[Callable[[Stack, str], None]] = [kill_worker, kill_claude]
 
 
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.__name__)
-async def test_killed_while_a_tool_runs(stack: Stack, kill: Callable[[Stack, str], None]) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_killed_while_a_tool_runs(shared: Stack, kill: Callable[[Stack, str], None]) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, text("Before."))
     prompt = script("text Let me look.", "bash touch begun; setsid sleep 322 & sleep 321", "text Never said.")
     pending = client.prompting(session, prompt)
-    await client.until(lambda: len(stack.find("sleep 32")) >= 2)
-    await client.until(lambda: "Let me look." in stack.transcript(session))
-    kill(stack, session)
+    await client.until(lambda: len(shared.find("sleep 32")) >= 2)
+    await client.until(lambda: "Let me look." in shared.transcript(session))
+    kill(shared, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
     assert error.value.code == -32010
@@ -62,53 +68,53 @@ async def test_killed_while_a_tool_runs(stack: Stack, kill: Callable[[Stack, str
     (call,) = client.of(session, "tool_call")
     ended = client.of(session, "tool_call_update")[-1]
     assert (ended["toolCallId"], ended["status"]) == (call["toolCallId"], "failed")
-    await client.until(lambda: not any(one.session for one in stack.processes()), SOON)
-    await goes_on(stack, client, session, text("Before."), prompt)
+    await client.until(lambda: not any(one.session for one in shared.processes()), SOON)
+    await goes_on(shared, client, session, text("Before."), prompt)
 
 
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.__name__)
-async def test_killed_in_the_middle_of_the_answer(stack: Stack, kill: Callable[[Stack, str], None]) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_killed_in_the_middle_of_the_answer(shared: Stack, kill: Callable[[Stack, str], None]) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     pending = client.prompting(session, ENDLESS)
-    await client.until(lambda: "word3" in client.text(session) and "word{n}" in stack.transcript(session))
-    kill(stack, session)
+    await client.until(lambda: "word3" in client.text(session) and "word{n}" in shared.transcript(session))
+    kill(shared, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
     assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (-32010, "worker_lost", "failed")
-    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["failed"]
-    await goes_on(stack, client, session, ENDLESS)
-    assert [one["user_texts"][-1] for one in stack.asked()] == [ENDLESS, text("It goes on.")]
+    assert states(shared, session) == ["failed"]
+    await goes_on(shared, client, session, ENDLESS)
+    assert [one["user_texts"][-1] for one in shared.asked()] == [ENDLESS, text("It goes on.")]
 
 
-async def test_killed_before_claude_said_anything(stack: Stack) -> None:
+async def test_killed_before_claude_said_anything(shared: Stack) -> None:
     """Whether Claude had begun is not known: the turn says so, and is not run again."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, text("Before."))
     silent = script("hang")
     pending = client.prompting(session, silent)
-    await client.until(lambda: len(stack.asked()) == 2)
-    kill_worker(stack, session)
+    await client.until(lambda: len(shared.asked()) == 2)
+    kill_worker(shared, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
     assert error.value.data["turnState"] == "unknown"
     await client.prompt(session, text("It goes on."))
-    assert [one["user_texts"][-1] for one in stack.asked()] == [text("Before."), silent, text("It goes on.")]
+    assert [one["user_texts"][-1] for one in shared.asked()] == [text("Before."), silent, text("It goes on.")]
 
 
 @pytest.mark.long
-async def test_killed_while_a_question_is_open(stack: Stack) -> None:
-    client = await stack.start()
+async def test_killed_while_a_question_is_open(shared: Stack) -> None:
+    client = await shared.start()
     client.permit = lambda _: None
-    session = await client.new(stack.work)
+    session = await client.new(shared.work)
     pending = client.prompting(session, script("bash mkdir never", "text Never said."))
     await client.until(lambda: client.questions)
-    kill_worker(stack, session)
+    kill_worker(shared, session)
     with pytest.raises(RpcError):
         await client.answer(pending)
     await client.until(lambda: client.withdrawn == [client.questions[0]["id"]])
-    assert not (stack.work / "never").exists()
+    assert not (shared.work / "never").exists()
     assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
 
 
@@ -126,9 +132,9 @@ async def test_worker_that_hangs(stack: Stack) -> None:
     await goes_on(stack, client, session, ENDLESS)
 
 
-async def test_errors_of_the_model(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_errors_of_the_model(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     for directive, code, kind, status in (
         ("error 400 you said something wrong", -32010, "invalid_request", 400),
         ("error 401", -32000, "authentication_failed", 401),
@@ -139,8 +145,7 @@ async def test_errors_of_the_model(stack: Stack) -> None:
         error = await failed(client, session, script(directive))
         assert (error.code, error.kind, error.data["httpStatus"]) == (code, kind, status)
         assert error.data["turnState"] == "failed"
-        (turn,) = stack.rows("SELECT state FROM acp_turns ORDER BY position DESC LIMIT 1")
-        assert turn["state"] == "failed"
+        assert states(shared, session)[-1] == "failed"
         assert (await client.prompt(session, text(f"It goes on after {status}.")))["stopReason"] == "end_turn"
         assert client.text(session).endswith(f"It goes on after {status}.")
 
@@ -163,10 +168,10 @@ WORDS = " ".join(f"word{n}" for n in range(1, 31))
         ("cut", "server_error"),
     ],
 )
-async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> None:
+async def test_stream_that_breaks(shared: Stack, directive: str, kind: str) -> None:
     """What was said stays, what is missing is an error and no end of turn."""
-    client = await stack.start()
-    session = await client.new(stack.work)
+    client = await shared.start()
+    session = await client.new(shared.work)
     error = await failed(client, session, script("repeat 30x20ms word{n} ", directive))
     assert (error.code, error.kind) == (-32010, kind)
     *said, failure = messages(client, session)
@@ -178,11 +183,11 @@ async def test_stream_that_breaks(stack: Stack, directive: str, kind: str) -> No
 
 @pytest.mark.parametrize("fault", ["stream-error overloaded_error times=1", "cut times=1"])
 @pytest.mark.long
-async def test_stream_that_breaks_once(stack: Stack, fault: str) -> None:
+async def test_stream_that_breaks_once(shared: Stack, fault: str) -> None:
     """The CLI asks again by itself: the answer is complete, and nothing in it is said twice."""
-    client = await stack.start()
-    session = await client.new(stack.work)
-    prompt = script(f"# {stack.root}", "repeat 30x20ms word{n} ", fault, "text Now it goes on.")
+    client = await shared.start()
+    session = await client.new(shared.work)
+    prompt = script(f"# {shared.root}", "repeat 30x20ms word{n} ", fault, "text Now it goes on.")
     assert (await client.prompt(session, prompt))["stopReason"] == "end_turn"
     *broken, complete = messages(client, session)
     assert complete == f"{WORDS}\nNow it goes on."
@@ -190,10 +195,10 @@ async def test_stream_that_breaks_once(stack: Stack, fault: str) -> None:
 
 
 @pytest.mark.long
-async def test_error_that_passes(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
-    prompt = script(f"# {stack.root}", "error 529 times=1", "text It worked in the end.")
+async def test_error_that_passes(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    prompt = script(f"# {shared.root}", "error 529 times=1", "text It worked in the end.")
     assert (await client.prompt(session, prompt))["stopReason"] == "end_turn"
     assert client.text(session) == "It worked in the end."
 
@@ -203,23 +208,23 @@ async def test_error_that_passes(stack: Stack) -> None:
     [script("error 400 prompt is too long: 210000 tokens > 200000 maximum"), "x" * 4_000_000],
     ids=["says the model", "says the CLI"],
 )
-async def test_prompt_that_is_too_long(stack: Stack, prompt: str) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_prompt_that_is_too_long(shared: Stack, prompt: str) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     error = await failed(client, session, prompt)
     assert (error.code, error.kind) == (-32010, "context_too_large")
 
 
-async def test_directory_that_is_gone(stack: Stack) -> None:
-    client = await stack.start()
-    gone = stack.root / "gone"
+async def test_directory_that_is_gone(shared: Stack) -> None:
+    client = await shared.start()
+    gone = shared.root / "gone"
     gone.mkdir()
     session = await client.new(gone)
     shutil.rmtree(gone)
     error = await failed(client, session, text("Never said."))
     assert (error.code, error.kind) == (-32010, "cwd_missing")
     assert str(gone) in error.message
-    assert stack.asked() == []
+    assert shared.asked() == []
     gone.mkdir()
     await client.prompt(session, text("Back again."))
     assert client.text(session).endswith("Back again.")

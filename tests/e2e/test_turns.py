@@ -20,12 +20,12 @@ def shown(update: dict[str, Any]) -> str:
     return "".join(part["content"]["text"] for part in update.get("content", ()))
 
 
-async def test_text_arrives_while_the_model_still_streams(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_text_arrives_while_the_model_still_streams(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     pending = client.prompting(session, script("repeat 60x40ms tick{n} "))
     await client.until(lambda: "tick3" in client.text(session))
-    (asked,) = stack.asked()
+    (asked,) = shared.asked()
     assert asked["outcome"] is None, "the model had ended before the first text was shown"
     assert not pending.done()
     assert (await client.answer(pending))["stopReason"] == "end_turn"
@@ -35,9 +35,9 @@ async def test_text_arrives_while_the_model_still_streams(stack: Stack) -> None:
     assert len({one["messageId"] for one in chunks}) == 1
 
 
-async def test_thinking_comes_before_the_answer(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_thinking_comes_before_the_answer(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, script("thinking Let me see.", "text I see."))
     kinds = [one["sessionUpdate"] for one in client.of(session, "agent_thought_chunk", "agent_message_chunk")]
     assert kinds == sorted(kinds, reverse=True)
@@ -45,9 +45,9 @@ async def test_thinking_comes_before_the_answer(stack: Stack) -> None:
     assert client.text(session) == "I see."
 
 
-async def test_tools_as_a_client_sees_them(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(
         session,
         script(
@@ -55,7 +55,7 @@ async def test_tools_as_a_client_sees_them(stack: Stack) -> None:
             "edit made/note.txt <<< two => three", "read missing.txt", "bash mkdir made/x && exit 3", "text Done.",
         ),
     )  # fmt: skip
-    note = str(stack.work / "made/note.txt")
+    note = str(shared.work / "made/note.txt")
     bash, write, read, edit, missing, failing = client.of(session, "tool_call")
     assert all(one["status"] == "in_progress" for one in client.of(session, "tool_call"))
     assert (bash["kind"], bash["title"]) == ("execute", "Bash: mkdir made && echo it is done")
@@ -71,7 +71,7 @@ async def test_tools_as_a_client_sees_them(stack: Stack) -> None:
     assert states == ["completed"] * 4 + ["failed"] * 2
     assert "it is done" in shown(ended[bash["toolCallId"]])
     assert "two" in shown(ended[read["toolCallId"]])
-    assert (stack.work / "made/note.txt").read_text() == "one\nthree"
+    assert (shared.work / "made/note.txt").read_text() == "one\nthree"
     assert client.text(session) == "Done."
 
 
@@ -89,22 +89,22 @@ async def test_parallel_tools(stack: Stack) -> None:
     assert kinds == ["tool_call"] * 2 + ["tool_call_update"] * 2
 
 
-async def test_subagent_belongs_to_its_call(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_subagent_belongs_to_its_call(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     inner = "[[script bash mkdir inner ;; text Inner words.]]"
     agent = f'tool Agent {{"description": "look", "subagent_type": "claude", "prompt": "{inner}"}}'
     await client.prompt(session, script(agent, "text Out.", "stop end_turn", "text The subagent is done."))
-    await client.until(lambda: (stack.work / "inner").is_dir() and "completed" in outcomes(client, session).values())
+    await client.until(lambda: (shared.work / "inner").is_dir() and "completed" in outcomes(client, session).values())
     parent = client.of(session, "tool_call")[0]
     (child,) = [one for one in client.of(session, "tool_call") if one["title"] == "Bash: mkdir inner"]
     assert child["_meta"]["pykoclaw.dev/parentToolCallId"] == parent["toolCallId"]
     assert parent["kind"] == "think"
 
 
-async def test_usage(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_usage(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     usage = (await client.prompt(session, text("Some words.")))["usage"]
     parts = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
     assert usage["totalTokens"] == sum(usage[part] for part in parts)
@@ -115,35 +115,35 @@ async def test_usage(stack: Stack) -> None:
     assert client.of(session)[-1] == window
 
 
-async def test_resource_link_reaches_the_model(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_resource_link_reaches_the_model(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     link = {"type": "resource_link", "name": "plan.md", "uri": "file:///somewhere/plan.md", "mimeType": "text/markdown"}
     await client.prompt(session, "Look at", link)
-    said = "\n".join(message["text"] for message in stack.asked()[-1]["messages"])
+    said = "\n".join(message["text"] for message in shared.asked()[-1]["messages"])
     assert "Look at" in said
     assert "plan.md" in said
     assert "file:///somewhere/plan.md" in said
     client.updates.clear()
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     first, second = [one["content"] for one in client.of(session, "user_message_chunk")]
     assert (first["text"], second) == ("Look at", link)
 
 
 @pytest.mark.parametrize("kind", ["image", "audio", "resource"])
-async def test_content_that_was_not_advertised_is_refused(stack: Stack, kind: str) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_content_that_was_not_advertised_is_refused(shared: Stack, kind: str) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     block = {"type": kind, "data": "AAAA", "mimeType": "x/y", "resource": {"uri": "file:///x", "text": "y"}}
     pending = client.prompting(session, "text", block)
     with pytest.raises(Exception, match=rf"-32602: `prompt\[1\]`.*{kind}"):
         await client.answer(pending)
-    assert stack.rows("SELECT * FROM acp_turns") == []
+    assert shared.rows("SELECT * FROM acp_turns WHERE acp_session_id = ?", session) == []
 
 
-async def test_sessions_do_not_wait_for_each_other(stack: Stack) -> None:
-    client = await stack.start()
-    slow, quick = await client.new(stack.work), await client.new(stack.work)
+async def test_sessions_do_not_wait_for_each_other(shared: Stack) -> None:
+    client = await shared.start()
+    slow, quick = await client.new(shared.work), await client.new(shared.work)
     pending = client.prompting(slow, script("repeat 2000x20ms word{n} "))
     await client.until(lambda: "word2" in client.text(slow))
     await client.prompt(quick, text("Quick."))
@@ -153,9 +153,9 @@ async def test_sessions_do_not_wait_for_each_other(stack: Stack) -> None:
     assert (await client.answer(pending))["stopReason"] == "cancelled"
 
 
-async def test_prompts_of_a_busy_session_run_in_order(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_prompts_of_a_busy_session_run_in_order(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     prompts = [script("repeat 10x30ms one{n} "), text("two"), text("three")]
     pending = [client.prompting(session, prompt) for prompt in prompts]
     for future in pending:
@@ -163,13 +163,13 @@ async def test_prompts_of_a_busy_session_run_in_order(stack: Stack) -> None:
     numbers = [message["id"] for message in client.sent if message["method"] == "session/prompt"]
     assert [frame["id"] for frame in client.received if frame.get("id") in numbers] == numbers
     assert client.text(session).endswith("one10twothree")
-    assert [one["user_texts"] for one in stack.asked()] == [prompts[:1], prompts[:2], prompts]
+    assert [one["user_texts"] for one in shared.asked()] == [prompts[:1], prompts[:2], prompts]
 
 
-async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
-    (stack.work / "gate").mkdir()
+async def test_background_command_stays_open_until_it_ends(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    (shared.work / "gate").mkdir()
     wait = "while [ -d gate ]; do sleep 0.05; done; echo over"
     ended = await client.prompt(
         session, script(f"background {wait}", "text It runs.", "stop end_turn", "text It has ended.")
@@ -179,11 +179,12 @@ async def test_background_command_stays_open_until_it_ends(stack: Stack) -> None
     assert {one["status"] for one in client.of(session, "tool_call_update")} == {"in_progress"}
     assert client.text(session) == "It runs."
 
-    (stack.work / "gate").rmdir()
+    (shared.work / "gate").rmdir()
     await client.until(lambda: "It has ended." in client.text(session))
     last = client.of(session, "tool_call_update")[-1]
     assert (last["toolCallId"], last["status"]) == (call["toolCallId"], "completed")
-    await client.until(lambda: stack.rows("SELECT * FROM acp_turns WHERE origin = 'background' AND state = 'done'"))
+    done = "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = 'background' AND state = 'done'"
+    await client.until(lambda: shared.rows(done, session))
     await client.prompt(session, text("Later."))
     assert client.text(session).endswith("Later.")
 

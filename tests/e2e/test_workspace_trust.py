@@ -24,8 +24,8 @@ WORK = script("bash echo hi", "text done.")
 
 
 @pytest.fixture
-def repository(stack: Stack) -> Repository:
-    return Repository(stack.root / "clone", stack.root / "marks")
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "clone", tmp_path / "marks")
 
 
 def choose(client: Client, option: str) -> None:
@@ -82,8 +82,8 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
-async def test_what_is_trusted_acts_and_its_change_is_asked_about(stack: Stack, repository: Repository) -> None:
-    client = await stack.front()
+async def test_what_is_trusted_acts_and_its_change_is_asked_about(shared: Stack, repository: Repository) -> None:
+    client = await shared.front()
     choose(client, TRUST)
     session = await client.new(repository.path)
     await client.prompt(session, WORK)
@@ -108,15 +108,15 @@ async def test_what_is_trusted_acts_and_its_change_is_asked_about(stack: Stack, 
     assert "changed" in repository.ran
 
 
-async def test_who_refuses_sends_nothing(stack: Stack, repository: Repository) -> None:
-    client = await stack.front()
+async def test_who_refuses_sends_nothing(shared: Stack, repository: Repository) -> None:
+    client = await shared.front()
     choose(client, REFUSE)
     session = await client.new(repository.path)
     with pytest.raises(RpcError) as refused:
         await client.prompt(session, WORK)
     assert refused.value.kind == "workspace_refused"
     assert repository.ran == set()
-    assert stack.asked() == []
+    assert shared.asked() == []
 
 
 async def test_claude_md_of_an_untrusted_directory_reaches_the_model(stack: Stack, repository: Repository) -> None:
@@ -234,14 +234,14 @@ async def test_no_command_reads_the_env_file_of_an_untrusted_directory(stack: St
     assert not (repository.path / "data").exists()
 
 
-async def test_directories_below_and_additional_ones_are_asked_about(stack: Stack, repository: Repository) -> None:
+async def test_directories_below_and_additional_ones_are_asked_about(shared: Stack, repository: Repository) -> None:
     below = repository.path / "a" / "b"
     below.mkdir(parents=True)
-    client = await stack.front()
+    client = await shared.front()
     choose(client, WITHOUT)
     await client.prompt(await client.new(below), WORK)
     assert "settings.local.json" in asked(client)[0]["toolCall"]["content"][0]["content"]["text"]
-    plain = stack.root / "plain"
+    plain = shared.root / "plain"
     plain.mkdir()
     await client.prompt(await client.new(plain, additionalDirectories=[str(repository.path)]), WORK)
     assert "skills/evil" in asked(client)[1]["toolCall"]["content"][0]["content"]["text"]

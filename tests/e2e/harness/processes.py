@@ -55,24 +55,25 @@ def alive(pid: int) -> bool:
 
 def of_home(home: Path) -> list[Process]:
     """Every live process that runs under this home."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or (process := _look(int(entry.name), home)) is None:
-            continue
-        found.append(process)
-    return found
+    variable = b"HOME=" + os.fsencode(home)
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [process for pid in pids if (process := _look(pid, variable)) is not None]
 
 
-def _look(pid: int, home: Path) -> Process | None:
+def _look(pid: int, home: bytes) -> Process | None:
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read().split(b"\0")
+        if home not in environment:
+            return None
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
         return None
     fields = _stat(pid)
-    if f"HOME={home}" not in environment or fields is None:
+    if fields is None:
         return None
-    cookies = [variable.split("=", 1)[1] for variable in environment if variable.startswith(f"{COOKIE}=")]
+    mark = f"{COOKIE}=".encode()
+    cookies = [one.removeprefix(mark).decode() for one in environment if one.startswith(mark)]
     session, epoch = cookies[-1].split(":")[1:] if cookies else (None, None)
     return Process(pid, int(fields[1]), command, session, None if epoch is None else int(epoch))
 

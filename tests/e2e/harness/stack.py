@@ -37,16 +37,17 @@ def text(answer: str) -> str:
 class Stack:
     """Everything that one test needs; nothing of it is left when the test is over."""
 
-    def __init__(self, root: Path, model: ScriptedModel) -> None:
+    def __init__(self, root: Path, model: ScriptedModel, home: Path | None = None) -> None:
+        """`home`: one that is there already."""
         self.root = root
-        self.home = root / "home"
+        self.home = home or root / "home"
         self.work = root / "work"
-        self.home.mkdir()
+        self.home.mkdir(exist_ok=True)
         self.work.mkdir()
         self.model = model
+        model.clear()  # what earlier tests asked would only make each look at it longer
         self.clients: list[Client] = []
         self.daemons: list[asyncio.subprocess.Process] = []
-        self._before = len(model.requests(None))
         self.environment = {**os.environ, **offline_environment(model.url, self.home)}
         self.data = self.home / ".local/share/pykoclaw"
 
@@ -217,11 +218,15 @@ class Stack:
         except AssertionError:
             raise AssertionError(f"left behind after {within} s: {self.processes()}") from None
 
-    # --- model and database -----------------------------------------------------------------------------------------
+    # --- model, log and database ------------------------------------------------------------------------------------
+
+    def server_log(self, client: Client) -> str:
+        """What the server of this client has logged."""
+        return client.log.read_text()
 
     def asked(self) -> list[dict[str, Any]]:
         """The requests that reached the model in this test, without those that Claude makes for itself."""
-        return [one for one in self.model.requests(None)[self._before :] if one["kind"] == "main"]
+        return self.model.requests()
 
     def transcript(self, session: str) -> str:
         """What Claude has written down of the session; it does so some 100 ms late."""
