@@ -18,7 +18,7 @@ import msgspec
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 
 PROTOCOL: Final = 1
 ENDED_UNREADABLY: Final = "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
@@ -228,7 +228,7 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
 
 
 ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
-Numbered = TurnStarted | EventFrame | Ask | AskWithdrawn | TurnEnded | Background | Skipped | Gap
+Numbered = TurnStarted | EventFrame | PermissionRequest | AskWithdrawn | TurnEnded | Background | Skipped | Gap
 FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)

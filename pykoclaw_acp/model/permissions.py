@@ -58,7 +58,7 @@ class Workspace(msgspec.Struct, frozen=True):
     found: tuple[str, ...] = ()
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask", omit_defaults=True):
+class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask", omit_defaults=True):
     """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
 
     `input` and `content` hold all of the arguments: whoever answers must be able to see what runs. A worker of a
@@ -87,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Settlement:
     """How a question ended, for its row; `content` is what a form was filled in with."""
 
     permission_id: str
@@ -106,7 +106,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StoredRequest:
     """A question as its row keeps it; `asked_at` and `deadline` are milliseconds since 1970, for people.
 
     What decides are `asked_clock` and `deadline_clock` (ms, own clock; None: a daemon without one wrote the row).
@@ -115,7 +115,7 @@ class Question:
     """
 
     session_id: str
-    ask: Ask
+    request: PermissionRequest
     turn_id: str | None
     policy: RequestPolicy
     deadline: int | None
@@ -129,7 +129,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """How a question was answered: ACP's outcome and option, and who did it (a client's name, `cli`, `policy`…).
 
     The outcome of a form is ACP's `action`, and `content` is what was filled in.

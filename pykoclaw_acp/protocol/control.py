@@ -19,7 +19,7 @@ SETTLED: Final = "_pykoclaw.dev/settled"
 MAX_SESSIONS: Final = 10_000  # in one answer, which must fit into a line
 
 WorkerState = Literal["working", "asking", "idle"]
-Decision = Literal["allow_once", "allow_always", "deny"]
+OperatorDecision = Literal["allow_once", "allow_always", "deny"]
 
 
 class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
@@ -57,7 +57,7 @@ class AnswerParams(Params, frozen=True, kw_only=True):
     """`question`: an id, or the beginning of one that no other open question has."""
 
     question: Name
-    decision: Decision
+    decision: OperatorDecision
 
 
 class StopParams(Params, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
-from pykoclaw_acp.model.permissions import Ask, Form
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.messages import (
     AgentMessageChunk,
@@ -112,7 +112,7 @@ def empty_line(seq: int) -> Update:
     return AgentMessageChunk(message_id=f"line-{seq}", content=TextContent(text="\n\n"))
 
 
-def permission(session_id: str, question: Ask) -> RequestPermission:
+def permission(session_id: str, question: PermissionRequest) -> RequestPermission:
     """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes.
 
     Of a question about trust that is the answer without trust.
@@ -129,7 +129,7 @@ def permission(session_id: str, question: Ask) -> RequestPermission:
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
 
 
-def choices(question: Ask) -> dict[_Option, str]:
+def choices(question: PermissionRequest) -> dict[_Option, str]:
     """What the options of a question that is no form are called, by their ids."""
     once, always, reject = (
         "Allow once",
@@ -144,7 +144,7 @@ def choices(question: Ask) -> dict[_Option, str]:
     return {**named, "reject_once": reject}
 
 
-def question_parts(question: Ask) -> list[ShownContent | Diff] | None:
+def question_parts(question: PermissionRequest) -> list[ShownContent | Diff] | None:
     """What runs if the question is answered with yes."""
     return _parts(question.content)
 

@@ -1,4 +1,4 @@
-"""One client's connection: lines in, lines out, requests in both directions, attachments to sessions."""
+"""One client's connection: lines in, lines out, requests in both directions, subscriptions to sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
@@ -49,7 +49,7 @@ from pykoclaw_acp.server.reading import Read
 from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
 INITIALIZE: Final = "initialize"
@@ -74,7 +74,7 @@ class Connection:
     ) -> None:
         """`turnstile`: of all clients of the process. `refusal`: of all methods that `methods` does not have."""
         self.sessions = sessions
-        self.attachments: dict[str, Attachment] = {}  # by the id that the client uses
+        self.subscriptions: dict[str, Subscription] = {}  # by the id that the client uses
         self.loaded: dict[str, int] = {}  # by session: the line that asked for everything, and is being answered
         self.peer = peer
         peer.listener = self
@@ -139,8 +139,8 @@ class Connection:
             if call.task is not None:
                 call.task.cancel()
         self._later.cancel()
-        for attachment in list(self.attachments.values()):
-            attachment.close()
+        for subscription in list(self.subscriptions.values()):
+            subscription.close()
         for session, turn in self._prompts.values():
             session.joining.lose(turn)
         if self._client is not None:
@@ -168,7 +168,7 @@ class Connection:
         """This call will be answered by the turn."""
         self._prompts[call.line.number] = (session, turn)
 
-    def attach(
+    def subscribe(
         self,
         session: Session,
         session_id: str,
@@ -177,37 +177,37 @@ class Connection:
         hold: float = 0,
         *,
         seen: int | None = None,
-    ) -> Attachment:
-        """Show this client the session's log after `after`, and what follows; the rest as in Attachment.
+    ) -> Subscription:
+        """Show this client the session's log after `after`, and what follows; the rest as in Subscription.
 
         `seen`: up to where it is certain that the client was shown it; None: up to `after`.
         """
-        previous = self.attachments.pop(session_id, None)
-        attachment = self.attachments[session_id] = session.attach(self, after, number, hold, session_id)
-        attachment.reader = self._reader
+        previous = self.subscriptions.pop(session_id, None)
+        subscription = self.subscriptions[session_id] = session.subscribe(self, after, number, hold, session_id)
+        subscription.reader = self._reader
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
-            attachment.own = session.queued(previous.own)
+            subscription.own = session.queued(previous.own)
             previous.close()
-        return attachment
+        return subscription
 
     async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
         """The place that this client has in the session under this id, or takes over; as in Confirmations."""
-        there = [one for one in session.attachments if one.alive and one.session_id == session_id]
+        there = [one for one in session.subscriptions if one.alive and one.session_id == session_id]
         others = {one.reader for one in there if one.reader is not None}
         return await self.sessions.confirmations.claim(session_id, session.last_seq, self._reader, others, upto)
 
     def follows(self, session_id: str) -> bool:
         """The client is shown what happens in the session, under this id."""
-        attachment = self.attachments.get(session_id)
-        return attachment is not None and attachment.alive
+        subscription = self.subscriptions.get(session_id)
+        return subscription is not None and subscription.alive
 
-    def following(self, session: Session, session_id: str) -> Attachment:
-        """The client's attachment. One that prompts without a load follows from here on, one that broke goes on."""
-        attachment = self.attachments.get(session_id)
-        if attachment is not None and attachment.alive:
-            return attachment
-        return self.attach(session, session_id, session.last_seq if attachment is None else attachment.cursor)
+    def following(self, session: Session, session_id: str) -> Subscription:
+        """The client's subscription. One that prompts without a load follows from here on, one that broke goes on."""
+        subscription = self.subscriptions.get(session_id)
+        if subscription is not None and subscription.alive:
+            return subscription
+        return self.subscribe(session, session_id, session.last_seq if subscription is None else subscription.cursor)
 
     # --- sessions.ports.Client --------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Connection:
 
     def detached(self, session_id: str) -> None:
         """The session was closed."""
-        self.attachments.pop(session_id, None)
+        self.subscriptions.pop(session_id, None)
         self.asking.soon(self.peer.drop_session(session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
@@ -240,7 +240,7 @@ class Connection:
         """The client has its own message already."""
         await self.peer.move_cursor(session_id, seq)
 
-    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
         if question.form is not None:
             form = projection.elicitation(session_id, question.form)
@@ -260,9 +260,9 @@ class Connection:
 
     def seen(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
-        attachment = self.attachments.get(session_id)
+        subscription = self.subscriptions.get(session_id)
         # A front may have been shown more than there is, if the database was restored from a copy meanwhile.
-        if attachment is not None and seq <= attachment.session.last_seq:
+        if subscription is not None and seq <= subscription.session.last_seq:
             self.sessions.confirmations.note(session_id, self._reader, seq)
 
     def done(self, number: int) -> None:
@@ -271,8 +271,8 @@ class Connection:
         if session is not None and turn is not None:
             session.answered(turn)
         elif self.peer.key is not None and number not in self._requests:
-            for attachment in self.attachments.values():  # of an answer that an earlier daemon gave
-                attachment.session.answered_before(f"{self.peer.key}:{number}")
+            for subscription in self.subscriptions.values():  # of an answer that an earlier daemon gave
+                subscription.session.answered_before(f"{self.peer.key}:{number}")
         self._requests.discard(number)
 
     # --- in ---------------------------------------------------------------------------------------------------------

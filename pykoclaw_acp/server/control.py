@@ -12,7 +12,7 @@ import msgspec
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.permissions import Ask, RequestPolicy
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.messages import Empty, Params
@@ -21,7 +21,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.follower import Follower, whole
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.trusting import Trusting
-from pykoclaw_acp.sessions.permissions.approval import OPTIONS
+from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.workspace_words import DONE
@@ -80,10 +80,10 @@ class Control:
         running, waiting = await overview.queue(self._database)
         known = await instance.read(self._database)
         clients = {
-            attachment.client
+            subscription.client
             for session in self._sessions.live
-            for attachment in session.attachments
-            if attachment.client.present
+            for subscription in session.subscriptions
+            if subscription.client.present
         }
         return control.Status(
             daemon=control.Daemon(
@@ -170,12 +170,12 @@ class Control:
         if params.turns is not None:
             after = max(after, await overview.place_of_turn(self._database, session.id, params.turns))
         end = session.last_seq
-        attachment = session.attach(Follower(call.connection.peer, present=params.present), min(after, end))
+        subscription = session.subscribe(Follower(call.connection.peer, present=params.present), min(after, end))
         try:
-            await attachment.reached(sys.maxsize if params.live else end)
+            await subscription.reached(sys.maxsize if params.live else end)
         finally:
-            attachment.close()
-        return control.Followed(seq=attachment.cursor)
+            subscription.close()
+        return control.Followed(seq=subscription.cursor)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -190,8 +190,8 @@ class Control:
 
     async def answer(self, call: Call, params: control.AnswerParams) -> control.Answered:  # noqa: ARG002
         """Answer one of them."""
-        asked = await self._sessions.approval.answer(params.question, params.decision, by="cli")
-        return control.Answered(done=DONE[OPTIONS[params.decision]] if asked.ask.workspaces else None)
+        asked = await self._sessions.requests.answer(params.question, params.decision, by="cli")
+        return control.Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -246,22 +246,22 @@ class Control:
         progress = None if self._conversion is None else self._conversion.progress
         return None if progress is None else control.Conversion(events=progress.events, left=progress.left)
 
-    async def _waiting(self, prefix: str = "") -> list[tuple[control.QuestionInfo, Ask]]:
+    async def _waiting(self, prefix: str = "") -> list[tuple[control.QuestionInfo, PermissionRequest]]:
         return [
             (
                 control.QuestionInfo(
-                    id=one.ask.ask_id,
+                    id=one.request.ask_id,
                     session=one.session_id,
-                    title=one.ask.title,
-                    always=one.ask.always is not None,
+                    title=one.request.title,
+                    always=one.request.always is not None,
                     asked_at=one.asked_at,
                     deadline=one.deadline,
                     parked=one.policy == RequestPolicy.PARKED,
                 ),
-                one.ask,
+                one.request,
             )
-            for one in await self._sessions.approval.open()
-            if one.ask.ask_id.startswith(prefix)
+            for one in await self._sessions.requests.open()
+            if one.request.ask_id.startswith(prefix)
         ]
 
     async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:

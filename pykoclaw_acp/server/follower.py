@@ -10,11 +10,11 @@ from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import control, projection
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
-from pykoclaw_acp.sessions.permissions.approval import OPTIONS
+from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
 
 
@@ -50,7 +50,7 @@ class Follower:
     async def passed(self, session_id: str, seq: int) -> None:
         """Nothing to say: it never submits a prompt."""
 
-    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
         """Show the question until it is settled; the answer never comes from here."""
         shown = control.QuestionNotification(
             id=question.ask_id,
@@ -78,7 +78,7 @@ def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
     return encode_notification(control.EVENT, told)
 
 
-def whole(question: Ask) -> dict[str, Any]:
+def whole(question: PermissionRequest) -> dict[str, Any]:
     """The fields of `QuestionInfo` and `QuestionNotification` that say all that a question holds."""
     named: dict[str, str] = {REJECT_ONCE: "Decline"}
     if question.form is None:

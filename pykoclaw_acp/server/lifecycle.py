@@ -26,7 +26,7 @@ from pykoclaw_acp.protocol.messages import (
 from pykoclaw_acp.server import selection
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.subscription import Subscription
 
 AFTER: Final = "pykoclaw.dev/after"
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
@@ -64,14 +64,14 @@ async def load(call: Call, params: LoadSessionParams) -> SessionState:
     session = await _reopen(call, params, params.mcp_servers)
     told = session.last_seq
     if call.line.sent_at is not None and call.connection.loaded.get(params.session_id) == call.line.number:
-        attachment = call.connection.following(session, params.session_id)  # its front has a part of the replay already
+        subscription = call.connection.following(session, params.session_id)  # its front has part of the replay
     else:
         await call.connection.claim(session, params.session_id, upto=session.last_seq)
-        attachment = call.connection.attach(session, params.session_id, after=0, number=call.line.number)
+        subscription = call.connection.subscribe(session, params.session_id, after=0, number=call.line.number)
     try:
-        await attachment.reached(told)
+        await subscription.reached(told)
     except BaseException:
-        attachment.close()
+        subscription.close()
         raise
     await call.sessions.confirmations.written(PLACE_WAIT)
     return await selection.opened(call, session, params.session_id)
@@ -93,26 +93,26 @@ async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
             raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
         start = await call.sessions.place(session, params.session_id, after)
         await call.connection.claim(session, params.session_id, upto=start)
-        call.connection.attach(session, params.session_id, start)
+        call.connection.subscribe(session, params.session_id, start)
     elif not follows:
         seen = await call.connection.claim(session, params.session_id)
         start = session.last_seq if seen is None else seen
         missed = start < session.last_seq or session.busy
         hold = call.connection.traits.catch_up_pause if missed else 0
-        attachment = call.connection.attach(session, params.session_id, start, hold=hold)
+        subscription = call.connection.subscribe(session, params.session_id, start, hold=hold)
         if missed and call.connection.traits.ends_lines:
-            attachment.loose_end = True
-            call.follow_ups.append(lambda: _end_line(session, attachment))
+            subscription.loose_end = True
+            call.follow_ups.append(lambda: _end_line(session, subscription))
     await call.sessions.confirmations.written(PLACE_WAIT)
     return await selection.opened(call, session, params.session_id)
 
 
-async def _end_line(session: Session, attachment: Attachment) -> None:
+async def _end_line(session: Session, subscription: Subscription) -> None:
     """In a turn that the client did not ask for, it sees no end of the text (ClientTraits.ends_lines)."""
     await session.idle()
-    await attachment.reached(session.last_seq)
-    if attachment.alive and not session.busy:
-        await attachment.end_line()
+    await subscription.reached(session.last_seq)
+    if subscription.alive and not session.busy:
+        await subscription.end_line()
 
 
 async def close(call: Call, params: SessionParams) -> Empty:

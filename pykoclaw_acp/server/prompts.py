@@ -15,7 +15,7 @@ from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
-from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 from pykoclaw_acp.tasks import in_pieces
 
@@ -29,7 +29,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     # One that comes again joins its turn also after the session was closed.
     again = call.line.sent_at is not None
     session = await (call.sessions.get if again else call.sessions.get_open)(params.session_id)
-    attachment = call.connection.following(session, params.session_id)
+    subscription = call.connection.following(session, params.session_id)
     keys = PromptKeys(call.key, _idempotency_key(params), await in_pieces(prompt_text.fingerprint(blocks)))
     shown = call.line.sent_at or time.time_ns() // 1_000_000
     clock = call.sessions.clock
@@ -37,10 +37,10 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     turn = Turn(str(uuid4()), session.id, blocks, keys, shown, client=call.connection.name, sent=sent)
     if call.key is not None and call.sessions.awaits_recovery and await call.sessions.in_journal(session, keys):
         return Later(_next_daemon())
-    turn = await session.accept(turn, attachment)
+    turn = await session.accept(turn, subscription)
     call.connection.prompted(call, session, turn)
     call.on_cancel(lambda: session.cancel(turn))
-    return Later(_answer(call, turn, attachment))
+    return Later(_answer(call, turn, subscription))
 
 
 def _idempotency_key(params: PromptParams) -> str | None:
@@ -50,14 +50,14 @@ def _idempotency_key(params: PromptParams) -> str | None:
     return key
 
 
-async def _answer(call: Call, turn: Turn, attachment: Attachment) -> PromptResult:
+async def _answer(call: Call, turn: Turn, subscription: Subscription) -> PromptResult:
     outcome, told = await asyncio.shield(turn.ended)  # which others may wait for as well
     while True:
-        await attachment.reached(told)
-        current = call.connection.attachments.get(attachment.session_id, attachment)
-        if current is attachment:
+        await subscription.reached(told)
+        current = call.connection.subscriptions.get(subscription.session_id, subscription)
+        if current is subscription:
             break
-        attachment = current  # a load meanwhile has put another one in its place
+        subscription = current  # a load meanwhile has put another one in its place
     crash_points.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))

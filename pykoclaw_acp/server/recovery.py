@@ -23,7 +23,7 @@ from pykoclaw_acp.errors import ConfigurationError, Conflict, RowRefused
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
 from pykoclaw_acp.model.notes import failure
-from pykoclaw_acp.model.permissions import Question, RequestPolicy
+from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.local import remove
@@ -118,18 +118,18 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
 async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
     """Give the sessions what was found; they go on at once."""
     journal = SessionJournal(database)
-    adopted: list[tuple[Session, LeftWorker, OpenTools, list[Question]]] = []
+    adopted: list[tuple[Session, LeftWorker, OpenTools, list[StoredRequest]]] = []
     for worker in found.workers:
         session = await sessions.find(worker.identity.session_id)
         if session is None:
             continue
         asked = await journal.questions(session.id)
-        open_questions = [one for one in asked if one.policy != RequestPolicy.PARKED and not one.ask.workspaces]
+        open_questions = [one for one in asked if one.policy != RequestPolicy.PARKED and not one.request.workspaces]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
     queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
-    about_trust = [one for one in await journal.questions() if one.ask.workspaces and one.outcome is None]
+    about_trust = [one for one in await journal.questions() if one.request.workspaces and one.outcome is None]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:

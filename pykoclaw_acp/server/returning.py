@@ -65,8 +65,8 @@ async def _follow(connection: Connection, front: str | None, session_id: str, fo
     known = await connection.claim(session, session_id, upto=seq)
     places = [one for one in (known, told) if one is not None]
     seen = min(places, default=None)
-    attachment = connection.attach(session, session_id, seq, followed.line, hold, seen=seen)
-    attachment.own |= session.queued(own) if followed.line else own
+    subscription = connection.subscribe(session, session_id, seq, followed.line, hold, seen=seen)
+    subscription.own |= session.queued(own) if followed.line else own
 
 
 def _decode(raw: msgspec.Raw, kind: type[T]) -> T:

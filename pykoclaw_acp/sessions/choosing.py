@@ -99,9 +99,9 @@ class Choosing:
         with contextlib.suppress(StoreUnavailable):  # the next worker says it again
             await self._journal.keep_offer(cwd, offer)
         if known is None or offer.commands != known.commands:
-            for attachment in list(self._session.attachments):
+            for subscription in list(self._session.subscriptions):
                 with contextlib.suppress(ConnectionError):
-                    await attachment.client.offer(attachment.session_id, offer.commands)
+                    await subscription.client.offer(subscription.session_id, offer.commands)
 
 
 def _require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:

@@ -43,10 +43,10 @@ class CursorAges:
         """Note which instances have ended, and drop what they left long ago."""
         alive = self._sessions.confirmations.alive
         shown = {
-            attachment.reader.instance
+            subscription.reader.instance
             for session in self._sessions.live
-            for attachment in session.attachments
-            if attachment.reader is not None
+            for subscription in session.subscriptions
+            if subscription.reader is not None
         }
         ended: list[str] = []
         living: list[str] = []

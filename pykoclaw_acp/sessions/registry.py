@@ -21,7 +21,7 @@ from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
-from pykoclaw_acp.sessions.permissions.approval import Approval
+from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
 from pykoclaw_acp.sessions.session import NOT_OPEN, Session
 from pykoclaw_acp.sessions.turns import titles
@@ -63,7 +63,7 @@ class Sessions:
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating = asyncio.Lock()
         self.confirmations = Confirmations(journal, alive)
-        self.approval = Approval(self.find, journal)
+        self.requests = AllRequests(self.find, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
         self.awaits_recovery = False
@@ -228,15 +228,15 @@ class Sessions:
             session.cancel()
         await session.idle()
         await self.workers.stop(session.id)
-        attachments = list(session.attachments)
+        subscriptions = list(session.subscriptions)
         with contextlib.suppress(TimeoutError):
-            reached = [attachment.reached(session.last_seq) for attachment in attachments]
+            reached = [subscription.reached(session.last_seq) for subscription in subscriptions]
             async with asyncio.timeout(self._times.cancel_grace):
                 await asyncio.gather(*reached, return_exceptions=True)
-        for attachment in attachments:
-            if attachment in session.attachments:  # and no load has put another one in its place
-                attachment.close()
-                attachment.client.detached(attachment.session_id)
+        for subscription in subscriptions:
+            if subscription in session.subscriptions:  # and no load has put another one in its place
+                subscription.close()
+                subscription.client.detached(subscription.session_id)
 
     async def delete(self, session: Session) -> None:
         """End its turns and its worker, and delete what was said; from now on nobody finds it, under any of its ids."""
@@ -264,7 +264,7 @@ class Sessions:
         session = await self.get(session_id)
         await self._soon(self._journal.set_away_policy(session.id, policy, patient=True))
         session.record.away_policy = policy
-        session.questions.policy_changed()
+        session.permissions.policy_changed()
 
     async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
         """Write down what a client has opened: it does not wait long for that, since it can read meanwhile."""
@@ -278,7 +278,7 @@ class Sessions:
     def in_use(self, session_id: str) -> bool:
         """A client has it open, or a turn runs or waits."""
         live = self._live.get(session_id)
-        return live is not None and (live.busy or bool(live.attachments))
+        return live is not None and (live.busy or bool(live.subscriptions))
 
     def pruned(self, session_id: str) -> None:
         """The session's events are gone from the database."""
@@ -300,9 +300,9 @@ class Sessions:
             waiting.waits_for_worker()
         if any(session.giving_up_worker for session in self._live.values()):
             return
-        away = {session: since for session in self._live.values() if (since := session.questions.away_longest)}
+        away = {session: since for session in self._live.values() if (since := session.permissions.away_longest)}
         if away:
-            min(away, key=lambda session: away[session]).questions.park_oldest()
+            min(away, key=lambda session: away[session]).permissions.park_oldest()
 
     async def cancel_all(self) -> None:
         """Interrupt every turn and wait until all have ended."""

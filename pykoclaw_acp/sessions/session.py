@@ -20,14 +20,14 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event, OpenTools, TitleChanged, ToolEnded
 from pykoclaw_acp.model.notes import failure
-from pykoclaw_acp.model.permissions import Ask, Question
+from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.broker import Questions
+from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Client, Journal, Workers, Workspaces
-from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.sessions.turns.deduplication import Joining
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
@@ -58,7 +58,7 @@ class Session:
         self.id = record.session_id
         self.record = record
         self.options = options
-        self.attachments: list[Attachment] = []
+        self.subscriptions: list[Subscription] = []
         self._journal = journal
         self._workers = workers
         self.log = SessionLog(record, journal, self._follow)
@@ -74,7 +74,7 @@ class Session:
         self.unclaimed = Unclaimed(record, self._queue.adopted_is_over, times.rejoin_window)
         self.joining = Joining(self, journal, times.rejoin_window)
         self.choosing = Choosing(self, journal, workers)
-        self.questions = Questions(self, journal, workers, times)
+        self.permissions = Broker(self, journal, workers, times)
         self.workspace_gate = WorkspaceGate(self, journal, workers, workspaces)
 
     # --- clients and log --------------------------------------------------------------------------------------------
@@ -84,28 +84,31 @@ class Session:
         """The newest event's place in the log."""
         return self.record.last_seq
 
-    def attach(self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = "") -> Attachment:
-        """Deliver everything after `after` to this client, from now on; the rest as in Attachment."""
-        attachment = Attachment(self, client, max(after, self.record.pruned_upto), number, hold, session_id=session_id)
-        self.attachments.append(attachment)
-        self.questions.attached(attachment)
-        return attachment
+    def subscribe(
+        self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
+    ) -> Subscription:
+        """Deliver everything after `after` to this client, from now on; the rest as in Subscription."""
+        after = max(after, self.record.pruned_upto)
+        subscription = Subscription(self, client, after, number, hold, session_id=session_id)
+        self.subscriptions.append(subscription)
+        self.permissions.attached(subscription)
+        return subscription
 
     def queued(self, turn_ids: set[str]) -> set[str]:
         """Which of these turns still wait, so that their messages are not in the log yet."""
         return {turn.turn_id for turn in self._queue.waiting if turn.turn_id in turn_ids}
 
-    def detach(self, attachment: Attachment) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         """The client is no longer interested."""
-        if attachment in self.attachments:
-            self.attachments.remove(attachment)
-            self.questions.detached()
+        if subscription in self.subscriptions:
+            self.subscriptions.remove(subscription)
+            self.permissions.detached()
             self._save_memory()
 
     @property
     def attended(self) -> bool:
         """A client is there that can be asked."""
-        return any(attachment.alive and attachment.client.present for attachment in self.attachments)
+        return any(subscription.alive and subscription.client.present for subscription in self.subscriptions)
 
     async def tell(self, events: Sequence[Event]) -> None:
         """Write down events that belong to no turn, and show them."""
@@ -135,11 +138,11 @@ class Session:
     @property
     def dormant(self) -> bool:
         """Nobody has to do with it now, and all of it is in the database."""
-        held = self.attachments or self.busy or self._background or self._tasks
-        return not held and not self.questions.open_ids and not self.joining.expects
+        held = self.subscriptions or self.busy or self._background or self._tasks
+        return not held and not self.permissions.open_ids and not self.joining.expects
 
     def _save_memory(self) -> None:
-        if not self.attachments and not self.busy:
+        if not self.subscriptions and not self.busy:
             self.log.forget()
 
     @property
@@ -148,7 +151,7 @@ class Session:
         queued = self._queue.turns
         return [*queued, *(turn for turn in self._running.ending.values() if turn not in queued)]
 
-    async def accept(self, turn: Turn, author: Attachment) -> Turn:
+    async def accept(self, turn: Turn, author: Subscription) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt comes again.
 
         Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
@@ -162,7 +165,7 @@ class Session:
             accepting.add_done_callback(self._accepted_for_nobody)
             raise
 
-    async def _accept(self, turn: Turn, author: Attachment) -> Turn:
+    async def _accept(self, turn: Turn, author: Subscription) -> Turn:
         async with self.accepting:
             known = await self.joining.find(turn.keys, turn.client or "") or turn
             if known is turn and (self.record.closed or self.record.cwd is None):
@@ -258,7 +261,7 @@ class Session:
             return
         self.joining.remember(turn)
         self._queue.go_on(turn)
-        self.questions.adopted(turn.turn_id)
+        self.permissions.adopted(turn.turn_id)
 
     def requeue(self, turn: Turn) -> None:
         """Run a prompt that another daemon had accepted and not begun, as soon as somebody stands behind it."""
@@ -275,7 +278,7 @@ class Session:
     async def adopted(self, ready: Ready, *, foreign: bool) -> None:
         """The adopted worker answers: it is given what the other daemon could not give it any more."""
         await self.choosing.settle(ready)
-        await self.questions.settle_restored(ready.asks)
+        await self.permissions.settle_restored(ready.asks)
         turn = self._queue.current
         if turn is not None and turn.state == TurnState.DISPATCHED and turn.turn_id != ready.turn_id:
             # The worker has read all that the other daemon wrote: this prompt never left.
@@ -308,17 +311,17 @@ class Session:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def restore_questions(self, epoch: int, rows: Sequence[Question]) -> None:
+    def restore_questions(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
         """Open questions of another daemon's time, from `Journal.questions`, are open again.
 
         `epoch` is that of the adopted worker; any number where there is no worker.
         """
-        self.questions.restore(epoch, rows)
+        self.permissions.restore(epoch, rows)
 
-    async def park(self, ask: Ask, said: Sequence[Event]) -> None:
+    async def park(self, request: PermissionRequest, said: Sequence[Event]) -> None:
         """A question gives up its worker: its row waits on, its turn ends `cancelled`, and the log says why."""
-        self.log.committed(await self._journal.park(self.id, ask, said), ask.turn_id, said)
-        self.stop_for_parked(ask.turn_id)
+        self.log.committed(await self._journal.park(self.id, request, said), request.turn_id, said)
+        self.stop_for_parked(request.turn_id)
 
     def stop_for_parked(self, turn_id: str) -> None:
         """A question of this turn was parked: stop it, if it runs."""
@@ -360,10 +363,10 @@ class Session:
         for frame in frames:
             if isinstance(frame, EventFrame | Gap) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
                 turn.spoke = True
-            elif isinstance(frame, Ask):
-                self.questions.open(epoch, frame, self.last_seq)
+            elif isinstance(frame, PermissionRequest):
+                self.permissions.open(epoch, frame, self.last_seq)
             elif isinstance(frame, AskWithdrawn):
-                self.questions.withdraw(frame.ask_id)
+                self.permissions.withdraw(frame.ask_id)
             elif isinstance(frame, TurnStarted) and frame.background:
                 self._running.epoch = epoch
                 self._background.add(frame.turn_id)
@@ -388,4 +391,4 @@ class Session:
             closed = []
         if closed:
             await self.log.tell(closed, patient=True)
-        await self.questions.withdraw_all()
+        await self.permissions.withdraw_all()

@@ -21,7 +21,7 @@ PAGE: Final = 500  # events read from the log at once, at most
 log: Final = structlog.get_logger()
 
 
-class Attachment:
+class Subscription:
     """Delivers a session's events to one client, in order, each once, from `after` on.
 
     `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
@@ -55,7 +55,7 @@ class Attachment:
         return not self._task.done()
 
     async def reached(self, seq: int) -> None:
-        """Wait until the client was sent everything up to `seq`, or the attachment was closed.
+        """Wait until the client was sent everything up to `seq`, or the subscription was closed.
 
         Raises what ended the delivery, if that was an error.
         """
@@ -74,7 +74,7 @@ class Attachment:
     def close(self) -> None:
         """Stop delivering."""
         self._task.cancel()
-        self.session.detach(self)
+        self.session.unsubscribe(self)
 
     async def _deliver(self) -> None:
         try:
@@ -101,7 +101,7 @@ class Attachment:
             log.exception("The log could not be shown", action="delivery_failed", session=self.session.id)
             raise
         finally:
-            self.session.detach(self)
+            self.session.unsubscribe(self)
             # Those who wait look again once this task is done.
             asyncio.get_running_loop().call_soon(self._moved.set)
 

@@ -17,7 +17,7 @@ from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.permissions import Ask, Verdict, Workspace
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
@@ -91,22 +91,22 @@ class WorkspaceGate:
             return [], without
         if prompt_text.by_client_itself(turn.content, turn.client):  # nobody reads its answer
             return [], without
-        ask, verdict = await self._ask(turn, doubtful)
-        chosen = verdict.option if decisions.is_choice(ask, verdict) else None
+        request, verdict = await self._ask(turn, doubtful)
+        chosen = verdict.option if decisions.is_choice(request, verdict) else None
         log.info("Workspace question settled", action="workspace_settled", session=self._session.id, choice=chosen)
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
-        said = workspace_words.answered(ask)
+        said = workspace_words.answered(request)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
 
-    async def _ask(self, turn: Turn, doubtful: Sequence[Workspace]) -> tuple[Ask, Verdict]:
+    async def _ask(self, turn: Turn, doubtful: Sequence[Workspace]) -> tuple[PermissionRequest, Decision]:
         """The answer to the question about these: of now, or of a daemon that died before the prompt left."""
         for one in await self._journal.workspace_answers(turn.turn_id):
-            if one.outcome is not None and one.ask.workspaces == tuple(doubtful):
-                return one.ask, Verdict(one.outcome, one.option, one.answered_by)
-        questions = self._session.questions
+            if one.outcome is not None and one.request.workspaces == tuple(doubtful):
+                return one.request, Decision(one.outcome, one.option, one.answered_by)
+        questions = self._session.permissions
         open_ask = questions.about_trust(turn.turn_id)
         if open_ask is not None and open_ask.workspaces != tuple(doubtful):
             await questions.turn_over(turn.turn_id)

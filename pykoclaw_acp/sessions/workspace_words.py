@@ -8,7 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
-from pykoclaw_acp.model.permissions import Ask, Workspace
+from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.permissions.decisions import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
 
@@ -30,12 +30,12 @@ DONE: Final = {
 """What a choice on the command line has brought about."""
 
 
-def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
+def question(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
     """Are these directories trusted?"""
     ask_id = str(uuid4())
     complete = all(one.content for one in workspaces)
     said = [*(_listed(one) for one in workspaces), _CHOICES, *([] if complete else [_INCOMPLETE])]
-    return Ask(
+    return PermissionRequest(
         epoch=0,
         ask_id=ask_id,
         turn_id=turn_id,
@@ -50,10 +50,10 @@ def question(turn_id: str, workspaces: Sequence[Workspace]) -> Ask:
     )
 
 
-def answered(ask: Ask) -> list[Event]:
+def answered(request: PermissionRequest) -> list[Event]:
     """The question in the log, once it is answered."""
-    started = ToolStarted(ask.tool_call_id, TOOL, ask.title, "other", ask.input, ask.content)
-    return [started, ToolEnded(ask.tool_call_id, "completed")]
+    started = ToolStarted(request.tool_call_id, TOOL, request.title, "other", request.input, request.content)
+    return [started, ToolEnded(request.tool_call_id, "completed")]
 
 
 def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:

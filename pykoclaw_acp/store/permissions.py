@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled
+from pykoclaw_acp.model.permissions import Deadline, PermissionRequest, RequestPolicy, Settlement, StoredRequest
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -26,27 +26,27 @@ _COLUMNS: Final = (
     "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.asked_clock, p.deadline_clock,"
     " p.outcome, p.option_id, p.answered_by, p.content"
 )
-_decoder: Final = msgspec.json.Decoder(Ask)
+_decoder: Final = msgspec.json.Decoder(PermissionRequest)
 
 log: Final = structlog.get_logger()
 
 
-def insert(session_id: str, ask: Ask, clock: int) -> Statement:
+def insert(session_id: str, request: PermissionRequest, clock: int) -> Statement:
     """A worker asks, when the own clock shows `clock`."""
-    request = msgspec.json.encode(ask).decode()
+    encoded = msgspec.json.encode(request).decode()
     return Statement(
         "INSERT INTO acp_permissions"
         " (permission_id, acp_session_id, turn_id, tool_call_id, request, policy, created_at, asked_clock, position)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_permissions))",
-        (ask.ask_id, session_id, ask.turn_id, ask.tool_call_id, request, ATTENDED, now_ms(), clock),
+        (request.ask_id, session_id, request.turn_id, request.tool_call_id, encoded, ATTENDED, now_ms(), clock),
     )
 
 
-def insert_workspace(session_id: str, ask: Ask, clock: int) -> tuple[Statement, Statement]:
+def insert_workspace(session_id: str, request: PermissionRequest, clock: int) -> tuple[Statement, Statement]:
     """A question about trust is asked, which no worker asks."""
-    about = ", ".join(one.path for one in ask.workspaces)
-    told = Statement("UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, ask.ask_id))
-    return insert(session_id, ask, clock), told
+    about = ", ".join(one.path for one in request.workspaces)
+    told = Statement("UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, request.ask_id))
+    return insert(session_id, request, clock), told
 
 
 def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> Statement:
@@ -68,7 +68,7 @@ def park(ask_id: str) -> Statement:
     )
 
 
-def settle(settled: Settled) -> Statement:
+def settle(settled: Settlement) -> Statement:
     """The first settlement counts."""
     content = None if settled.content is None else msgspec.json.encode(settled.content).decode()
     return Statement(
@@ -78,7 +78,7 @@ def settle(settled: Settled) -> Statement:
     )
 
 
-def settle_parked(settled: Settled, turn_id: str) -> Statement:
+def settle_parked(settled: Settlement, turn_id: str) -> Statement:
     """A parked question is answered, and this turn goes on with it; fails with Conflict if it was before."""
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, answered_at = ?, turn_id = ?"
@@ -126,7 +126,7 @@ def interrupt_all(adopted: Collection[str] = ()) -> Statement:
     )
 
 
-async def waiting(database: Database, session_id: str | None = None) -> list[Question]:
+async def waiting(database: Database, session_id: str | None = None) -> list[StoredRequest]:
     """Open questions, and answered parked ones whose turn still goes on with the answer; the oldest first."""
     mine, of_session = ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
     rows = await database.read(
@@ -142,7 +142,7 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Que
     return _questions([*rows, *answered])
 
 
-async def matching(database: Database, prefix: str) -> list[Question]:
+async def matching(database: Database, prefix: str) -> list[StoredRequest]:
     """Questions whose id begins so, the open ones first."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
@@ -153,7 +153,7 @@ async def matching(database: Database, prefix: str) -> list[Question]:
     return _questions(rows)
 
 
-async def about_trust(database: Database, turn_id: str) -> list[Question]:
+async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
     """Questions about trust that were asked for this turn and are answered, the newest first."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
@@ -169,7 +169,7 @@ async def is_open(database: Database, ask_id: str) -> bool:
     return bool(rows and rows[0][0])
 
 
-async def settled(database: Database, ask_ids: Collection[str]) -> list[Question]:
+async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRequest]:
     """Those of the questions that are settled, but for parked ones: their answer went to another turn."""
     if not ask_ids:
         return []
@@ -185,13 +185,13 @@ def _places(values: Collection[str]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _questions(rows: Sequence[tuple[Any, ...]]) -> list[Question]:
+def _questions(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
     """A row that cannot be read must not keep the server from starting; nobody can be asked it again."""
-    found: list[Question] = []
+    found: list[StoredRequest] = []
     for session_id, request, turn_id, policy, *rest, content in rows:
         try:
             rest.append(None if content is None else msgspec.json.decode(content))
-            found.append(Question(session_id, _decoder.decode(request), turn_id, RequestPolicy(policy), *rest))
+            found.append(StoredRequest(session_id, _decoder.decode(request), turn_id, RequestPolicy(policy), *rest))
         except (msgspec.MsgspecError, ValueError) as error:
             log.warning("A question cannot be read", action="question_unreadable", session=session_id, error=str(error))
     return found

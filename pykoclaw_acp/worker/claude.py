@@ -30,11 +30,11 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import options, results, sdk_private
-from pykoclaw_acp.worker.asks import Asks
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.connecting import Ended, connect
 from pykoclaw_acp.worker.failures import StartFailure, early_end, failed_servers, lacks, plain
 from pykoclaw_acp.worker.outbox import Outbox
+from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
@@ -53,7 +53,9 @@ class ClaudeSession:
         self._spec = spec
         self._outbox = outbox
         self._translator = Translator(spec.options.cwd)
-        self._asks = Asks(spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported)
+        self._permissions = PermissionCallbacks(
+            spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported
+        )
         self.choices = Choices(spec.options, self._note)
         self._client: ClaudeSDKClient | None = None
         self._stderr: deque[str] = deque(maxlen=20)
@@ -104,9 +106,11 @@ class ClaudeSession:
     async def _connect(self, begin: dict[str, str]) -> None:
         self._stderr.clear()
         with options.mcp_file(self._spec) as servers:
-            client = ClaudeSDKClient(options.options(self._spec, begin, servers, self._asks.ask, self._stderr.append))
+            client = ClaudeSDKClient(
+                options.options(self._spec, begin, servers, self._permissions.can_use_tool, self._stderr.append)
+            )
             await connect(client)
-        sdk_private.take_elicitations(client, self._asks.elicit)
+        sdk_private.take_elicitations(client, self._permissions.elicit)
         self._client = client
 
     def _start_failure(self, error: Exception) -> StartFailure:
@@ -139,7 +143,7 @@ class ClaudeSession:
     @property
     def asking(self) -> list[str]:
         """Ids of the open questions."""
-        return self._asks.waiting
+        return self._permissions.pending
 
     @property
     def busy(self) -> bool:
@@ -186,7 +190,7 @@ class ClaudeSession:
 
     def answer(self, answer: Answer) -> None:
         """The user's answer to a question."""
-        self._asks.answer(answer)
+        self._permissions.resolve(answer)
 
     async def close(self) -> None:
         """Interrupt what runs, then close the CLI: a plain disconnect waits 5 s and loses the partial answer."""

@@ -36,7 +36,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers, whereabouts
 from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.server import app as server
@@ -100,7 +100,7 @@ class MemoryWorker(MemoryChannel):
         self._n += 1
         self.asks = [*self.asks, name]
         self.say(
-            Ask(
+            PermissionRequest(
                 epoch=self.spec.epoch, n=self._n, ask_id=name, turn_id=self.current, tool_call_id=f"tool-{name}",
                 title="Bash: make", tool_kind="execute", input={"command": "make"}, call="a call",
             )

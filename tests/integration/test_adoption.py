@@ -26,7 +26,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.server.recovery import hand_over, recover
 from pykoclaw_acp.sessions.session import Session
@@ -118,10 +118,10 @@ async def test_a_turn_goes_on_under_the_next_daemon_and_nothing_is_missing_or_do
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         client = Client()
-        again.attach(client, 0)
+        again.subscribe(client, 0)
         channel.say(channel.event(turn.turn_id, "three"), channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"
-        await again.attachments[0].reached(again.last_seq)
+        await again.subscriptions[0].reached(again.last_seq)
         assert client.text == "one two three"
         assert client.places == list(range(1, again.last_seq + 1))
         assert channel.prompts == ["hang"]
@@ -265,12 +265,12 @@ async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-        session.attachments[0].close()
-        await eventually(lambda: not session.attachments)
+        session.subscriptions[0].close()
+        await eventually(lambda: not session.subscriptions)
         for name in ("answered", "open"):
             channel._n += 1
             channel.say(
-                Ask(
+                PermissionRequest(
                     epoch=channel.spec.epoch, n=channel._n, ask_id=name, turn_id=turn.turn_id,
                     tool_call_id="c", title="Run", tool_kind="execute",
                 )
@@ -282,12 +282,12 @@ async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives
         )
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
-        (row,) = await second.sessions.approval.open()
-        assert row.ask.ask_id == "open"
+        (row,) = await second.sessions.requests.open()
+        assert row.request.ask_id == "open"
         await eventually(
             lambda: [(one.ask_id, one.decision) for one in channel.answers] == [("answered", "allow_once")]
         )
-        await second.sessions.approval.answer("open", "allow_once", "somebody")
+        await second.sessions.requests.answer("open", "allow_once", "somebody")
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
 
 
@@ -400,7 +400,7 @@ async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, 
         session, turn, channel = await hanging(first)
         channel._n += 1
         channel.say(
-            Ask(
+            PermissionRequest(
                 epoch=1, n=channel._n, ask_id="of the dead", turn_id=turn.turn_id, tool_call_id="c", title="Run",
                 tool_kind="execute",
             )
@@ -410,7 +410,7 @@ async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, 
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: not again.questions._waiting)
+        await eventually(lambda: not again.permissions._waiting)
         assert await second.database.read("SELECT outcome FROM acp_permissions") == [("interrupted",)]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, ToWorker
 from pykoclaw_acp.model.events import UserMessage
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
@@ -119,15 +119,15 @@ async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_pat
         assert len(wire.updates()) > before
 
 
-async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_attachment(tmp_path: Path) -> None:
+async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_subscription(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
-        first = wire.connection.attachments[session]
+        first = wire.connection.subscriptions[session]
         wire.blocked.clear()
         running = wire.begin("session/prompt", **prompt(session, "say 30"))
         await eventually(lambda: r.sessions._live[session].last_seq == 32)
         loading = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
-        await eventually(lambda: wire.connection.attachments[session] is not first)
+        await eventually(lambda: wire.connection.subscriptions[session] is not first)
         wire.blocked.set()
         await wire.answer(running)
         await wire.answer(loading)
@@ -267,9 +267,9 @@ async def test_a_question_withdrawn_in_the_same_breath_is_asked_of_nobody(tmp_pa
         assert await r.database.read("SELECT outcome FROM acp_permissions") == [("withdrawn",)]
 
 
-def _question(channel: MemoryChannel, turn: str) -> Ask:
+def _question(channel: MemoryChannel, turn: str) -> PermissionRequest:
     channel._n += 1
-    return Ask(
+    return PermissionRequest(
         epoch=1, n=channel._n, ask_id="q1", turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
     )
 

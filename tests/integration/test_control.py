@@ -15,7 +15,7 @@ import pytest
 from pykoclaw_acp import __version__
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
@@ -109,9 +109,9 @@ async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
     return session, channel, turn.turn_id
 
 
-def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> Ask:
+def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> PermissionRequest:
     channel._n += 1
-    return Ask(
+    return PermissionRequest(
         epoch=1, n=channel._n, ask_id=ask_id, turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
     )
 
@@ -133,8 +133,8 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         assert status["daemon"]["loopLag"] >= 0
         assert status["database"]["journalMode"] in ("wal", "delete")
         assert status["database"]["size"] >= (tmp_path / "pykoclaw.db").stat().st_size
-        for attachment in session.attachments:
-            attachment.close()  # it would answer at once
+        for subscription in session.subscriptions:
+            subscription.close()  # it would answer at once
         channel.say(question(channel, turn))
         await eventually(lambda: channel.acked == channel._n)
         status = await cli.call("status")
@@ -292,7 +292,7 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         assert len(cli.told("event")) == 1
         await cli.call("follow", session=session.id, after=10_000)
         assert len(cli.told("event")) == 1
-        await eventually(lambda: len(session.attachments) == 1)
+        await eventually(lambda: len(session.subscriptions) == 1)
 
 
 async def test_live_it_is_followed_without_an_end_and_without_counting_as_a_client(tmp_path: Path) -> None:
@@ -314,18 +314,18 @@ async def test_who_leaves_while_following_is_detached(tmp_path: Path) -> None:
         session = await r.session()
         async with caller(r, tmp_path) as cli:
             cli.begin("follow", session=session.id, live=True)
-            await eventually(lambda: session.attachments)
-        await eventually(lambda: not session.attachments)
+            await eventually(lambda: session.subscriptions)
+        await eventually(lambda: not session.subscriptions)
 
 
 async def test_whoever_is_present_is_shown_the_questions_and_answers_them(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, caller(r, tmp_path) as viewer:
         session, channel, turn = await hanging(r)
-        for attachment in session.attachments:
-            attachment.close()
+        for subscription in session.subscriptions:
+            subscription.close()
         cli.begin("follow", session=session.id, live=True, present=True)
         viewer.begin("follow", session=session.id, live=True)
-        await eventually(lambda: len(session.attachments) == 2)
+        await eventually(lambda: len(session.subscriptions) == 2)
         channel.say(question(channel, turn))
         await eventually(lambda: cli.told("question"))
         (told,) = cli.told("question")

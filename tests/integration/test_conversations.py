@@ -19,7 +19,7 @@ from pykoclaw_acp.errors import StaleEpoch
 from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import batch, conversations, conversion, cursors, events, merging, overview
 from pykoclaw_acp.store.conversion import Conversion
@@ -369,12 +369,12 @@ async def test_all_ids_lead_to_one_session_and_one_worker(tmp_path: Path) -> Non
         assert first is second
         clients = {ONE: Named(), TWO: Named()}
         for session_id, client in clients.items():
-            first.attach(client, 0, session_id=session_id)
+            first.subscribe(client, 0, session_id=session_id)
         outcomes = await asyncio.gather(r.run(first, "say 5"), r.run(second, "say 5"))
         assert [outcome.state for outcome in outcomes] == ["done", "done"]
         assert len(r.launcher.launched) == 1
-        for attachment in first.attachments:
-            await attachment.reached(first.last_seq)
+        for subscription in first.subscriptions:
+            await subscription.reached(first.last_seq)
         for session_id, client in clients.items():
             assert client.ids == {session_id}
             assert client.text == "0 1 2 3 4 " * 2
@@ -408,8 +408,8 @@ async def test_a_dormant_session_leaves_the_memory_and_comes_back_under_each_id(
         await shared(r)
         session = await r.sessions.get(TWO)
         await r.run(session, "say 1")
-        for attachment in list(session.attachments):
-            attachment.close()
+        for subscription in list(session.subscriptions):
+            subscription.close()
         r.pool.retire(session.id)
 
         def forgotten() -> bool:
@@ -547,7 +547,7 @@ async def test_a_client_with_both_ids_open_is_asked_once_and_prompts_run_in_its_
             session = await r.sessions.get(ONE)
             await eventually(lambda: len(session.turns) == 4)
             channel._n += 1
-            ask = Ask(
+            ask = PermissionRequest(
                 epoch=1, n=channel._n, turn_id=session.turns[0].turn_id, ask_id="ask", tool_call_id="t",
                 tool_kind="execute", title="Bash",
             )  # fmt: skip
@@ -619,7 +619,7 @@ async def test_a_stale_workers_frames_change_nothing_and_end_it(tmp_path: Path, 
         before = await r.seqs(session)
         frames: dict[str, FromWorker] = {
             "event": channel.event(turn.turn_id, "too late"),
-            "question": Ask(
+            "question": PermissionRequest(
                 epoch=1, n=2, turn_id=turn.turn_id, ask_id="ask", tool_call_id="t", tool_kind="execute", title="Bash"
             ),
             "end": TurnEnded(epoch=1, n=2, turn_id=turn.turn_id, stop_reason="end_turn", claude_session_id="other"),

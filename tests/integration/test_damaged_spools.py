@@ -11,7 +11,7 @@ import pytest
 from pykoclaw_acp.channel.frames import EventFrame, FromWorker, Gap, encode
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import _die, _write_spool, alive, daemon, ended, found, killed, texts
@@ -80,11 +80,11 @@ async def test_a_frame_that_the_database_refuses_takes_no_other_with_it(tmp_path
         session, turn, channel = await hanging(first)
         channel._n += 1
         head = {"epoch": 1, "turn_id": turn.turn_id, "tool_call_id": "c", "title": "Run", "tool_kind": "execute"}
-        channel.say(Ask(**head, n=channel._n, ask_id="q"))  # type: ignore[arg-type]
+        channel.say(PermissionRequest(**head, n=channel._n, ask_id="q"))  # type: ignore[arg-type]
         await eventually(lambda: channel.acked == channel._n)
     one = channel.event(turn.turn_id, "one ")
     channel._n += 1
-    twice = Ask(**head, n=channel._n, ask_id="q")  # type: ignore[arg-type]
+    twice = PermissionRequest(**head, n=channel._n, ask_id="q")  # type: ignore[arg-type]
     frames: list[FromWorker] = [one, twice, channel.event(turn.turn_id, "two "), channel.ended(turn.turn_id)]
     _write_spool(channel, b"".join(map(encode, frames)))
     await _die(alive)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.permissions import Ask, Form
-from pykoclaw_acp.protocol.control import Decision
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
+from pykoclaw_acp.protocol.control import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.store import permissions
 from tests.integration import test_pool
@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORM = Form("secretary", "Who are you?", SCHEMA)
-ALLOWING: tuple[Decision, ...] = ("allow_once", "allow_always")
+ALLOWING: tuple[OperatorDecision, ...] = ("allow_once", "allow_always")
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 
 
@@ -103,9 +103,9 @@ async def test_a_command_can_only_deny_it(tmp_path: Path) -> None:
         await asking.asked("q1")
         for decision in ALLOWING:
             with pytest.raises(InvalidParams, match="only a client that shows forms"):
-                await r.sessions.approval.answer("q1", decision, "cli")
+                await r.sessions.requests.answer("q1", decision, "cli")
         assert (await asking.row("q1"))[1] is None
-        await r.sessions.approval.answer("q1", "deny", "cli")
+        await r.sessions.requests.answer("q1", "deny", "cli")
         assert await asking.settled("q1") == ("decline", None, "cli")
         assert await given(asking) == ("decline", None)
 
@@ -140,13 +140,13 @@ async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         deadline = await asking.away("q1")
         assert abs(deadline / 1000 - time.time() - LONG) < 60
         assert (await asking.row("q1"))[0] == "wait"
-        (one,) = asking.session.questions._waiting.values()
+        (one,) = asking.session.permissions._waiting.values()
         await eventually(lambda: one.clock.away)
-        assert asking.session.questions.away_longest is None
+        assert asking.session.permissions.away_longest is None
         r.sessions.make_room("another")
         assert one.held
         person = Person(forms=True)
-        asking.session.attach(person, 0)
+        asking.session.subscribe(person, 0)
         await person.answer("q1", ADA)
         assert await given(asking) == ("accept", {"name": "Ada"})
 
@@ -157,12 +157,12 @@ async def test_one_that_shows_no_forms_is_nobody_to_a_form_that_waits(tmp_path: 
         asking.ask("q1", form=FORM)
         await person_asked(able)
         plain = Person()
-        asking.session.attach(plain, 0)
-        next(place for place in asking.session.attachments if place.client is able).close()
+        asking.session.subscribe(plain, 0)
+        next(place for place in asking.session.subscriptions if place.client is able).close()
         await asking.away("q1")  # the last one that could be asked has left
-        asking.session.attach(Person(), 0)
+        asking.session.subscribe(Person(), 0)
         back = Person(forms=True)
-        asking.session.attach(back, 0)
+        asking.session.subscribe(back, 0)
         await back.answer("q1", ADA)
         assert await asking.settled("q1") == ("accept", None, "editor")
         assert plain.asked == []
@@ -178,8 +178,8 @@ async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
         await asking.asked("q1")
         session = await restarted(r, asking)
         person = Person("later", forms=True)
-        session.attach(Person(), 0)  # that a client which shows no forms comes back first changes nothing
-        session.attach(person, 0)
+        session.subscribe(Person(), 0)  # that a client which shows no forms comes back first changes nothing
+        session.subscribe(person, 0)
         await person.answer("q1", ADA)
         assert person.asked == [question]
         assert await asking.settled("q1") == ("accept", None, "later")
@@ -282,8 +282,8 @@ async def test_a_client_that_does_not_say_so_is_not_asked(tmp_path: Path, capabi
         await disconnect(r, wire)
 
 
-def _form(number: int, turn: str) -> Ask:
-    return Ask(
+def _form(number: int, turn: str) -> PermissionRequest:
+    return PermissionRequest(
         epoch=1, n=number, ask_id="q1", turn_id=turn, tool_call_id="", title="secretary asks", tool_kind="other",
         form=FORM,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
-from pykoclaw_acp.model.permissions import Ask, Verdict
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.store import migrate, overview
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.memory_launcher import MemoryChannel
@@ -90,17 +90,17 @@ async def test_each_session_counts_for_itself_and_turns_that_claude_begins_have_
 async def test_the_turn_that_an_answer_to_a_parked_question_makes_may_run_unattended(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
-        session.attachments[0].close()
+        session.subscriptions[0].close()
         channel._n += 1
-        ask = Ask(
+        ask = PermissionRequest(
             epoch=channel.spec.epoch, n=channel._n, ask_id="q", turn_id=turn.turn_id, tool_call_id="c", title="Run",
             tool_kind="execute",
         )  # fmt: skip
         channel.say(ask)
-        await eventually(lambda: session.questions.open_ids)
-        session.questions._begin_parking(next(iter(session.questions._waiting.values())))
+        await eventually(lambda: session.permissions.open_ids)
+        session.permissions._begin_parking(next(iter(session.permissions._waiting.values())))
         await eventually(turn.ended.done)
-        await session.questions.answer("q", Verdict("selected", "allow_once", "somebody"))
+        await session.permissions.answer("q", Decision("selected", "allow_once", "somebody"))
         await eventually(lambda: len(r.launcher.launched) == 2 or len(channel.prompts) == 2)
         rows = await r.database.read("SELECT position, unattended FROM acp_turns ORDER BY position")
         assert rows == [(1, 0), (2, 1)]

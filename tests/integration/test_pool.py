@@ -18,7 +18,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
@@ -49,7 +49,7 @@ class Client:
         await asyncio.sleep(0)
         self.shown.append(logged)
 
-    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
         return {"outcome": "cancelled"}
 
     async def attached(self, session_id: str, seq: int, number: int) -> None:
@@ -89,8 +89,8 @@ class Rig:
 
     async def prompt(self, session: Session, text: str) -> Turn:
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
-        if not session.attachments:
-            session.attach(Client(), 0)
+        if not session.subscriptions:
+            session.subscribe(Client(), 0)
         await session.submit(turn)
         return turn
 
@@ -133,8 +133,8 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
         yield Rig(database, sessions, pool, launcher)
     finally:
         for session in sessions._live.values():
-            for attachment in list(session.attachments):
-                attachment.close()
+            for subscription in list(session.subscriptions):
+                subscription.close()
         await pool.close(1.0)
         await database.close()
 
@@ -152,11 +152,11 @@ async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path
         sessions = [await r.session() for _ in range(50)]
         clients = [Client() for _ in sessions]
         for session, client in zip(sessions, clients, strict=True):
-            session.attach(client, 0)
+            session.subscribe(client, 0)
         outcomes = await asyncio.gather(*(r.run(session, "say 40") for session in sessions))
         assert {outcome.state for outcome in outcomes} == {"done"}
         for session, client in zip(sessions, clients, strict=True):
-            await session.attachments[0].reached(session.last_seq)
+            await session.subscriptions[0].reached(session.last_seq)
             assert client.text == "".join(f"{at} " for at in range(40))
             assert await r.seqs(session) == list(range(1, session.last_seq + 1))
 
@@ -452,11 +452,11 @@ async def test_clients_that_attach_anywhere_see_the_same_log_exactly_once(tmp_pa
         while not all(turn.ended.done() for turn in running):
             if len(clients) < 25:
                 clients.append(Client())
-                session.attach(clients[-1], 0)
+                session.subscribe(clients[-1], 0)
             for _ in range(chance.randrange(30)):
                 await asyncio.sleep(0)
-        for attachment in session.attachments:
-            await attachment.reached(session.last_seq)
+        for subscription in session.subscriptions:
+            await subscription.reached(session.last_seq)
         everything = list(range(1, 1 + 1 + 5 * 201))
         assert await r.seqs(session) == everything
         for client in clients:
@@ -468,12 +468,12 @@ async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: P
     async with rig(tmp_path) as r:
         session = await r.session()
         author, other = Client(), Client()
-        own = session.attach(author, 0)
-        session.attach(other, 0)
+        own = session.subscribe(author, 0)
+        session.subscribe(other, 0)
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])
         await asyncio.wait_for((await session.accept(turn, own)).ended, 30)
-        for attachment in session.attachments:
-            await attachment.reached(session.last_seq)
+        for subscription in session.subscriptions:
+            await subscription.reached(session.last_seq)
         assert not [one for one in author.shown if isinstance(one.event, UserMessage)]
         assert [one.seq for one in other.shown if isinstance(one.event, UserMessage)] == [1]
 

@@ -18,11 +18,11 @@ from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt,
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
-from pykoclaw_acp.model.permissions import Ask, Deadline, Form, RequestPolicy, Settled
+from pykoclaw_acp.model.permissions import Deadline, Form, PermissionRequest, RequestPolicy, Settlement
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.grants import Grants
+from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
@@ -53,12 +53,12 @@ class Person(test_pool.Client):
         self.name = name
         self.present = present
         self.forms = forms
-        self.asked: list[Ask] = []
+        self.asked: list[PermissionRequest] = []
         self.withdrawn: list[str] = []
         self.told: list[str] = []
         self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
-    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
         self.asked.append(question)
         future = self._open[question.ask_id] = asyncio.get_running_loop().create_future()
         try:
@@ -113,10 +113,10 @@ class Asking:
         always: str | None = None,
         turn_id: str | None = None,
         form: Form | None = None,
-    ) -> Ask:
+    ) -> PermissionRequest:
         self.channel._n += 1
         self._open.append(ask_id)
-        question = Ask(
+        question = PermissionRequest(
             epoch=self.channel.spec.epoch,
             n=self.channel._n,
             ask_id=ask_id,
@@ -187,7 +187,7 @@ async def begin(r: Rig, *clients: Person) -> Asking:
     """A turn that runs until the test ends it; with no client, nobody is there."""
     session = await r.session()
     for client in clients:
-        session.attach(client, 0)
+        session.subscribe(client, 0)
     turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "hang"}])
     await session.submit(turn)
     await eventually(lambda: any(one.spec.session_id == session.id and one.acked for one in r.launcher.launched))
@@ -233,7 +233,7 @@ async def test_a_client_that_is_there_stops_the_clock_and_its_leaving_begins_it_
         asking.ask("q1")
         await asking.away("q1")
         person = Person()
-        place = asking.session.attach(person, 0)
+        place = asking.session.subscribe(person, 0)
         assert await eventually(lambda: person.ids) == ["q1"]
         other = await begin(r)  # its question, asked later, is denied; the one that somebody looks at is not
         other.ask("q2")
@@ -250,7 +250,7 @@ async def test_one_who_only_follows_is_nobody(tmp_path: Path) -> None:
         asking = await begin(r, viewer)
         asking.ask("q1")
         await asking.away("q1")
-        asking.session.attach(viewer, 0)
+        asking.session.subscribe(viewer, 0)
         assert await asking.settled("q1") == ("denied", None, "policy")
         assert viewer.asked == []
 
@@ -260,11 +260,11 @@ async def test_a_client_that_comes_back_within_the_grace_was_never_away(tmp_path
         asking = await begin(r, Person())
         asking.ask("q1")
         await asking.asked("q1")
-        for place in list(asking.session.attachments):
+        for place in list(asking.session.subscriptions):
             place.close()
         await asking.away("q1")
         back = Person()
-        asking.session.attach(back, 0)
+        asking.session.subscribe(back, 0)
         other = await begin(r)
         other.ask("q2")
         await other.settled("q2")
@@ -294,7 +294,7 @@ async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(t
     async with rig(tmp_path, "park") as r:
         asking = await parked(r)
         person = Person()
-        asking.session.attach(person, 0)
+        asking.session.subscribe(person, 0)
         await person.answer("q1", choice("allow_once"))
         assert await asking.settled("q1") == ("selected", "allow_once", "editor")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
@@ -310,11 +310,11 @@ async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(t
 async def test_claude_is_not_asked_again_about_the_very_call_that_was_answered(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r, always="make")
-        await r.sessions.approval.answer("q1", "allow_always", "cli")
+        await r.sessions.requests.answer("q1", "allow_always", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         (turn,) = asking.session.turns
         person = Person()
-        asking.session.attach(person, 0)
+        asking.session.subscribe(person, 0)
         again = Asking(r, asking.session, turn, r.launcher.launched[1])
         again.ask("other", call="another call")
         again.ask("same", always="make")
@@ -330,12 +330,12 @@ async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
         asking = await parked(r)
         for outcome in ({"outcome": "cancelled"}, choice("no_such_option"), RuntimeError("no dialogue")):
             person = Person()
-            place = asking.session.attach(person, 0)
+            place = asking.session.subscribe(person, 0)
             await person.answer("q1", outcome)
             await eventually(lambda: person.told == ["q1"])  # noqa: B023  the front need not keep the answer
             place.close()
             assert await asking.row("q1") == ("parked", None, None, None)
-        await r.sessions.approval.answer("q1", "deny", "cli")
+        await r.sessions.requests.answer("q1", "deny", "cli")
         assert await asking.settled("q1") == ("selected", "reject_once", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert "refused" in going_on(r)
@@ -352,23 +352,23 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         person = Person()
         session = await later.find(first.session.id)
         assert session is not None
-        session.attach(person, 0)
+        session.subscribe(person, 0)
         assert await eventually(lambda: person.ids) == ["q1"]
-        (waiting,) = await later.approval.open()
-        assert (waiting.ask.title, waiting.policy) == ("Bash: make", "parked")
-        await later.approval.answer("q1", "allow_once", "cli")
+        (waiting,) = await later.requests.open()
+        assert (waiting.request.title, waiting.policy) == ("Bash: make", "parked")
+        await later.requests.answer("q1", "allow_once", "cli")
         await eventually(lambda: person.withdrawn == ["q1"])
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         # The daemon dies once more while that turn runs: the answer still holds for the call.
         (row,) = await SessionJournal(r.database).questions(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
-        session.questions._grants = Grants()
+        session.permissions._grants = ParkedAnswers()
         session.restore_questions(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so
             again._open.append("same")
-            same = replace_struct(row.ask, ask_id="same", turn_id=turn.turn_id)
+            same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).questions(session.id)
             session.restore_questions(2, [one for one in rows if one.policy != permissions.PARKED])
@@ -445,7 +445,7 @@ async def test_who_does_not_choose_leaves_the_question_to_the_others(tmp_path: P
         asking.ask("q3")
         await one.answer("q3", {"outcome": "cancelled"})
         await eventually(lambda: other.ids == ["q1", "q2", "q3"] and one.told[-1:] == ["q3"])
-        asking.session.attachments[1].close()
+        asking.session.subscriptions[1].close()
         assert (await asking.settled("q3"))[:2] == ("cancelled", None), "who is left had its say"
 
 
@@ -455,11 +455,11 @@ async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> N
         asking = await begin(r, person)
         asking.ask("q1", always="make")
         await eventually(lambda: person.asked)
-        await r.sessions.approval.answer("q", "allow_always", "cli")
+        await r.sessions.requests.answer("q", "allow_always", "cli")
         assert await asking.row("q1") == ("attended", "selected", "allow_always", "cli")
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
         with pytest.raises(InvalidRequest, match="not waiting any more"):
-            await r.sessions.approval.answer("q1", "deny", "cli")
+            await r.sessions.requests.answer("q1", "deny", "cli")
 
 
 async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
@@ -469,7 +469,7 @@ async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
         for ask_id in ("q1", "q2", "q3"):
             asking.ask(ask_id)
         await asking.asked("q3")
-        await r.sessions.approval.answer("q2", "deny", "cli")
+        await r.sessions.requests.answer("q2", "deny", "cli")
         assert person.ids == ["q1"]
         await person.answer("q1", choice("allow_once"))
         await person.answer("q3", choice("reject_once"))
@@ -494,13 +494,13 @@ async def test_an_approval_that_cannot_be_says_why(
         asking = await begin(r)
         asking.ask("old")
         await asking.asked("old")
-        await r.sessions.approval.answer("old", "deny", "cli")
+        await r.sessions.requests.answer("old", "deny", "cli")
         asking.ask("q1")
         asking.ask("q10")
         await asking.asked("q10")
         with pytest.raises(error, match=words):
-            await r.sessions.approval.answer(question, decision, "cli")
-        assert [one.ask.ask_id for one in await r.sessions.approval.open()] == ["q1", "q10"]
+            await r.sessions.requests.answer(question, decision, "cli")
+        assert [one.request.ask_id for one in await r.sessions.requests.open()] == ["q1", "q10"]
 
 
 # --- a new daemon --------------------------------------------------------------------------------------------------
@@ -509,7 +509,7 @@ async def test_an_approval_that_cannot_be_says_why(
 async def restarted(r: Rig, asking: Asking) -> Session:
     """What the next daemon has, its worker adopted; the session of the one that died says and does nothing more."""
     old = asking.session
-    for one in old.questions._waiting.values():
+    for one in old.permissions._waiting.values():
         one.stop()
         assert one.settling is not None
         one.settling.cancel()
@@ -529,7 +529,7 @@ async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> 
         await asking.asked("q1")
         session = await restarted(r, asking)
         person = Person("later")
-        session.attach(person, 0)
+        session.subscribe(person, 0)
         await person.answer("q1", choice("allow_always"))
         assert person.asked == [question]
         assert await asking.settled("q1") == ("selected", "allow_always", "later")
@@ -548,7 +548,7 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
             r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000))
         )
         session = await restarted(r, asking)
-        timer = session.questions._waiting["q1"].clock._timer
+        timer = session.permissions._waiting["q1"].clock._timer
         assert timer is not None
         assert abs(timer.when() - asyncio.get_running_loop().time() - (LONG - 1000)) < 60
 
@@ -585,9 +585,9 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
         asking.ask("parked")
         await asking.asked("parked")
         await write(r, permissions.park("parked"))
-        await write(r, permissions.settle_parked(Settled("parked", "selected", "allow_once"), asking.turn.turn_id))
-        await r.sessions.approval.answer("yes", "allow_once", "cli")
-        await r.sessions.approval.answer("no", "deny", "cli")
+        await write(r, permissions.settle_parked(Settlement("parked", "selected", "allow_once"), asking.turn.turn_id))
+        await r.sessions.requests.answer("yes", "allow_once", "cli")
+        await r.sessions.requests.answer("no", "deny", "cli")
         rows = await permissions.settled(r.database, ["yes", "no", "open", "parked", "never asked"])
         given = [decisions.stored(7, row) for row in rows]
         assert {(one.ask_id, one.decision, one.epoch) for one in given} == {

@@ -18,7 +18,7 @@ import pytest
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.model.permissions import Ask, Verdict
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.store import checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter
@@ -118,7 +118,7 @@ async def test_what_is_asked_for_is_refused_at_once_and_what_happened_waits(
             r.sessions.rename(session.id, "new"),
             r.sessions.delete(session),
             r.sessions.close(session),
-            r.sessions.approval.answer("x", "deny", by="cli"),
+            r.sessions.requests.answer("x", "deny", by="cli"),
         ):
             with pytest.raises(StoreUnavailable) as refused:
                 await request
@@ -152,10 +152,10 @@ async def test_history_is_read_and_sessions_are_opened_meanwhile(tmp_path: Path,
         client = Client()
         found = await r.sessions.get(session.id)
         await r.sessions.reopen(found, "/", ("/more",), ())
-        attachment = session.attach(client, 0)
-        await attachment.reached(session.last_seq)
+        subscription = session.subscribe(client, 0)
+        await subscription.reached(session.last_seq)
         assert client.text == "0 1 "
-        attachment.close()
+        subscription.close()
         disk.error = None
         await eventually(lambda: r.database.condition.is_writable)
 
@@ -194,14 +194,14 @@ async def test_a_prompt_that_was_accepted_before_waits_for_the_disk_and_runs_onc
 async def test_an_answer_to_a_question_is_kept_and_applied_later(tmp_path: Path, disk: Disk) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
-        for attachment in list(session.attachments):
-            attachment.close()
+        for subscription in list(session.subscriptions):
+            subscription.close()
         channel._n += 1
         asked = {"ask_id": "q", "turn_id": running.turn_id, "tool_call_id": "t", "title": "rm", "tool_kind": "execute"}
-        channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, Ask))
-        await eventually(lambda: session.questions.open_ids == ["q"])
+        channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, PermissionRequest))
+        await eventually(lambda: session.permissions.open_ids == ["q"])
         disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
-        answering = asyncio.ensure_future(session.questions.answer("q", Verdict("selected", "allow_once", "test")))
+        answering = asyncio.ensure_future(session.permissions.answer("q", Decision("selected", "allow_once", "test")))
         await not_within(answering)
         assert channel.answers == []
         disk.error = None
@@ -375,7 +375,7 @@ async def test_another_client_does_not_start_it_and_its_own_does(tmp_path: Path)
     async with rig(tmp_path) as r:
         session, turn = await requeued(r)
         session.requeue(turn)
-        session.attach(Client(), 0)
+        session.subscribe(Client(), 0)
         session.unclaimed.client_came("zed")
         await not_within(turn.ended)
         assert not r.launcher.launched
@@ -427,7 +427,7 @@ async def test_what_a_new_prompt_of_the_same_front_passes_over_is_not_run(tmp_pa
         session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
         session.requeue(turn)
         newer = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3"))
-        await session.accept(newer, session.attach(Client(), 0))
+        await session.accept(newer, session.subscribe(Client(), 0))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
         assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
         assert [channel.prompts for channel in r.launcher.launched] == [["say 2"]]

@@ -331,7 +331,7 @@ async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: P
         session = await r.sessions.find(made["never"])
         assert session is not None
         async with client(r) as wire:
-            wire.connection.attach(session, session.id, 0)
+            wire.connection.subscribe(session, session.id, 0)
             assert await pruner.prune() == 1
             assert await hidden(r) == {made["helper"]}
             await load(wire, made["never"])
@@ -394,7 +394,7 @@ async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_p
             assert live.log._tail.after(0) != []
         assert live.log._tail.after(0) == []
         await r.run(live, "say 2")
-        live.attachments[0].close()
+        live.subscriptions[0].close()
         r.sessions.forget(0)
         assert r.sessions.live == [live], "it has a worker"
         await r.pool.stop(session)

@@ -10,7 +10,7 @@ import msgspec
 
 from pykoclaw_acp.commands.question import rendered
 from pykoclaw_acp.model.events import Text, TextPart
-from pykoclaw_acp.model.permissions import Ask, Workspace
+from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.trust.scan import scan
@@ -25,7 +25,7 @@ def hostile(work: Path) -> tuple[Workspace, ...]:
     return scan(str(work), (), ("project",)).acting
 
 
-def text(question: Ask) -> str:
+def text(question: PermissionRequest) -> str:
     (part,) = question.content
     assert isinstance(part, TextPart)
     return part.text

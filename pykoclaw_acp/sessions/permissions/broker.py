@@ -11,22 +11,22 @@ import structlog
 from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest, StoreClosed
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.permissions import (
-    Ask,
     Deadline,
-    Question,
+    Decision,
+    PermissionRequest,
     RequestOutcome,
     RequestPolicy,
-    Settled,
-    Verdict,
+    Settlement,
+    StoredRequest,
 )
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.grants import Grants
-from pykoclaw_acp.sessions.permissions.pending import Waiting
+from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
-from pykoclaw_acp.sessions.permissions.settlement import Settling
+from pykoclaw_acp.sessions.permissions.settlement import Settler
 from pykoclaw_acp.sessions.ports import Client, PermissionStore, Workers
-from pykoclaw_acp.sessions.subscription import Attachment
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ NOT_WAITING: Final = "This question is not waiting any more: it was answered, or
 log: Final = structlog.get_logger()
 
 
-class Questions:
+class Broker:
     """Those that wait, the oldest first. A client is asked one at a time: Mitto refuses the first when a second comes.
 
     A client that does not choose leaves the question to the others; that the last one does not choose settles it.
@@ -50,26 +50,26 @@ class Questions:
         self._session = session
         self._journal = journal
         self._times = times
-        self._waiting: dict[str, Waiting] = {}
-        self._grants = Grants()
-        self._settling = Settling(session, journal, workers, self._grants, self._close)
+        self._waiting: dict[str, PendingRequest] = {}
+        self._grants = ParkedAnswers()
+        self._settling = Settler(session, journal, workers, self._grants, self._close)
         self._restored: set[str] = set()
         self._tasks = Tasks()
 
     # --- from the session -------------------------------------------------------------------------------------------
 
-    def open(self, epoch: int, ask: Ask, seq: int) -> None:
+    def open(self, epoch: int, request: PermissionRequest, seq: int) -> None:
         """Ask the clients, once each was shown the log up to `seq`; a form that none of them can show is cancelled."""
-        one = self._add(epoch, ask, seq, self._journal.clock.now())
+        one = self._add(epoch, request, seq, self._journal.clock.now())
         if self._is_granted(one):
             return
-        if ask.form is not None and self._session.attended and not self._attended(one):
+        if request.form is not None and self._session.attended and not self._attended(one):
             one.give(decisions.UNSUPPORTED)
             return
         self._limit(one, at_least=0)
         self._offer(one)
 
-    def restore(self, epoch: int, rows: Sequence[Question]) -> None:
+    def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
         """Take over what another daemon left, from `PermissionStore.questions`; `epoch`: of the live worker.
 
         Deadlines go on.
@@ -79,17 +79,17 @@ class Questions:
                 self._grants.restore(row)
                 continue
             since = self._journal.clock.now() if row.asked_clock is None else row.asked_clock
-            one = self._add(epoch, row.ask, self._session.last_seq, since)
+            one = self._add(epoch, row.request, self._session.last_seq, since)
             if row.policy == RequestPolicy.PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
-            elif row.ask.workspaces:  # it waits with its prompt, for no worker
+            elif row.request.workspaces:  # it waits with its prompt, for no worker
                 self._limit(one, at_least=self._times.away_grace)
             elif self._is_granted(one):  # that daemon ended before it could say so
                 continue
             else:
                 self._limit(one, at_least=self._times.away_grace)
-                self._restored.add(row.ask.ask_id)
+                self._restored.add(row.request.ask_id)
             self._offer(one, row)
 
     async def settle_restored(self, asked: Collection[str]) -> None:
@@ -100,18 +100,18 @@ class Questions:
 
     def adopted(self, turn_id: str) -> None:
         """This turn of another daemon goes on, unless its question was parked in that daemon's last moment."""
-        if any(one.parking is not None and one.ask.turn_id == turn_id for one in self._waiting.values()):
+        if any(one.parking is not None and one.request.turn_id == turn_id for one in self._waiting.values()):
             self._session.stop_for_parked(turn_id)
 
-    def attached(self, attachment: Attachment) -> None:
+    def attached(self, subscription: Subscription) -> None:
         """A client came: it is asked what is still open, and the clocks stop."""
         for one in self._waiting.values():
-            if not self._can_ask_at(attachment, one.ask):
+            if not self._can_ask_at(subscription, one.request):
                 continue
             if one.clock.runs:
                 one.clock.stop()
                 self._note(one, RequestPolicy.ATTENDED, None)
-            self._ask(one, attachment)
+            self._ask(one, subscription)
 
     def detached(self) -> None:
         """A client left; if it was the last one that can be asked, the clocks begin anew."""
@@ -142,18 +142,20 @@ class Questions:
             await self._interrupt(ask_id)
 
     async def _interrupt(self, ask_id: str) -> None:
-        if self._waiting[ask_id].parking is None and not self._waiting[ask_id].ask.workspaces:
-            await self._journal.settle(Settled(ask_id, RequestOutcome.INTERRUPTED))
+        if self._waiting[ask_id].parking is None and not self._waiting[ask_id].request.workspaces:
+            await self._journal.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
     # --- about trust, for a prompt that waits ------------------------------------------------------------------------
 
-    def about_trust(self, turn_id: str) -> Ask | None:
+    def about_trust(self, turn_id: str) -> PermissionRequest | None:
         """The open question about trust of this turn."""
-        asks = (one.ask for one in self._waiting.values() if one.ask.workspaces and one.ask.turn_id == turn_id)
+        asks = (
+            one.request for one in self._waiting.values() if one.request.workspaces and one.request.turn_id == turn_id
+        )
         return next(asks, None)
 
-    async def settled(self, ask_id: str) -> Verdict:
+    async def settled(self, ask_id: str) -> Decision:
         """Wait for the verdict on an open question; when this returns it is in the database."""
         one = self._waiting[ask_id]
         assert one.settling is not None
@@ -164,12 +166,12 @@ class Questions:
 
     async def turn_over(self, turn_id: str) -> None:
         """The turn does not wait for the user's trust any more."""
-        ask = self.about_trust(turn_id)
-        if ask is not None and not self._waiting[ask.ask_id].verdict.done():
-            await self._journal.settle(Settled(ask.ask_id, RequestOutcome.INTERRUPTED))
-            self.withdraw(ask.ask_id)
+        request = self.about_trust(turn_id)
+        if request is not None and not self._waiting[request.ask_id].verdict.done():
+            await self._journal.settle(Settlement(request.ask_id, RequestOutcome.INTERRUPTED))
+            self.withdraw(request.ask_id)
 
-    async def answer(self, ask_id: str, verdict: Verdict) -> None:
+    async def answer(self, ask_id: str, verdict: Decision) -> None:
         """Settle a question by a choice; when this returns the answer is in the database.
 
         Raises InvalidParams for an option that was not offered, InvalidRequest when the question waits no more, and
@@ -178,8 +180,8 @@ class Questions:
         one = self._waiting.get(ask_id)
         if one is None or one.verdict.done() or one.settling is None:
             raise InvalidRequest(NOT_WAITING)
-        if not decisions.is_choice(one.ask, verdict):
-            raise InvalidParams(f"This question can be answered with: {', '.join(decisions.offered(one.ask))}.")
+        if not decisions.is_choice(one.request, verdict):
+            raise InvalidParams(f"This question can be answered with: {', '.join(decisions.offered(one.request))}.")
         one.give(verdict)
         await asyncio.wait([one.settling])
         if one.settling.cancelled():
@@ -205,19 +207,19 @@ class Questions:
         if away:
             self._begin_parking(min(away, key=lambda one: one.since))
 
-    def _begin_parking(self, one: Waiting) -> None:
+    def _begin_parking(self, one: PendingRequest) -> None:
         one.parking = asyncio.get_running_loop().create_future()
         one.stop()
         self._tasks.start(self._park(one, one.parking))
 
-    async def _park(self, one: Waiting, done: asyncio.Future[None]) -> None:
+    async def _park(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
         try:
-            await self._session.park(one.ask, decisions.parked(one.ask))
-            log.info("Question parked", action="question_parked", session=self._session.id, question=one.ask.ask_id)
+            await self._session.park(one.request, decisions.parked(one.request))
+            log.info("Question parked", action="question_parked", session=self._session.id, question=one.request.ask_id)
         except Exception:
             one.parking = None
             if one.withdrawn:  # its turn ended at the same moment
-                self.withdraw(one.ask.ask_id)
+                self.withdraw(one.request.ask_id)
                 return
             log.exception("A question could not be parked", action="question_not_parked", session=self._session.id)
             if not self._attended(one):
@@ -227,85 +229,85 @@ class Questions:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _add(self, epoch: int, ask: Ask, seq: int, since: int) -> Waiting:
+    def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
         loop = asyncio.get_running_loop()
         clock = AwayClock(self._times, self._journal.clock, lambda policy: self._act(one, policy))
-        one = self._waiting[ask.ask_id] = Waiting(epoch, ask, seq, since, clock, loop.create_future())
+        one = self._waiting[request.ask_id] = PendingRequest(epoch, request, seq, since, clock, loop.create_future())
         one.settling = loop.create_task(self._settle(one))
         return one
 
-    def _is_granted(self, one: Waiting) -> bool:
+    def _is_granted(self, one: PendingRequest) -> bool:
         """The answer to a parked question settles it."""
-        found = self._grants.take(one.ask)
+        found = self._grants.take(one.request)
         if found is not None:
             one.grant, verdict = found
             one.give(verdict)
         return found is not None
 
-    def _offer(self, one: Waiting, row: Question | None = None) -> None:
+    def _offer(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
         """Ask who is there; with nobody there, the away policy's clock runs."""
-        for attachment in self._session.attachments:
-            if self._can_ask_at(attachment, one.ask):
-                self._ask(one, attachment)
+        for subscription in self._session.subscriptions:
+            if self._can_ask_at(subscription, one.request):
+                self._ask(one, subscription)
         if not self._attended(one):
             self._start_clock(one, row)
 
-    def _attended(self, one: Waiting) -> bool:
+    def _attended(self, one: PendingRequest) -> bool:
         """A client is there that can be asked this, and has not passed."""
         return any(
-            place.alive and self._can_ask_at(place, one.ask) and place not in one.passed
-            for place in self._session.attachments
+            place.alive and self._can_ask_at(place, one.request) and place not in one.passed
+            for place in self._session.subscriptions
         )
 
-    def _can_ask_at(self, attachment: Attachment, ask: Ask) -> bool:
+    def _can_ask_at(self, subscription: Subscription, request: PermissionRequest) -> bool:
         """Whether the client is asked there: one that follows the session under several ids, under the first alone."""
-        client = attachment.client
-        places = [place for place in self._session.attachments if place.client is client]
-        return _can_ask(client, ask) and places[0].session_id == attachment.session_id
+        client = subscription.client
+        places = [place for place in self._session.subscriptions if place.client is client]
+        return _can_ask(client, request) and places[0].session_id == subscription.session_id
 
-    def _ask(self, one: Waiting, attachment: Attachment) -> None:
-        one.asked.start(self._ask_client(one, attachment))
+    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
+        one.asked.start(self._ask_client(one, subscription))
 
-    async def _ask_client(self, one: Waiting, attachment: Attachment) -> None:
+    async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
         """A client's choice counts, and that it does not choose if nobody else can; one that went away says nothing."""
-        client = attachment.client
+        client = subscription.client
         try:
-            async with attachment.asking:
-                await attachment.reached(one.seq)
-                outcome = await client.ask(attachment.session_id, one.ask)
-            verdict = decisions.of_client(one.ask, outcome, client.name)
+            async with subscription.asking:
+                await subscription.reached(one.seq)
+                outcome = await client.ask(subscription.session_id, one.request)
+            verdict = decisions.of_client(one.request, outcome, client.name)
         except ConnectionError:
             return
         except Exception as error:  # noqa: BLE001  whatever a client does, the question is settled
             log.info("A client could not answer", action="permission_unanswered", error=repr(error))
             verdict = decisions.UNANSWERED
-        if decisions.is_choice(one.ask, verdict):
+        if decisions.is_choice(one.request, verdict):
             one.give(verdict)
             return
-        one.passed[attachment] = verdict
+        one.passed[subscription] = verdict
         if one.parking is None and not self._attended(one):
             one.give(verdict)
         else:
-            client.settled(one.ask.ask_id)  # for this client: it will be asked again when it comes the next time
+            client.settled(one.request.ask_id)  # for this client: it will be asked again when it comes the next time
 
     # --- settling ---------------------------------------------------------------------------------------------------
 
-    def _close(self, one: Waiting) -> None:
+    def _close(self, one: PendingRequest) -> None:
         """Nobody is asked any more; those who were are told that it is settled."""
-        self._waiting.pop(one.ask.ask_id, None)
+        self._waiting.pop(one.request.ask_id, None)
         one.stop()
         one.asked.cancel()
-        for attachment in self._session.attachments:
-            attachment.client.settled(one.ask.ask_id)
+        for subscription in self._session.subscriptions:
+            subscription.client.settled(one.request.ask_id)
 
-    async def _settle(self, one: Waiting) -> bool:
+    async def _settle(self, one: PendingRequest) -> bool:
         """Wait for the verdict, write it down, tell everybody; whether it is in the database."""
         verdict = await asyncio.shield(one.verdict)
         one.stop()
         if one.parking is not None:
             await asyncio.wait([one.parking])
         settle = self._settling.held if one.parking is None else self._settling.parked
-        if one.ask.workspaces:
+        if one.request.workspaces:
             settle = self._settling.about_trust
         try:
             recorded = await settle(one, verdict)
@@ -316,26 +318,26 @@ class Questions:
 
     # --- time -------------------------------------------------------------------------------------------------------
 
-    def _limit(self, one: Waiting, at_least: float) -> None:
+    def _limit(self, one: PendingRequest, at_least: float) -> None:
         """How long (s) a question waits at all, whoever is there."""
         if self._times.permission_timeout is not None:
             left = max(self._times.permission_timeout - self._journal.clock.age(one.since), at_least)
             one.limit = asyncio.get_running_loop().call_later(left, one.give, decisions.OVERDUE)
 
-    def _start_clock(self, one: Waiting, row: Question | None = None) -> None:
+    def _start_clock(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
         if one.held:
             policy = self._session.record.away_policy or self._times.away_policy
             if self._passed(one) is not None:
                 policy = AwayPolicy.DENY
-            if policy == AwayPolicy.PARK and one.ask.workspaces:  # it has given up its worker already
+            if policy == AwayPolicy.PARK and one.request.workspaces:  # it has given up its worker already
                 one.clock.stop()
                 self._note(one, RequestPolicy(policy), None)
                 return
-            if policy == AwayPolicy.PARK and one.ask.form is not None:
+            if policy == AwayPolicy.PARK and one.request.form is not None:
                 policy = AwayPolicy.WAIT
             self._note(one, RequestPolicy(policy), one.clock.start(policy, row))
 
-    def _act(self, one: Waiting, policy: AwayPolicy) -> None:
+    def _act(self, one: PendingRequest, policy: AwayPolicy) -> None:
         """Nobody came in time."""
         if (verdict := self._passed(one)) is not None:
             one.give(verdict)
@@ -343,14 +345,14 @@ class Questions:
             if one.held:
                 self._begin_parking(one)
         else:
-            one.give(decisions.of_policy(one.ask, policy))
+            one.give(decisions.of_policy(one.request, policy))
 
-    def _passed(self, one: Waiting) -> Verdict | None:
+    def _passed(self, one: PendingRequest) -> Decision | None:
         """What a client answered that is there and did not choose: it counts once the others stay away."""
-        return next((said for place, said in one.passed.items() if place in self._session.attachments), None)
+        return next((said for place, said in one.passed.items() if place in self._session.subscriptions), None)
 
-    def _note(self, one: Waiting, policy: RequestPolicy, deadline: Deadline | None) -> None:
-        self._tasks.start(self._write_clock(one.ask.ask_id, policy, deadline))
+    def _note(self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None) -> None:
+        self._tasks.start(self._write_clock(one.request.ask_id, policy, deadline))
 
     async def _write_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         try:
@@ -359,5 +361,5 @@ class Questions:
             log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
 
 
-def _can_ask(client: Client, ask: Ask) -> bool:
-    return client.present and (ask.form is None or client.forms)
+def _can_ask(client: Client, request: PermissionRequest) -> bool:
+    return client.present and (request.form is None or client.forms)

@@ -9,7 +9,7 @@ from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.model.permissions import Ask, Question, RequestOutcome, Settled, Verdict
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome, Settlement, StoredRequest
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
@@ -28,10 +28,10 @@ _CHOICES: Final = {
 MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
 
 
-UNANSWERED: Final = Verdict(RequestOutcome.UNANSWERED)
-UNSUPPORTED: Final = Verdict(RequestOutcome.UNSUPPORTED)  # clients are there, and none of them shows forms
-OVERDUE: Final = Verdict(RequestOutcome.TIMEOUT, by="timeout")
-_DENIED: Final = Verdict(RequestOutcome.DENIED, by="policy")
+UNANSWERED: Final = Decision(RequestOutcome.UNANSWERED)
+UNSUPPORTED: Final = Decision(RequestOutcome.UNSUPPORTED)  # clients are there, and none of them shows forms
+OVERDUE: Final = Decision(RequestOutcome.TIMEOUT, by="timeout")
+_DENIED: Final = Decision(RequestOutcome.DENIED, by="policy")
 _FORM_ACTIONS: Final = (RequestOutcome.ACCEPT, RequestOutcome.DECLINE, RequestOutcome.CANCEL)
 _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
     RequestOutcome.ACCEPT: "accept",
@@ -40,91 +40,92 @@ _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
 }
 
 
-def of_policy(ask: Ask, policy: AwayPolicy) -> Verdict:
+def of_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
     """What an away policy says when its time is over; a form, which it cannot fill in, it declines."""
     if policy == AwayPolicy.WAIT:
         return OVERDUE
-    if policy == AwayPolicy.DENY or ask.form is not None:
+    if policy == AwayPolicy.DENY or request.form is not None:
         return _DENIED
-    return Verdict(RequestOutcome.SELECTED, ALLOW_ONCE, "policy")
+    return Decision(RequestOutcome.SELECTED, ALLOW_ONCE, "policy")
 
 
-def of_command(ask: Ask, option: str, by: str) -> Verdict:
+def of_command(request: PermissionRequest, option: str, by: str) -> Decision:
     """An option that was chosen outside of any client; raises InvalidParams for a form that should be filled in."""
-    if ask.form is None:
-        return Verdict(RequestOutcome.SELECTED, option, by)
+    if request.form is None:
+        return Decision(RequestOutcome.SELECTED, option, by)
     if option != REJECT_ONCE:
         raise InvalidParams("This question is a form: only a client that shows forms can fill it in. Deny it, or wait.")
-    return Verdict(RequestOutcome.DECLINE, by=by)
+    return Decision(RequestOutcome.DECLINE, by=by)
 
 
-def of_client(ask: Ask, outcome: dict[str, Any], name: str) -> Verdict:
+def of_client(request: PermissionRequest, outcome: dict[str, Any], name: str) -> Decision:
     """A client's answer, as it came: whatever it says that was not offered is kept in the row, and is no yes."""
-    if ask.form is not None:
+    if request.form is not None:
         action = str(outcome.get("action"))
         content = outcome.get("content") if action == RequestOutcome.ACCEPT else None
-        return Verdict(action, by=name if action in _FORM_ACTIONS else None, content=content)
+        return Decision(action, by=name if action in _FORM_ACTIONS else None, content=content)
     kind, option = str(outcome.get("outcome")), outcome.get("optionId")
     chosen = option if kind == RequestOutcome.SELECTED and isinstance(option, str) else None
-    return Verdict(kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None)
+    return Decision(kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None)
 
 
-def is_choice(ask: Ask, verdict: Verdict) -> bool:
+def is_choice(request: PermissionRequest, verdict: Decision) -> bool:
     """Whether one of the offered options was chosen, or the form was filled in or declined."""
-    if ask.form is not None:
+    if request.form is not None:
         return verdict.outcome in (RequestOutcome.ACCEPT, RequestOutcome.DECLINE)
-    return verdict.outcome == RequestOutcome.SELECTED and verdict.option in offered(ask)
+    return verdict.outcome == RequestOutcome.SELECTED and verdict.option in offered(request)
 
 
-def offered(ask: Ask) -> tuple[str, ...]:
+def offered(request: PermissionRequest) -> tuple[str, ...]:
     """Ids of the options that the question has."""
-    return (ALLOW_ONCE, REJECT_ONCE) if ask.always is None else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
+    return (ALLOW_ONCE, REJECT_ONCE) if request.always is None else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
 
 
-def answer(epoch: int, ask: Ask, verdict: Verdict) -> Answer:
+def answer(epoch: int, request: PermissionRequest, verdict: Decision) -> Answer:
     """What the worker is told. Only an option that was offered counts as a yes; everything else is a no."""
-    if ask.form is not None:
+    if request.form is not None:
         decision: Literal["accept", "decline", "cancel"] = _ACTIONS.get(verdict.outcome, "cancel")
-        return Answer(epoch=epoch, ask_id=ask.ask_id, decision=decision, content=verdict.content)
-    if is_choice(ask, verdict) and verdict.option == ALLOW_ONCE:
-        return Answer(epoch=epoch, ask_id=ask.ask_id, decision="allow_once")
-    if is_choice(ask, verdict) and verdict.option == ALLOW_ALWAYS:
-        return Answer(epoch=epoch, ask_id=ask.ask_id, decision="allow_always")
+        return Answer(epoch=epoch, ask_id=request.ask_id, decision=decision, content=verdict.content)
+    if is_choice(request, verdict) and verdict.option == ALLOW_ONCE:
+        return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_once")
+    if is_choice(request, verdict) and verdict.option == ALLOW_ALWAYS:
+        return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_always")
     words = _REFUSALS.get(verdict.outcome, "The permission question could not be answered.")
-    return Answer(epoch=epoch, ask_id=ask.ask_id, decision="reject", message=words)
+    return Answer(epoch=epoch, ask_id=request.ask_id, decision="reject", message=words)
 
 
-def stored(epoch: int, question: Question) -> Answer:
+def stored(epoch: int, question: StoredRequest) -> Answer:
     """What a worker is told that still waits, from the row of a question that is settled."""
-    verdict = Verdict(question.outcome or "", question.option, question.answered_by, question.content)
-    return answer(epoch, question.ask, verdict)
+    verdict = Decision(question.outcome or "", question.option, question.answered_by, question.content)
+    return answer(epoch, question.request, verdict)
 
 
-def settled(ask_id: str, verdict: Verdict) -> Settled:
+def settled(ask_id: str, verdict: Decision) -> Settlement:
     """The row's end."""
-    return Settled(ask_id, verdict.outcome, verdict.option, verdict.by, verdict.content)
+    return Settlement(ask_id, verdict.outcome, verdict.option, verdict.by, verdict.content)
 
 
 # --- parked questions ----------------------------------------------------------------------------------------------
 
 
-def parked(ask: Ask) -> list[Event]:
+def parked(request: PermissionRequest) -> list[Event]:
     """What the log says when a turn is stopped because nobody is there to answer its question."""
     said = (
-        f"\n\n**This turn was stopped because nobody was there to be asked.** The question whether “{ask.title}” may "
-        "run still waits: answer it, here or with `pykoclaw-acp approve`, and the work goes on.\n\n"
+        "\n\n**This turn was stopped because nobody was there to be asked.** The question whether "
+        f"“{request.title}” may run still waits: answer it, here or with `pykoclaw-acp approve`, "
+        "and the work goes on.\n\n"
     )
-    return [Text(f"{ask.ask_id}-parked", said)]
+    return [Text(f"{request.ask_id}-parked", said)]
 
 
-def going_on(ask: Ask, verdict: Verdict) -> list[dict[str, Any]]:
+def going_on(request: PermissionRequest, verdict: Decision) -> list[dict[str, Any]]:
     """The prompt that tells Claude the answer to a parked question; ACP content blocks."""
     lines = [
         "The last turn was stopped because a question waited for an answer and nobody was there. It is answered now.",
-        f"The question: may this tool call run? {ask.title}",
+        f"The question: may this tool call run? {request.title}",
     ]
-    if ask.input is not None:
-        shown = json.dumps(ask.input, ensure_ascii=False)
+    if request.input is not None:
+        shown = json.dumps(request.input, ensure_ascii=False)
         lines.append(f"Its input: {shown if len(shown) <= MAX_INPUT else shown[:MAX_INPUT] + '…'}")
     option = verdict.option or REJECT_ONCE
     lines.append(f"The user's answer: {_CHOICES[option]}.")
@@ -137,6 +138,6 @@ def going_on(ask: Ask, verdict: Verdict) -> list[dict[str, Any]]:
     return [{"type": "text", "text": "\n".join(lines)}]
 
 
-def same_call(one: Ask, other: Ask) -> bool:
+def same_call(one: PermissionRequest, other: PermissionRequest) -> bool:
     """Whether both ask about the very same call: same tool, same arguments."""
     return one.call != "" and one.call == other.call

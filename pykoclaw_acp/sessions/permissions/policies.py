@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.permissions import Deadline, Question, RequestPolicy
+from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.system.clock import Clock
 
@@ -37,7 +37,7 @@ class AwayClock:
         """Nobody has been there for longer than a reconnect takes."""
         return self.runs and asyncio.get_running_loop().time() - self._since >= self._times.away_grace
 
-    def start(self, policy: AwayPolicy, row: Question | None = None) -> Deadline:
+    def start(self, policy: AwayPolicy, row: StoredRequest | None = None) -> Deadline:
         """Run, or run anew; returns the deadline. `row`: another daemon has begun it."""
         self.stop()
         loop, now = asyncio.get_running_loop(), self._clock.now()

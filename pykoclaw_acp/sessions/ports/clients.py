@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 
 
 class Client(Protocol):
-    """One attached client, as sessions see it; what it raises ends its attachment, never the session.
+    """One attached client, as sessions see it; what it raises ends its subscription, never the session.
 
     `session_id` is in each case the id under which the client was attached, which may be an alias.
     """
@@ -48,7 +48,7 @@ class Client(Protocol):
     async def passed(self, session_id: str, seq: int) -> None:
         """The event at `seq` is the client's own message, which it has already."""
 
-    async def ask(self, session_id: str, question: Ask) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
         """Ask; the answer is ACP's `outcome` object, that to a form has `action` and `content`.
 
         Cancelling it withdraws the question.

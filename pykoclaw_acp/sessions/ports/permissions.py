@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled, Workspace
+from pykoclaw_acp.model.permissions import (
+    Deadline,
+    PermissionRequest,
+    RequestPolicy,
+    Settlement,
+    StoredRequest,
+    Workspace,
+)
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -14,19 +21,19 @@ from pykoclaw_acp.sessions.ports.store import Store
 class PermissionStore(Store, Protocol):
     """Permission requests: pending, parked, settled. The first settlement of a request counts."""
 
-    async def settle(self, settled: Settled, used: str | None = None) -> None:
+    async def settle(self, settled: Settlement, used: str | None = None) -> None:
         """Record a decision. `used`: the parked request whose decision this is, which is thereby used up. Patient."""
 
-    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
         """Record the decision of a trust request, and trust these directories from now on. Patient."""
 
-    async def park(self, session_id: str, ask: Ask, events: Sequence[Event]) -> list[int]:
+    async def park(self, session_id: str, request: PermissionRequest, events: Sequence[Event]) -> list[int]:
         """A pending request outlives its worker; logs these events and returns their seqs.
 
         Raises Conflict if it was settled meanwhile.
         """
 
-    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+    async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
         """Record the decision of a parked request and queue the turn that tells Claude, durably. Patient.
 
         Raises Conflict if it was settled before.
@@ -35,13 +42,13 @@ class PermissionStore(Store, Protocol):
     async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         """The away policy of a pending request, and when it acts; a parked request has none."""
 
-    async def questions(self, session_id: str | None = None) -> list[Question]:
+    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
         """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         """Those of these requests that are settled and were not parked."""
 
-    async def matching(self, prefix: str) -> list[Question]:
+    async def matching(self, prefix: str) -> list[StoredRequest]:
         """Requests whose id starts with `prefix`, settled ones too, pending ones first; 20 at most."""
 
     async def is_open(self, ask_id: str) -> bool:

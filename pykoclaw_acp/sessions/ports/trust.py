@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.permissions import Ask, Question, Workspace
+from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.sessions.ports.store import Store
 from pykoclaw_acp.trust.content import Content
@@ -30,8 +30,8 @@ class TrustStore(Store, Protocol):
     async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
         """Trust these directories in place of the first use of `path`, which is over. Patient."""
 
-    async def ask(self, session_id: str, ask: Ask) -> None:
+    async def ask(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request, which comes from no worker. Patient."""
 
-    async def workspace_answers(self, turn_id: str) -> list[Question]:
+    async def workspace_answers(self, turn_id: str) -> list[StoredRequest]:
         """Settled trust requests of a turn, the newest first."""

@@ -155,8 +155,8 @@ class Running:
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
         turn.state = outcome.state
-        if self._session.questions.about_trust(turn.turn_id) is not None:
-            self._tasks.start(self._session.questions.turn_over(turn.turn_id))
+        if self._session.permissions.about_trust(turn.turn_id) is not None:
+            self._tasks.start(self._session.permissions.turn_over(turn.turn_id))
         if not turn.ended.done():
             turn.ended.set_result((outcome, self._session.last_seq))
             crash_points.reached("turn_end_committed")

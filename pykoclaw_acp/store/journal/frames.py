@@ -11,7 +11,7 @@ from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered,
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.store import events, permissions, sessions, turns, workers
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
@@ -62,7 +62,7 @@ class FrameBatch:
             self.statements.append(new if frame.background else turns.start(frame.turn_id))
         elif isinstance(frame, TurnEnded):
             self._end(frame, outcomes[frame.turn_id])
-        elif isinstance(frame, Ask):
+        elif isinstance(frame, PermissionRequest):
             self.statements.append(permissions.insert(self.session_id, frame, self.now))
         elif isinstance(frame, AskWithdrawn):
             self.statements.append(permissions.withdraw(frame.ask_id))

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.permissions import Ask, Deadline, Question, RequestPolicy, Settled, Workspace
+from pykoclaw_acp.model.permissions import (
+    Deadline,
+    PermissionRequest,
+    RequestPolicy,
+    Settlement,
+    StoredRequest,
+    Workspace,
+)
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.store import events, permissions, trust, turns
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -17,22 +24,22 @@ from pykoclaw_acp.tasks import in_pieces
 class SqlPermissionStore(SqlStore):
     """Implements `sessions.ports.PermissionStore`."""
 
-    async def settle(self, settled: Settled, used: str | None = None) -> None:
+    async def settle(self, settled: Settlement, used: str | None = None) -> None:
         """Record a decision, and that the parked request `used` is used up."""
         more = () if used is None else (permissions.use_up(used),)
         await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
 
-    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
         """Record the decision of a trust request, and trust these directories."""
         rows = [trust.add(one.path, one.content, settled.answered_by or "") for one in trusted]
         await self._commit(Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True)
 
-    async def park(self, session_id: str, ask: Ask, said: Sequence[Event]) -> list[int]:
+    async def park(self, session_id: str, request: PermissionRequest, said: Sequence[Event]) -> list[int]:
         """A pending request outlives its worker."""
-        rows = events.rows(session_id, ask.turn_id, said)
-        return await self._commit(Unit(statements=(permissions.park(ask.ask_id),), events=rows))
+        rows = events.rows(session_id, request.turn_id, said)
+        return await self._commit(Unit(statements=(permissions.park(request.ask_id),), events=rows))
 
-    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+    async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
         """Record the decision of a parked request and queue the turn that tells Claude, durably."""
         told = permissions.settle_parked(settled, turn.turn_id)
         prompt = await in_pieces(long_texts.encoded(turn.content))
@@ -42,15 +49,15 @@ class SqlPermissionStore(SqlStore):
         """The away policy of a pending request, and when it acts."""
         await self._run(permissions.set_clock(ask_id, policy, deadline))
 
-    async def questions(self, session_id: str | None = None) -> list[Question]:
+    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
         """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
         return await permissions.waiting(self._database, session_id)
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         """Those of these requests that are settled and were not parked."""
         return await permissions.settled(self._database, ask_ids)
 
-    async def matching(self, prefix: str) -> list[Question]:
+    async def matching(self, prefix: str) -> list[StoredRequest]:
         """Requests whose id starts with `prefix`."""
         return await permissions.matching(self._database, prefix)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.permissions import Ask, Question, Workspace
+from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -23,12 +23,12 @@ class SqlTrustStore(SqlStore):
         rows = [trust.add(one.path, one.content, "upgrade") for one in workspaces if one.content]
         await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
 
-    async def ask(self, session_id: str, ask: Ask) -> None:
+    async def ask(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request."""
         await self._commit(
-            Unit(statements=permissions.insert_workspace(session_id, ask, self.clock.now())), patient=True
+            Unit(statements=permissions.insert_workspace(session_id, request, self.clock.now())), patient=True
         )
 
-    async def workspace_answers(self, turn_id: str) -> list[Question]:
+    async def workspace_answers(self, turn_id: str) -> list[StoredRequest]:
         """Settled trust requests of a turn, the newest first."""
         return await permissions.about_trust(self._database, turn_id)

@@ -1,4 +1,4 @@
-"""Questions, of Claude for permission and of MCP servers: from the SDK to a frame, and from the answer back."""
+"""The SDK's callbacks for tool permissions and MCP elicitations: each sends a request to the daemon and waits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, Permis
 from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
-from pykoclaw_acp.model.permissions import Ask, Form
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.worker import tools, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
 REFUSED = "The user refused this tool call."
 
 
-class Asks:
-    """The open questions of one worker.
+class PermissionCallbacks:
+    """Callbacks of one worker, and those of their requests that are pending.
 
     `reported` waits until the tool call was reported to the daemon, `turn` gives the turn that runs, if one does.
     """
@@ -31,7 +31,7 @@ class Asks:
         self,
         epoch: int,
         cwd: str,
-        put: Callable[[Ask | AskWithdrawn], None],
+        put: Callable[[PermissionRequest | AskWithdrawn], None],
         reported: Callable[[str, str, dict[str, Any]], Awaitable[str]],
         turn: Callable[[], Awaitable[str | None]],
     ) -> None:
@@ -40,25 +40,25 @@ class Asks:
         self._put = put
         self._reported = reported
         self._turn = turn
-        self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._pending: dict[str, asyncio.Future[Answer]] = {}
 
     @property
-    def waiting(self) -> list[str]:
-        """Ids of the questions that wait for an answer."""
-        return list(self._open)
+    def pending(self) -> list[str]:
+        """Ids of the requests that are not answered."""
+        return list(self._pending)
 
-    async def ask(
+    async def can_use_tool(
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """The SDK's `can_use_tool` callback; waits for the answer as long as it takes."""
+        """The SDK's `can_use_tool`; waits for the answer without a limit."""
         tool_id = context.tool_use_id or str(uuid4())
         turn_id = await self._reported(tool_id, name, arguments)
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
         updates = session_updates(context.suggestions)
         always = describe(updates) if updates else None
-        answer = await self._answer(
-            Ask(
+        answer = await self._request(
+            PermissionRequest(
                 epoch=self._epoch,
                 ask_id=str(uuid4()),
                 turn_id=turn_id,
@@ -77,12 +77,12 @@ class Asks:
         return PermissionResultAllow(updated_permissions=updates if answer.decision == "allow_always" else None)
 
     async def elicit(self, form: Form) -> dict[str, Any]:
-        """MCP's elicitation result: what the user filled in, or that he did not. Outside of turns nobody is asked."""
+        """The result of an MCP elicitation; `cancel` outside of a turn, since nobody is asked then."""
         turn_id = await self._turn()
         if turn_id is None:
             return CANCEL
-        answer = await self._answer(
-            Ask(
+        answer = await self._request(
+            PermissionRequest(
                 epoch=self._epoch,
                 ask_id=str(uuid4()),
                 turn_id=turn_id,
@@ -96,28 +96,28 @@ class Asks:
             return {"action": "accept", "content": answer.content or {}}
         return {"action": "decline"} if answer.decision == "decline" else CANCEL
 
-    async def _answer(self, ask: Ask) -> Answer:
-        """Ask, and wait; when cancelled, the question is withdrawn."""
+    async def _request(self, request: PermissionRequest) -> Answer:
+        """Send the request and wait for its answer; withdraw it when cancelled."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[ask.ask_id] = future
-        self._put(ask)
+        self._pending[request.ask_id] = future
+        self._put(request)
         try:
             return await future
         except asyncio.CancelledError:
-            self._put(AskWithdrawn(epoch=self._epoch, ask_id=ask.ask_id))
+            self._put(AskWithdrawn(epoch=self._epoch, ask_id=request.ask_id))
             raise
         finally:
-            self._open.pop(ask.ask_id, None)
+            self._pending.pop(request.ask_id, None)
 
-    def answer(self, answer: Answer) -> None:
-        """An answer came; one to a question that is settled is ignored."""
-        future = self._open.get(answer.ask_id)
+    def resolve(self, answer: Answer) -> None:
+        """Pass an answer to the callback that waits for it; ignored if none does."""
+        future = self._pending.get(answer.ask_id)
         if future is not None and not future.done():
             future.set_result(answer)
 
 
 def fingerprint(name: str, arguments: dict[str, Any]) -> str:
-    """SHA-256 of a tool call: what the question shows may be cut, this is not."""
+    """SHA-256 of a tool call with all of its arguments."""
     return hashlib.sha256(json.dumps([name, arguments], sort_keys=True).encode()).hexdigest()
 
 
