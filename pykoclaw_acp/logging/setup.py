@@ -94,8 +94,6 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)] + [handler]
     root.setLevel(level.upper())
-    # At debug it writes each statement with its parameters, twice.
-    logging.getLogger("aiosqlite").setLevel(logging.INFO)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "claude_agent_sdk", "asyncio"):
         library = logging.getLogger(name)
         library.handlers.clear()

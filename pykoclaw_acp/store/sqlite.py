@@ -1,4 +1,4 @@
-"""The one place that imports `sqlite3` and `aiosqlite`: after the engine was chosen."""
+"""The one place that imports `sqlite3`: after the engine was chosen."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ ENGINE = engine.install()
 
 import sqlite3  # noqa: E402
 
-import aiosqlite  # noqa: E402
-
-__all__ = ["ENGINE", "aiosqlite", "result_code", "sqlite3"]
+__all__ = ["ENGINE", "result_code", "sqlite3"]
 
 
 def result_code(error: BaseException) -> int:

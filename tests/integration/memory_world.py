@@ -510,7 +510,7 @@ class World:
 
         async def in_loop(connection: store_connection.Connection, function: Callable[[Any], T]) -> T:
             await asyncio.sleep(0)
-            result = function(connection._conn)
+            result = function(connection.raw)
             await asyncio.sleep(0)
             return result
 
@@ -518,7 +518,7 @@ class World:
             connection: store_connection.Connection, function: Callable[[Any], T], done: Callable[[T], None]
         ) -> None:
             loop = asyncio.get_running_loop()
-            loop.call_soon(lambda: loop.call_soon(done, function(connection._conn)))
+            loop.call_soon(lambda: loop.call_soon(done, function(connection.raw)))
 
         async def to_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
             await asyncio.sleep(0)

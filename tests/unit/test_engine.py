@@ -59,10 +59,10 @@ def test_everything_uses_the_installed_engine() -> None:
         "from pykoclaw_acp.store import engine\n"
         "first = engine.install()\n"
         "assert engine.install() == first and first.name == 'pysqlite3' and not first.affected, first\n"
-        "import sqlite3, sqlite3.dbapi2, aiosqlite, pysqlite3\n"
+        "import sqlite3, sqlite3.dbapi2, pysqlite3\n"
         "from sqlite3 import dbapi2\n"
         "assert sqlite3 is pysqlite3 and dbapi2 is pysqlite3.dbapi2\n"
-        "assert aiosqlite.sqlite_version_info == first.version\n"
+        "assert sqlite3.sqlite_version_info == first.version\n"
         "assert '_sqlite3' not in sys.modules\n"
     )
     assert result.returncode == 0, result.stderr

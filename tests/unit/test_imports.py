@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-HEAVY = {"aiosqlite", "anyio", "claude_agent_sdk", "msgspec", "pydantic", "pydantic_settings", "rich", "structlog"}
+HEAVY = {"anyio", "claude_agent_sdk", "msgspec", "pydantic", "pydantic_settings", "rich", "structlog"}
 
 
 def imported(statement: str) -> set[str]:

@@ -73,7 +73,7 @@ def test_a_line_without_an_action_gets_one(stream: io.StringIO) -> None:
     assert [line["action"] for line in lines(stream)] == ["log", "log"]
 
 
-@pytest.mark.parametrize("name", ["uvicorn", "uvicorn.error", "claude_agent_sdk.client", "aiosqlite", "asyncio"])
+@pytest.mark.parametrize("name", ["uvicorn", "uvicorn.error", "claude_agent_sdk.client", "asyncio"])
 def test_libraries_write_into_the_same_stream(name: str, stream: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(session="s1"):
         logging.getLogger(name).error("It went %s", "wrong")
