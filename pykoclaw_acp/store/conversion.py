@@ -19,6 +19,7 @@ from pykoclaw_acp.errors import Conflict, RowRefused, StoreUnavailable
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.folding import Row, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
+from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
 
 SMALLEST: Final = 100  # rows of a piece
@@ -43,8 +44,8 @@ _INSERT: Final = (
     " (SELECT position FROM acp_turns WHERE turn_id = ?), ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ?"
 )
 _TURN: Final = (
-    "UPDATE acp_turns SET first_seq = CASE WHEN first_seq < ? THEN first_seq ELSE ? END,"
-    " last_seq = CASE WHEN state IN ('queued', 'dispatched', 'running') OR last_seq > ? THEN last_seq ELSE ? END"
+    "UPDATE acp_turns SET first_seq = CASE WHEN first_seq < ? THEN first_seq ELSE ? END,"  # noqa: S608  constant
+    f" last_seq = CASE WHEN state IN {UNFINISHED} OR last_seq > ? THEN last_seq ELSE ? END"
     " WHERE turn_id = ?"
 )
 

@@ -13,6 +13,7 @@ from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Usage, decode
 from pykoclaw_acp.model.folding import Piece
+from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import NewEvent
 
@@ -47,10 +48,10 @@ _END_OF_LOG: Final = (
 )
 # What turns that go on, or tools of a worker that may live, have told and may replace.
 _PASSING: Final = (
-    "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"
+    "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"  # noqa: S608  constant
     " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
     " WHERE e.log_key = ? AND e.kind IN ('usage', 'tool_progressed', 'tool_ended') AND e.seq >= (SELECT MIN(first_seq)"
-    " FROM acp_turns WHERE acp_session_id = ? AND (state IN ('queued', 'dispatched', 'running')"
+    f" FROM acp_turns WHERE acp_session_id = ? AND (state IN {UNFINISHED}"
     " OR epoch = (SELECT epoch FROM acp_sessions WHERE acp_session_id = ?))) ORDER BY e.seq"
 )
 

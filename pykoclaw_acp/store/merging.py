@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import GIVE_KEY
+from pykoclaw_acp.store.sql import LOG_KEY
 
 _SPANS: Final = (
     "SELECT t.turn_id, MIN(e.first_seq), MAX(e.seq) FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
@@ -26,11 +27,10 @@ _TURNS: Final = (
     "SELECT turn_id, position, COALESCE(dispatched_at, started_at, created_at), state FROM acp_turns"
     " WHERE acp_session_id = ? ORDER BY COALESCE(position, 0), created_at, turn_id"
 )
-_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 # Which frames of a worker are in the log counts for the owner's workers alone.
 _MOVE: Final = (
-    f"UPDATE acp_log SET log_key = {_KEY}, seq = seq + ?, first_seq = first_seq + ?, turn = turn + ?,"  # noqa: S608
-    f" epoch = CASE WHEN ? = ? THEN epoch END, frame = CASE WHEN ? = ? THEN frame END WHERE log_key = {_KEY}"
+    f"UPDATE acp_log SET log_key = {LOG_KEY}, seq = seq + ?, first_seq = first_seq + ?, turn = turn + ?,"  # noqa: S608
+    f" epoch = CASE WHEN ? = ? THEN epoch END, frame = CASE WHEN ? = ? THEN frame END WHERE log_key = {LOG_KEY}"
     " AND seq BETWEEN ? AND ?"
 )
 _MOVE_TURN: Final = (

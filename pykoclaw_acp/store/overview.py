@@ -7,23 +7,24 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.turns import STARTED, TurnState
 from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
-from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import QUEUED, UNFINISHED
 from pykoclaw_acp.store.turns import NEWEST_FIRST
 from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
 PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
 
-_UNFINISHED: Final = "('queued', 'dispatched', 'running')"
 # The plus: from the few turns without an end, which have an index, rather than from all turns of the session.
 _SUMMARY: Final = (
     "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
     " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
-    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {_UNFINISHED}) FROM acp_sessions s"
+    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED}) FROM acp_sessions s"
 )
 # CROSS JOIN keeps the order: from the deleted sessions to their events by key, never through all events.
 _LEFT: Final = tuple(
@@ -39,7 +40,7 @@ _LEFT: Final = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerSummary:
     """A worker as its row and its session's rows tell of it."""
 
     session_id: str
@@ -167,27 +168,27 @@ async def counts(database: Database) -> SessionCounts:
 
 async def queue(database: Database) -> tuple[int, int]:
     """How many turns run, and how many wait."""
-    rows = await database.read(f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {_UNFINISHED} GROUP BY state")  # noqa: S608
+    rows = await database.read(f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {UNFINISHED} GROUP BY state")  # noqa: S608
     by_state = dict(rows)
-    return by_state.get("running", 0) + by_state.get("dispatched", 0), by_state.get("queued", 0)
+    return sum(by_state.get(state, 0) for state in STARTED), by_state.get(TurnState.QUEUED, 0)
 
 
-async def workers(database: Database) -> list[WorkerRow]:
+async def workers(database: Database) -> list[WorkerSummary]:
     """The workers that are not known to be gone, oldest first."""
     rows = await database.read(
         "SELECT w.acp_session_id, s.title, w.epoch, w.pid, w.protocol, w.created_at,"  # noqa: S608  constant
         " EXISTS (SELECT 1 FROM acp_permissions p WHERE p.acp_session_id = w.acp_session_id"
         " AND p.outcome IS NULL AND p.policy <> ?),"
         " EXISTS (SELECT 1 FROM acp_turns t WHERE t.acp_session_id = w.acp_session_id"
-        f" AND t.state IN {_UNFINISHED} AND t.state <> 'queued')"
+        f" AND t.state IN {UNFINISHED} AND t.state <> {QUEUED})"
         " FROM acp_workers w LEFT JOIN acp_sessions s ON s.acp_session_id = w.acp_session_id"
         " ORDER BY w.created_at, w.acp_session_id",
-        (permissions.PARKED,),
+        (RequestPolicy.PARKED,),
     )
-    found: list[WorkerRow] = []
+    found: list[WorkerSummary] = []
     for session_id, title, epoch, pid, protocol, created_at, asks, works in rows:
         state: WorkerState = "asking" if asks else "working" if works else "idle"
-        found.append(WorkerRow(session_id, title, epoch, pid, protocol, created_at, state))
+        found.append(WorkerSummary(session_id, title, epoch, pid, protocol, created_at, state))
     return found
 
 

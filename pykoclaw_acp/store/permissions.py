@@ -15,12 +15,18 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.model.permissions import Deadline, PermissionRequest, RequestPolicy, Settlement, StoredRequest
+from pykoclaw_acp.model.permissions import (
+    Deadline,
+    PermissionRequest,
+    RequestOutcome,
+    RequestPolicy,
+    Settlement,
+    StoredRequest,
+)
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import QUEUED, UNFINISHED, places
 
-ATTENDED: Final = RequestPolicy.ATTENDED
-PARKED: Final = RequestPolicy.PARKED
 MATCHES: Final = 20  # rows, at most, that a prefix gives
 _COLUMNS: Final = (
     "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.asked_clock, p.deadline_clock,"
@@ -38,7 +44,16 @@ def insert(session_id: str, request: PermissionRequest, clock: int) -> Statement
         "INSERT INTO acp_permissions"
         " (permission_id, acp_session_id, turn_id, tool_call_id, request, policy, created_at, asked_clock, position)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_permissions))",
-        (request.ask_id, session_id, request.turn_id, request.tool_call_id, encoded, ATTENDED, now_ms(), clock),
+        (
+            request.ask_id,
+            session_id,
+            request.turn_id,
+            request.tool_call_id,
+            encoded,
+            RequestPolicy.ATTENDED,
+            now_ms(),
+            clock,
+        ),
     )
 
 
@@ -54,7 +69,7 @@ def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> 
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = ?, deadline_clock = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
-        (policy, deadline and deadline.shown, deadline and deadline.clock, ask_id, PARKED),
+        (policy, deadline and deadline.shown, deadline and deadline.clock, ask_id, RequestPolicy.PARKED),
     )
 
 
@@ -63,7 +78,7 @@ def park(ask_id: str) -> Statement:
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = NULL, deadline_clock = NULL"
         " WHERE permission_id = ? AND outcome IS NULL",
-        (PARKED, ask_id),
+        (RequestPolicy.PARKED, ask_id),
         rows=1,
     )
 
@@ -90,7 +105,7 @@ def settle_parked(settled: Settlement, turn_id: str) -> Statement:
             now_ms(),
             turn_id,
             settled.permission_id,
-            PARKED,
+            RequestPolicy.PARKED,
         ),
         rows=1,
     )
@@ -99,16 +114,17 @@ def settle_parked(settled: Settlement, turn_id: str) -> Statement:
 def use_up(ask_id: str) -> Statement:
     """The answer to a parked question was used for its call: once is once."""
     return Statement(
-        "UPDATE acp_permissions SET turn_id = NULL WHERE permission_id = ? AND policy = ?", (ask_id, PARKED)
+        "UPDATE acp_permissions SET turn_id = NULL WHERE permission_id = ? AND policy = ?",
+        (ask_id, RequestPolicy.PARKED),
     )
 
 
 def withdraw(ask_id: str) -> Statement:
     """The worker does not wait any more; a parked question needs none."""
     return Statement(
-        "UPDATE acp_permissions SET outcome = 'withdrawn', answered_at = ?"
+        "UPDATE acp_permissions SET outcome = ?, answered_at = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
-        (now_ms(), ask_id, PARKED),
+        (RequestOutcome.WITHDRAWN, now_ms(), ask_id, RequestPolicy.PARKED),
     )
 
 
@@ -117,12 +133,12 @@ def interrupt_all(adopted: Collection[str] = ()) -> Statement:
 
     Neither do those about trust, whose prompt waits.
     """
-    spared = f" AND (workspace IS NOT NULL OR acp_session_id NOT IN ({_places(adopted)}))" if adopted else ""
+    spared = f" AND (workspace IS NOT NULL OR acp_session_id NOT IN {places(adopted)})" if adopted else ""
     return Statement(
-        "UPDATE acp_permissions SET outcome = 'interrupted', answered_at = ?"  # noqa: S608  placeholders only
+        "UPDATE acp_permissions SET outcome = ?, answered_at = ?"  # noqa: S608  placeholders only
         f" WHERE outcome IS NULL AND policy <> ?{spared} AND NOT (workspace IS NOT NULL AND EXISTS"
-        " (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_permissions.turn_id AND t.state = 'queued'))",
-        (now_ms(), PARKED, *adopted),
+        f" (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_permissions.turn_id AND t.state = {QUEUED}))",
+        (RequestOutcome.INTERRUPTED, now_ms(), RequestPolicy.PARKED, *adopted),
     )
 
 
@@ -136,8 +152,8 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Sto
     )
     answered = await database.read(
         f"SELECT {_COLUMNS} FROM acp_turns t JOIN acp_permissions p ON p.turn_id = t.turn_id"  # noqa: S608
-        f" WHERE t.state IN ('queued', 'dispatched', 'running') AND p.policy = ? AND p.outcome = 'selected'{mine}",
-        (PARKED, *of_session),
+        f" WHERE t.state IN {UNFINISHED} AND p.policy = ? AND p.outcome = ?{mine}",
+        (RequestPolicy.PARKED, RequestOutcome.SELECTED, *of_session),
     )
     return _questions([*rows, *answered])
 
@@ -175,14 +191,10 @@ async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRe
         return []
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
-        f" WHERE p.outcome IS NOT NULL AND p.policy <> ? AND p.permission_id IN ({_places(ask_ids)})",
-        (PARKED, *ask_ids),
+        f" WHERE p.outcome IS NOT NULL AND p.policy <> ? AND p.permission_id IN {places(ask_ids)}",
+        (RequestPolicy.PARKED, *ask_ids),
     )
     return _questions(rows)
-
-
-def _places(values: Collection[str]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _questions(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:

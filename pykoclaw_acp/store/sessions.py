@@ -14,6 +14,7 @@ from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleCh
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import LAST_SEQ
+from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
 
 
 def now_ms() -> int:
@@ -104,18 +105,17 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
 
 
 _UNUSED: Final = (
-    "acp_sessions.used_clock < ? AND acp_sessions.pruned_at IS NULL AND acp_sessions.deleted_at IS NULL"
-    " AND acp_sessions.alias_of IS NULL"
+    "acp_sessions.used_clock < ? AND acp_sessions.pruned_at IS NULL"  # noqa: S608  constant
+    " AND acp_sessions.deleted_at IS NULL AND acp_sessions.alias_of IS NULL"
     " AND (acp_sessions.auxiliary = 1 OR acp_sessions.prompted_at IS NULL"
     # A conversation that another channel has begun is real.
     " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
     " AND NOT EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id = acp_sessions.acp_session_id"
-    " AND state IN ('queued', 'dispatched', 'running'))"
+    f" AND state IN {UNFINISHED})"
     " AND NOT EXISTS (SELECT 1 FROM acp_permissions WHERE acp_permissions.acp_session_id = acp_sessions.acp_session_id"
     " AND outcome IS NULL)"
 )
 _CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
-_LOG_OF: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 
 
 async def unused(database: Database, before: int) -> list[str]:
@@ -134,7 +134,7 @@ def prune(session_id: str, before: int) -> tuple[Statement, ...]:
     )
     return (
         Statement(hide, (now_ms(), session_id, before), rows=1),
-        Statement(f"DELETE FROM acp_log WHERE log_key = {_LOG_OF}", (session_id,)),  # noqa: S608  constant
+        Statement(f"DELETE FROM acp_log WHERE log_key = {LOG_KEY}", (session_id,)),  # noqa: S608  constant
         *(Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,)) for table in _CONTENTS),  # noqa: S608
     )
 

@@ -11,6 +11,7 @@ from typing import Final
 from pykoclaw_acp.model.trust import FIRST_USE, Trusted
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import places
 from pykoclaw_acp.system.paths import upwards
 
 _COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
@@ -40,8 +41,7 @@ async def of(database: Database, paths: Collection[str]) -> list[Trusted]:
     wanted = sorted({above for path in paths for above in upwards(path)})
     if not wanted:
         return []
-    places = ", ".join("?" * len(wanted))
-    rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust WHERE path IN ({places})", (*wanted,))  # noqa: S608
+    rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust WHERE path IN {places(wanted)}", (*wanted,))  # noqa: S608
     return [Trusted(*row) for row in rows]
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import DISPATCHED, QUEUED, RUNNING, UNFINISHED
 
-_UNFINISHED: Final = "('queued', 'dispatched', 'running')"
 # The next place among a session's turns; those that are older than places keep the first ones.
 _POSITION: Final = (
     "COALESCE((SELECT MAX(position) FROM acp_turns WHERE acp_session_id = ?),"
@@ -35,7 +35,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, attempts, position)"
-        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, {_POSITION})",
+        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, {_POSITION})",
         (
             turn.turn_id,
             turn.session_id,
@@ -57,7 +57,8 @@ def insert(turn: Turn, prompt: str) -> Statement:
 def count_attempt(turn_id: str, change: int) -> Statement:
     """A daemon prepares it, or (-1) does not any more; of one that dies over it the count stays."""
     return Statement(
-        "UPDATE acp_turns SET attempts = attempts + ? WHERE turn_id = ? AND state = 'queued'", (change, turn_id)
+        f"UPDATE acp_turns SET attempts = attempts + ? WHERE turn_id = ? AND state = {QUEUED}",  # noqa: S608  constant
+        (change, turn_id),
     )
 
 
@@ -70,14 +71,14 @@ async def ended(database: Database, session_id: str, column: Key, value: str) ->
     """Turns of clients that have ended, found by one of their keys, which are unique; their content is left out."""
     return await _ended(
         database,
-        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {_UNFINISHED}",
+        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {UNFINISHED}",
         (session_id, value),
     )
 
 
 async def outcome(database: Database, turn_id: str) -> Outcome | None:
     """How the turn has ended; None if it has not, or there is none."""
-    found = await _ended(database, f"WHERE turn_id = ? AND state NOT IN {_UNFINISHED}", (turn_id,))
+    found = await _ended(database, f"WHERE turn_id = ? AND state NOT IN {UNFINISHED}", (turn_id,))
     return found[0][1] if found else None
 
 
@@ -86,7 +87,7 @@ async def newest(database: Database, session_id: str, since: int) -> tuple[Turn,
     found = await _ended(
         database,
         "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
-        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {_UNFINISHED} AND ended_clock >= ?",
+        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {UNFINISHED} AND ended_clock >= ?",
         (session_id, since),
     )
     return found[0] if found else None
@@ -112,7 +113,7 @@ async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> lis
 async def has_unfinished(database: Database, session_id: str, keys: PromptKeys) -> bool:
     """Whether a turn without an end has the request's or the idempotency key."""
     rows = await database.read(
-        f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND state IN {_UNFINISHED}"  # noqa: S608  constant
+        f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND state IN {UNFINISHED}"  # noqa: S608  constant
         " AND (request_key = ? OR idempotency_key = ?) LIMIT 1",
         (session_id, keys.request, keys.idempotency),
     )
@@ -131,8 +132,8 @@ async def of_front(database: Database, session_id: str, front: str) -> list[str]
 def dispatch(turn_id: str, epoch: int) -> Statement:
     """The prompt is about to leave for the worker: from now on it is never sent again."""
     return Statement(
-        "UPDATE acp_turns SET state = 'dispatched', epoch = ?, dispatched_at = ?"
-        " WHERE turn_id = ? AND state = 'queued'",
+        f"UPDATE acp_turns SET state = {DISPATCHED}, epoch = ?, dispatched_at = ?"  # noqa: S608  constants
+        f" WHERE turn_id = ? AND state = {QUEUED}",
         (epoch, now_ms(), turn_id),
         rows=1,
     )
@@ -141,7 +142,8 @@ def dispatch(turn_id: str, epoch: int) -> Statement:
 def start(turn_id: str) -> Statement:
     """Claude took it up."""
     return Statement(
-        "UPDATE acp_turns SET state = 'running', started_at = ? WHERE turn_id = ? AND state = 'dispatched'",
+        f"UPDATE acp_turns SET state = {RUNNING}, started_at = ?"  # noqa: S608  constants
+        f" WHERE turn_id = ? AND state = {DISPATCHED}",
         (now_ms(), turn_id),
     )
 
@@ -151,7 +153,7 @@ def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
     at = now_ms()
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at,"  # noqa: S608
-        f" position) VALUES (?, ?, 'background', '[]', 'running', ?, ?, ?, {_POSITION})",
+        f" position) VALUES (?, ?, 'background', '[]', {RUNNING}, ?, ?, ?, {_POSITION})",
         (turn_id, session_id, epoch, at, at, session_id, session_id),
     )
 
@@ -160,7 +162,7 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
     """The turn's one end, `at` (ms, own clock); a second one changes nothing, or with `once` fails with Conflict."""
     return Statement(
         "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
-        f" WHERE turn_id = ? AND state IN {_UNFINISHED}",
+        f" WHERE turn_id = ? AND state IN {UNFINISHED}",
         (
             outcome.state,
             outcome.stop_reason,
@@ -184,7 +186,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
         " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
         " AND e.kind NOT IN ('user_message', 'title_changed'))"
-        f" FROM acp_turns t WHERE t.state IN {_UNFINISHED} ORDER BY t.acp_session_id, t.position"
+        f" FROM acp_turns t WHERE t.state IN {UNFINISHED} ORDER BY t.acp_session_id, t.position"
     )
     found: list[UnfinishedTurn] = []
     for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:

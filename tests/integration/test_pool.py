@@ -170,9 +170,9 @@ async def test_a_client_that_goes_away_leaves_no_error_that_the_event_loop_compl
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
     async with rig(tmp_path) as r:
         session = await r.session()
-        session.attach(Gone(), 0)
+        session.subscribe(Gone(), 0)
         await r.run(session, "say 1")
-        await eventually(lambda: not session.attachments)
+        await eventually(lambda: not session.subscriptions)
     gc.collect()
     assert complaints == []
 

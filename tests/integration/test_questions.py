@@ -371,7 +371,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).questions(session.id)
-            session.restore_questions(2, [one for one in rows if one.policy != permissions.PARKED])
+            session.restore_questions(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
         else:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
@@ -517,7 +517,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     r.sessions._live.pop(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
-    session.restore_questions(asking.channel.spec.epoch, [row for row in rows if row.policy != permissions.PARKED])
+    session.restore_questions(asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED])
     session.adopt(asking.channel.spec.epoch, asking.turn, (), OpenTools())
     return session
 

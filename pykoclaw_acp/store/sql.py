@@ -1,0 +1,26 @@
+"""SQL fragments that several tables' modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from pykoclaw_acp.model import turns
+from pykoclaw_acp.model.turns import TurnState
+
+
+def literals(values: Collection[str]) -> str:
+    """These words as the right side of IN; a partial index is used for literals only, not for parameters."""
+    return "(" + ", ".join(f"'{value}'" for value in values) + ")"
+
+
+def places(values: Collection[object]) -> str:
+    """As many parameters as there are values, as the right side of IN."""
+    return f"({', '.join('?' * len(values))})"
+
+
+UNFINISHED: Final = literals(turns.UNFINISHED)  # as in the index acp_turns_unfinished
+QUEUED: Final = f"'{TurnState.QUEUED}'"
+DISPATCHED: Final = f"'{TurnState.DISPATCHED}'"
+RUNNING: Final = f"'{TurnState.RUNNING}'"
+LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
