@@ -1,0 +1,76 @@
+"""Contract of `sessions.ports.LogStore`: seqs from 1, without a gap, read from any cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.choices import MODELS, MODES, Selection
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text, TitleChanged, ToolEnded, ToolStarted
+from tests.integration.journals import BOTH, Subject, events, places, said, subject
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def test_seqs_have_no_gap_whoever_appends(s: Subject) -> None:
+    session = await s.session()
+    other = await s.session("two")
+    calls = [s.journal.append(session, [Text(f"m{n}", f"{n} "), Text(f"m{n}", ", ")]) for n in range(20)]
+    calls.append(s.journal.append(other, [Text("m", "elsewhere")]))
+    seqs = await asyncio.gather(*calls)
+    assert [seq for some in seqs[:-1] for seq in some] == list(range(1, 41))
+    assert seqs[-1] == [1]
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.last_seq == 40
+
+
+async def test_a_cursor_gets_what_follows_it(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.journal.record(session, epoch, said(epoch, 2, "turn", "a", "b", "c", "d"), {})
+    tool: list[Event] = [ToolStarted("tool", "Bash", "make", "execute"), ToolEnded("tool", "completed")]
+    await s.journal.append(session, tool)  # the message has ended: its pieces may be one row
+    for after in range(7):
+        logged = await s.journal.read(session, after, 100)
+        assert places(logged) == list(range(after + 1, 7))
+        assert await s.texts(session, after) == "abcd"[after:]
+    assert events(await s.journal.read(session, 4, 100)) == tool
+    assert [one.turn_id for one in await s.journal.read(session, 3, 100)] == ["turn", None, None]
+
+
+async def test_a_page_has_at_most_so_many_rows(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.append(session, [ToolEnded(f"t{n}", "failed") for n in range(5)])
+    assert places(await s.journal.read(session, 1, 2)) == [2, 3]
+    assert await s.journal.read("nothing", 0, 10) == []
+
+
+async def test_a_session_that_does_not_exist_has_no_log(s: Subject) -> None:
+    with pytest.raises(Conflict):
+        await s.journal.append("nothing", [Text("m", "lost")])
+
+
+async def test_the_session_follows_what_its_log_says_of_it(s: Subject) -> None:
+    session = await s.session()
+    chosen = ConfigChanged(Selection("plan", MODES, "opus", MODELS))
+    await s.journal.append(session, [TitleChanged("First"), ModeChanged("plan"), chosen, TitleChanged("Second")])
+    found = await s.journal.find(session)
+    assert found is not None
+    assert (found.title, found.mode, found.model) == ("Second", "plan", "opus")
+
+
+async def test_nobodys_choice_of_a_model_stays_nobodys(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.append(session, [ConfigChanged(Selection("default", MODES, "default", MODELS))])
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.model is None

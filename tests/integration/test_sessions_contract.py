@@ -1,0 +1,138 @@
+"""Contract of `sessions.ports.SessionStore`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.events import Text, TitleChanged
+from pykoclaw_acp.model.turns import SessionRecord
+from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+def later(s: Subject) -> int:
+    """A moment after all that was done, on the own clock."""
+    return s.journal.clock.now() + 1
+
+
+async def test_a_session_is_found_as_it_was_created(s: Subject) -> None:
+    record = SessionRecord("one", "acp-one", "/work", ("/more",), model="opus", request_key="f:1", client="Mitto")
+    await s.journal.create(record)
+    assert await s.journal.find("one") == replace(record, request_key=None, client=None)
+    assert await s.journal.find_created("f:1") == "one"
+    assert await s.journal.find("two") is None
+    assert await s.journal.find_created("f:2") is None
+
+
+async def test_ids_names_and_request_keys_are_given_once(s: Subject) -> None:
+    await s.session("one", request_key="f:1")
+    for refused in (
+        SessionRecord("one", "acp-other", "/"),
+        SessionRecord("two", "acp-one", "/"),
+        SessionRecord("two", "acp-two", "/", request_key="f:1"),
+    ):
+        with pytest.raises(RowRefused):
+            await s.journal.create(refused)
+    assert await s.journal.find("two") is None
+    assert await s.journal.name_taken("acp-one")
+    assert not await s.journal.name_taken("acp-two")
+
+
+async def test_closing_and_reopening_are_kept(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.mark_closed(session)
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.closed
+    await s.journal.adopt(replace(found, additional_directories=("/b",)))
+    assert await s.journal.find(session) == replace(found, closed=False, additional_directories=("/b",))
+
+
+async def test_a_session_that_does_not_exist_cannot_be_changed(s: Subject) -> None:
+    for change in (
+        s.journal.mark_closed("none"),
+        s.journal.adopt(SessionRecord("none", "acp-none", "/")),
+        s.journal.set_away_policy("none", AwayPolicy.DENY),
+        s.journal.delete("none"),
+    ):
+        with pytest.raises(Conflict):
+            await change
+
+
+async def test_its_own_away_policy_is_kept(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.set_away_policy(session, AwayPolicy.PARK)
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.away_policy == "park"
+    await s.journal.set_away_policy(session, None)
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.away_policy is None
+
+
+async def test_a_deleted_session_is_never_found_again(s: Subject) -> None:
+    session = await s.session(request_key="f:1")
+    await s.ended(session, "turn")
+    await s.journal.append(session, [Text("m", "secret")])
+    await s.journal.delete(session)
+    assert await s.journal.find(session) is None
+    assert await s.journal.find_created("f:1") is None
+    assert await s.journal.read(session, 0, 100) == []
+    assert await s.state(session, "turn") is None
+    assert await s.journal.name_taken("acp-one"), "its name is not given again"
+    with pytest.raises(RowRefused):
+        await s.session(session)
+
+
+async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None:
+    await s.session("never")
+    await s.session("helper")
+    helper = prompt("helper", "a", client="Mitto")
+    helper.content = [{"type": "text", "text": "List ALL MCP tools currently available to you."}]
+    await s.journal.accept(helper)
+    await s.session("person")
+    await s.ended("person", "b")
+    assert await s.journal.unused(later(s)) == ["never"], "a turn of the helper waits"
+    await s.journal.delete("never")
+    await s.journal.record("helper", 0, [end(0, 1, "a")], {"a": (await s.journal.finish("helper", "a", DONE, []))[0]})
+    assert await s.journal.unused(later(s)) == ["helper"]
+    assert await s.journal.unused(0) == []
+
+
+async def test_a_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.append(session, [TitleChanged("A title"), Text("m", "old")])
+    assert await s.journal.prune(session, later(s))
+    found = await s.journal.find(session)
+    assert found is not None
+    assert (found.last_seq, found.pruned_upto, found.title) == (2, 2, "A title")
+    assert await s.journal.read(session, 0, 100) == []
+    assert not await s.journal.prune(session, later(s)), "once"
+    assert await s.journal.unused(later(s)) == []
+    assert await s.journal.append(session, [Text("m", "new")]) == [3], "no seq is given twice"
+    await s.journal.adopt(found)
+    assert await s.journal.unused(later(s)) == [session]
+
+
+async def test_a_session_that_was_prompted_meanwhile_is_not_pruned(s: Subject) -> None:
+    session = await s.session()
+    await s.ended(session, "turn")
+    assert not await s.journal.prune(session, later(s))
+    assert not await s.journal.prune("none", later(s))
+    assert await s.state(session, "turn") == "done"
+
+
+async def test_without_merged_logs_a_seq_stays_where_it_is(s: Subject) -> None:
+    assert await s.journal.moved(await s.session(), 7) == 7

@@ -1,0 +1,82 @@
+"""Contract of `sessions.ports.Store`: when the database can be written, when not, and once it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.turns import SessionRecord
+from tests.integration.journals import BOTH, CANCELLED, Subject, prompt, subject
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def test_requests_are_refused_while_it_cannot_be_written(s: Subject) -> None:
+    session = await s.session()
+    s.condition.failed("blocked", "The disk is full.")
+    for refused in (
+        s.journal.create(SessionRecord("two", "acp-two", "/")),
+        s.journal.accept(prompt(session)),
+        s.journal.mark_closed(session),
+        s.journal.delete(session),
+        s.journal.append(session, [Text("m", "lost")]),
+        s.journal.set_away_policy(session, None),
+        s.journal.note_time(),
+    ):
+        with pytest.raises(StoreUnavailable, match="The disk is full"):
+            await refused
+    with pytest.raises(StoreUnavailable):
+        s.journal.require_writable()
+    assert await s.journal.find(session) is not None, "reading goes on"
+    s.condition.recovered()
+    s.journal.require_writable()
+    assert await s.journal.find("two") is None
+    assert await s.texts(session) == ""
+
+
+async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> None:
+    session = await s.session()
+    turn = prompt(session)
+    await s.journal.accept(turn)
+    troubles = s.journal.troubles
+    s.condition.failed("locked", "Another program keeps it locked.")
+    waiting = [
+        asyncio.ensure_future(s.journal.append(session, [Text("m", "happened")], patient=True)),
+        asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
+        asyncio.ensure_future(s.journal.writable()),
+    ]
+    await asyncio.wait(waiting, timeout=0.01)
+    assert not any(one.done() for one in waiting)
+    assert s.journal.troubles == troubles + 1
+    s.condition.recovered()
+    await asyncio.gather(*waiting)
+    assert await s.texts(session) == "happened"
+
+
+async def test_nothing_is_read_or_written_once_it_is_closed(s: Subject) -> None:
+    session = await s.session()
+    s.condition.failed("locked", "Another program keeps it locked.")
+    waiting = asyncio.ensure_future(s.journal.append(session, [Text("m", "late")], patient=True))
+    await asyncio.wait([waiting], timeout=0.01)
+    await s.close()
+    with pytest.raises(StoreClosed):
+        await waiting
+    with pytest.raises(StoreClosed):
+        await s.journal.find(session)
+    with pytest.raises(StoreClosed):
+        await s.journal.accept(prompt(session))
+
+
+async def test_its_clock_never_goes_back(s: Subject) -> None:
+    first = s.journal.clock.now()
+    await s.journal.note_time()
+    assert s.journal.clock.now() >= first

@@ -1,0 +1,205 @@
+"""Contract of `sessions.ports.TurnJournal`: states only move forward, and each change is told in the log with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.channel.frames import Gap, TurnStarted
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused, StaleEpoch
+from pykoclaw_acp.model.events import Failure, Text, TitleChanged, UserMessage
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnFault, TurnState
+from tests.integration.journals import (
+    BOTH,
+    CANCELLED,
+    DONE,
+    Subject,
+    end,
+    events,
+    places,
+    prompt,
+    request,
+    said,
+    subject,
+)
+
+FAILED = Outcome(TurnState.FAILED, fault=TurnFault("overloaded", "Too much.", 529, retry_after=3))
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def test_an_accepted_prompt_waits_and_makes_the_session_prompted(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.accept(prompt(session, "a", keys=PromptKeys("front:1", "mine", "print")))
+    found = await s.journal.find(session)
+    assert found is not None
+    assert (found.prompted, found.auxiliary) == (True, False)
+    assert await s.journal.has_unfinished(session, PromptKeys(request="front:1"))
+    assert await s.journal.has_unfinished(session, PromptKeys(request="front:9", idempotency="mine"))
+    assert not await s.journal.has_unfinished(session, PromptKeys(request="front:9", fingerprint="print"))
+    assert not await s.journal.has_unfinished("other", PromptKeys(request="front:1"))
+    assert await s.journal.turns_of_front(session, "front") == ["a"]
+    assert await s.journal.turns_of_front(session, "fron") == []
+
+
+async def test_no_prompt_is_accepted_twice(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.accept(prompt(session, "a", keys=PromptKeys("front:1", "mine")))
+    await s.session("two")
+    for refused in (
+        prompt(session, "a", keys=PromptKeys("front:2")),
+        prompt("two", "b", keys=PromptKeys("front:1")),
+        prompt(session, "b", keys=PromptKeys("front:2", "mine")),
+        prompt("nowhere", "b", keys=PromptKeys("front:2")),
+    ):
+        with pytest.raises(RowRefused):
+            await s.journal.accept(refused)
+    await s.journal.accept(prompt("two", "b", keys=PromptKeys("front:2", "mine")))  # of another session
+
+
+async def test_a_turn_leaves_once(s: Subject) -> None:
+    session = await s.session()
+    turn = prompt(session)
+    await s.journal.accept(turn)
+    epoch = await s.next_epoch(session)
+    message = UserMessage("u", {"type": "text", "text": "Hello"})
+    assert await s.journal.dispatch(turn, epoch, [message, TitleChanged("Hello")]) == [1, 2]
+    with pytest.raises(Conflict):
+        await s.journal.dispatch(turn, epoch, [message])
+    found = await s.journal.find(session)
+    assert found is not None
+    assert (found.title, found.last_seq) == ("Hello", 2)
+    assert events(await s.journal.read(session, 0, 10)) == [message, TitleChanged("Hello")]
+
+
+async def test_a_turn_that_has_ended_is_not_dispatched(s: Subject) -> None:
+    session = await s.session()
+    await s.ended(session, "turn", CANCELLED)
+    with pytest.raises(Conflict):
+        await s.journal.dispatch(prompt(session), await s.next_epoch(session), [])
+    assert await s.state(session, "turn") == "cancelled"
+
+
+async def test_frames_become_events_states_and_the_claude_session(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    frames = [*said(epoch, 2, "turn", "one ", "two"), end(epoch, 4, "turn")]
+    logged = await s.journal.record(session, epoch, frames, {"turn": DONE})
+    assert places(logged) == [1, 2]
+    assert [one.turn_id for one in logged] == ["turn", "turn"]
+    assert await s.texts(session) == "one two"
+    ((turn, outcome),) = await s.journal.ended_turns(session, "request_key", "front:turn")
+    assert (turn.state, outcome) == ("done", DONE)
+    found = await s.journal.find(session)
+    assert found is not None
+    assert found.claude_session_id == "claude"
+
+
+async def test_frames_of_an_older_worker_are_refused(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.next_epoch(session)
+    with pytest.raises(StaleEpoch):
+        await s.journal.record(session, epoch, said(epoch, 2, "turn", "late"), {})
+    with pytest.raises(StaleEpoch):
+        await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": DONE})
+    assert await s.texts(session) == ""
+    assert await s.journal.has_unfinished(session, PromptKeys(request="front:turn"))
+
+
+async def test_of_frames_that_cannot_be_taken_nothing_is_kept(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.journal.record(session, epoch, [request("asked", epoch=epoch)], {})
+    again = [*said(epoch, 3, "turn", "lost"), request("asked", epoch=epoch, n=4)]
+    with pytest.raises(RowRefused):
+        await s.journal.record(session, epoch, again, {})
+    assert await s.texts(session) == ""
+    assert places(await s.journal.record(session, epoch, said(epoch, 3, "turn", "kept"), {})) == [1]
+
+
+async def test_only_a_dispatched_turn_starts(s: Subject) -> None:
+    session = await s.session()
+    turn, epoch = await s.running(session)
+    await s.journal.record(session, epoch, [end(epoch, 2, turn.turn_id)], {turn.turn_id: DONE})
+    await s.journal.record(session, epoch, [TurnStarted(epoch=epoch, n=3, turn_id=turn.turn_id)], {})
+    assert await s.state(session, "turn") == "done"
+
+
+async def test_the_first_end_counts(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    assert await s.journal.finish(session, "turn", FAILED, [Failure("f", "Too much.", "overloaded")]) == (FAILED, [1])
+    assert await s.journal.finish(session, "turn", CANCELLED, [Text("m", "not said")]) == (FAILED, [])
+    await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": DONE})
+    assert (await s.journal.ended_turns(session, "request_key", "front:turn"))[0][1] == FAILED
+    assert await s.texts(session) == ""
+    with pytest.raises(NoPlaceForEnd):
+        await s.journal.finish(session, "nothing", CANCELLED, [])
+
+
+async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
+    session = await s.session()
+    await s.ended(session, "mine")
+    epoch = await s.next_epoch(session)
+    started = TurnStarted(epoch=epoch, n=1, turn_id="own", background=True)
+    await s.journal.record(
+        session, epoch, [started, *said(epoch, 2, "own", "Done."), end(epoch, 3, "own")], {"own": DONE}
+    )
+    newest = await s.journal.newest_turn(session, 0)
+    assert newest is not None
+    assert newest[0].turn_id == "mine"
+    assert await s.texts(session) == "Done."
+
+
+async def test_a_gap_in_a_spool_is_said_in_the_log(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    logged = await s.journal.record(session, epoch, [Gap(epoch=epoch, n=5, first=2, turn_id="turn", file="/kept")], {})
+    assert places(logged) == [1]
+    assert "at least 4 of its entries" in await s.texts(session)
+
+
+async def test_an_ended_turn_is_found_by_its_keys(s: Subject) -> None:
+    session = await s.session()
+    await s.ended(session, "a", keys=PromptKeys("front:1", "mine", "print"))
+    for column, value in (("request_key", "front:1"), ("idempotency_key", "mine")):
+        ((turn, outcome),) = await s.journal.ended_turns(session, column, value)  # type: ignore[arg-type]
+        assert (turn.turn_id, turn.content, turn.keys.fingerprint) == ("a", [], "print")
+        assert outcome == DONE
+        assert not turn.answered
+    await s.journal.answered("a")
+    assert (await s.journal.ended_turns(session, "idempotency_key", "mine"))[0][0].answered
+    assert await s.journal.ended_turns("other", "request_key", "front:1") == []
+    await s.journal.accept(prompt(session, "b"))
+    assert await s.journal.ended_turns(session, "request_key", "front:b") == [], "it has not ended"
+
+
+async def test_the_newest_turn_is_the_last_one_accepted(s: Subject) -> None:
+    session = await s.session()
+    assert await s.journal.newest_turn(session, 0) is None
+    await s.ended(session, "a", created_at=2000)
+    await s.ended(session, "b", created_at=1000)
+    newest = await s.journal.newest_turn(session, 0)
+    assert newest is not None
+    assert newest[0].turn_id == "b", "by its place, not by a clock"
+    assert await s.journal.newest_turn(session, s.journal.clock.now() + 1) is None, "it ended before"
+    await s.journal.accept(prompt(session, "c"))
+    assert await s.journal.newest_turn(session, 0) is None, "the newest one has not ended"
+
+
+async def test_preparing_counts_for_queued_turns_only(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.accept(prompt(session))
+    await s.journal.begin("turn")
+    await s.journal.not_begun("turn")
+    await s.journal.begin("nothing")
+    await s.journal.finish(session, "turn", CANCELLED, [])
+    await s.journal.begin("turn")
+    assert await s.state(session, "turn") == "cancelled"

@@ -1,0 +1,203 @@
+"""An in-memory database: plain rows, with the rules that the real one enforces. Shared by the twins of its parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.cursors import Cursor
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import Ask, Question, RequestPolicy
+from pykoclaw_acp.model.trust import Trusted
+from pykoclaw_acp.model.turns import UNFINISHED, Outcome, PromptKeys, SessionRecord, Turn, TurnState
+from pykoclaw_acp.store.condition import StoreCondition
+from pykoclaw_acp.system.clock import Clock
+
+T = TypeVar("T")
+
+
+@dataclass
+class SessionRow:
+    """A session; `record.last_seq` is where its log ends, also when its events are gone."""
+
+    record: SessionRecord
+    used_clock: int
+    epoch: int = 0
+    alias_of: str | None = None
+    pruned: bool = False
+    deleted: bool = False
+
+
+@dataclass
+class TurnRow:
+    """A turn; `client` is None for one that Claude began by itself, if `background`."""
+
+    turn_id: str
+    session_id: str
+    content: list[dict[str, Any]] = field(default_factory=list)
+    keys: PromptKeys = field(default_factory=PromptKeys)
+    position: int = 0  # given as it is inserted
+    created_at: int = 0
+    client: str | None = None
+    background: bool = False
+    state: TurnState = TurnState.QUEUED
+    attempts: int = 0
+    answered: bool = False
+    outcome: Outcome | None = None
+    ended_clock: int | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+
+@dataclass
+class MemoryDatabase:
+    """The tables. `write` changes them as one transaction: if the change raises, its caller has changed nothing."""
+
+    clock: Clock = field(default_factory=lambda: Clock(None))
+    condition: StoreCondition = field(default_factory=StoreCondition)
+    closed: bool = False
+    sessions: dict[str, SessionRow] = field(default_factory=dict)
+    claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
+    turns: dict[str, TurnRow] = field(default_factory=dict)
+    logs: dict[str, list[Logged]] = field(default_factory=dict)
+    requests: dict[str, Question] = field(default_factory=dict)  # in the order in which they came
+    trust: dict[tuple[str, str], Trusted] = field(default_factory=dict)  # by path and content
+    cursors: dict[tuple[str, str, str, str], Cursor] = field(default_factory=dict)
+    ended_cursors: dict[tuple[str, str, str, str], int] = field(default_factory=dict)  # since when (ms, own clock)
+    offers: dict[str, Offer] = field(default_factory=dict)  # the newest last
+    acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)  # frame, by session and epoch
+
+    async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:
+        """What the change returns; refused, or `patient`, while the database cannot be written."""
+        self._require_open()
+        if patient:
+            await self.condition.writable()
+            self._require_open()
+        else:
+            self.condition.require()
+        before = self._snapshot()
+        try:
+            return change()
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _snapshot(self) -> dict[str, Any]:
+        tables = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
+        logs = {key: list(log) for key, log in self.logs.items()}
+        return tables | {"sessions": deepcopy(self.sessions), "turns": deepcopy(self.turns), "logs": logs}
+
+    def read(self) -> MemoryDatabase:
+        """The tables, unless they are closed."""
+        self._require_open()
+        return self
+
+    def close(self) -> None:
+        self.closed = True
+        self.condition.give_up()
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise StoreClosed("the database was closed")
+
+    # --- rules ------------------------------------------------------------------------------------------------------
+
+    def session(self, session_id: str) -> SessionRow:
+        """Raises Conflict if there is no such session."""
+        if session_id not in self.sessions:
+            raise Conflict(f"no session {session_id}")
+        return self.sessions[session_id]
+
+    def owner(self, session_id: str) -> SessionRow | None:
+        """The session that an id stands for, unless it was deleted."""
+        row = self.sessions.get(session_id)
+        if row is not None and row.alias_of is not None:
+            row = self.sessions[row.alias_of]
+        return None if row is None or row.deleted else row
+
+    def require_newest(self, session_id: str, epoch: int) -> None:
+        if self.session(session_id).epoch != epoch:
+            raise StaleEpoch(f"frames of the epoch {epoch} of the session {session_id}")
+
+    def next_epoch(self, session_id: str) -> int:
+        """A worker is about to be launched."""
+        row = self.session(session_id)
+        row.epoch += 1
+        return row.epoch
+
+    def log(self, session_id: str, turn_id: str | None, events: Sequence[Event]) -> list[int]:
+        """Append events under the next seqs; the session's row follows them."""
+        row = self.session(session_id)
+        seqs: list[int] = []
+        for event in events:
+            row.record.last_seq += 1
+            seqs.append(row.record.last_seq)
+            self.logs.setdefault(session_id, []).append(Logged(row.record.last_seq, turn_id, event))
+            if isinstance(event, ModeChanged):
+                row.record.mode = event.mode
+            elif isinstance(event, ConfigChanged):
+                model = event.selection.model
+                if row.record.model is not None or model != "default":
+                    row.record.model = model
+            elif isinstance(event, TitleChanged):
+                row.record.title = event.title
+        return seqs
+
+    def used(self, session_id: str) -> None:
+        if session_id in self.sessions:
+            self.sessions[session_id].used_clock = self.clock.now()
+
+    def insert_turn(self, row: TurnRow) -> None:
+        """Raises RowRefused if its id or a unique key exists, or if there is no such session."""
+        others = self.turns.values()
+        refused = (
+            row.turn_id in self.turns
+            or row.session_id not in self.sessions
+            or any(row.keys.request is not None and one.keys.request == row.keys.request for one in others)
+            or any(
+                row.keys.idempotency is not None
+                and (one.session_id, one.keys.idempotency) == (row.session_id, row.keys.idempotency)
+                for one in others
+            )
+        )
+        if refused:
+            raise RowRefused(f"the turn {row.turn_id}")
+        row.position = 1 + max((one.position for one in others if one.session_id == row.session_id), default=0)
+        self.turns[row.turn_id] = row
+
+    def queue(self, turn: Turn) -> None:
+        """Insert a prompt."""
+        row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
+        row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
+        self.insert_turn(row)
+
+    def insert_request(self, session_id: str, ask: Ask) -> None:
+        """A request is pending from now on."""
+        if ask.ask_id in self.requests:
+            raise RowRefused(ask.ask_id)
+        self.requests[ask.ask_id] = Question(
+            session_id, ask, ask.turn_id, RequestPolicy.ATTENDED, None, _now(), self.clock.now(), None
+        )
+
+    def trust_content(self, path: str, content: str, by: str) -> None:
+        """Who trusted it first is kept."""
+        self.trust.setdefault((path, content), Trusted(path, content, None, by, _now()))
+
+    def clear(self, session_id: str) -> None:
+        """Delete what was said in a session."""
+        self.logs.pop(session_id, None)
+        self.turns = {key: one for key, one in self.turns.items() if one.session_id != session_id}
+        self.requests = {key: one for key, one in self.requests.items() if one.session_id != session_id}
+        self.cursors = {key: one for key, one in self.cursors.items() if key[0] != session_id}
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

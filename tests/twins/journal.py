@@ -1,0 +1,23 @@
+"""The twin of `sessions.ports.Journal`: all parts on one in-memory database."""
+
+from __future__ import annotations
+
+from tests.twins.cursors import MemoryCursorStore
+from tests.twins.log import MemoryLogStore
+from tests.twins.offers import MemoryOfferStore
+from tests.twins.permissions import MemoryPermissionStore
+from tests.twins.sessions import MemorySessionStore
+from tests.twins.trust import MemoryTrustStore
+from tests.twins.turns import MemoryTurnJournal
+
+
+class MemoryJournal(
+    MemorySessionStore,
+    MemoryTurnJournal,
+    MemoryLogStore,
+    MemoryPermissionStore,
+    MemoryTrustStore,
+    MemoryCursorStore,
+    MemoryOfferStore,
+):
+    pass

@@ -1,0 +1,23 @@
+"""The twin of `sessions.ports.LogStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+from tests.twins.base import MemoryStore
+
+
+class MemoryLogStore(MemoryStore):
+    async def append(self, session_id: str, events: Sequence[Event], *, patient: bool = False) -> list[int]:
+        def append() -> list[int]:
+            self.database.session(session_id)
+            self.database.used(session_id)
+            return self.database.log(session_id, None, events)
+
+        return await self.database.write(append, patient=patient)
+
+    async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
+        """Each event as it was logged: here nothing is folded."""
+        return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][:limit]

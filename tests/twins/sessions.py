@@ -1,0 +1,106 @@
+"""The twin of `sessions.ports.SessionStore`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykoclaw_acp.errors import RowRefused
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.turns import SessionRecord
+from tests.twins.base import MemoryStore
+from tests.twins.database import SessionRow
+
+
+class MemorySessionStore(MemoryStore):
+    async def create(self, record: SessionRecord) -> None:
+        def insert() -> None:
+            keys = {row.record.request_key for row in self.database.sessions.values()} - {None}
+            taken = record.session_id in self.database.sessions or record.request_key in keys
+            if taken or record.conversation_name in self.database.claude_sessions:
+                raise RowRefused(record.session_id)
+            self.database.sessions[record.session_id] = SessionRow(replace(record), self.clock.now())
+            self.database.claude_sessions[record.conversation_name] = None
+
+        await self.database.write(insert)
+
+    async def find(self, session_id: str) -> SessionRecord | None:
+        database = self.database.read()
+        row = database.owner(session_id)
+        if row is None:
+            return None
+        record, log = row.record, database.logs.get(row.record.session_id)
+        return replace(
+            record,
+            pruned_upto=log[0].seq - 1 if log else record.last_seq,
+            claude_session_id=database.claude_sessions.get(record.conversation_name),
+            request_key=None,
+            client=None,
+        )
+
+    async def find_created(self, request_key: str) -> str | None:
+        rows = self.database.read().sessions.values()
+        return next((row.record.session_id for row in rows if row.record.request_key == request_key), None)
+
+    async def name_taken(self, name: str) -> bool:
+        database = self.database.read()
+        names = {row.record.conversation_name for row in database.sessions.values()}
+        return name in names or name in database.claude_sessions
+
+    async def moved(self, session_id: str, seq: int) -> int:
+        self.database.read()
+        return seq  # logs are never merged here
+
+    async def adopt(self, record: SessionRecord) -> None:
+        def reopen() -> None:
+            row = self.database.session(record.session_id)
+            row.record.cwd, row.record.additional_directories = record.cwd, record.additional_directories
+            row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
+
+        await self.database.write(reopen, patient=True)
+
+    async def mark_closed(self, session_id: str) -> None:
+        def close() -> None:
+            self.database.session(session_id).record.closed = True
+
+        await self.database.write(close)
+
+    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+        def keep() -> None:
+            self.database.session(session_id).record.away_policy = policy
+
+        await self.database.write(keep, patient=patient)
+
+    async def delete(self, session_id: str) -> None:
+        def hide() -> None:
+            self.database.session(session_id)
+            for row in self.database.sessions.values():
+                if session_id in (row.record.session_id, row.alias_of):
+                    row.deleted, row.record.title, row.record.request_key = True, None, None
+            self.database.clear(session_id)
+
+        await self.database.write(hide)
+
+    async def unused(self, before: int) -> list[str]:
+        return [one for one in self.database.read().sessions if self._is_unused(one, before)]
+
+    async def prune(self, session_id: str, before: int) -> bool:
+        def prune() -> bool:
+            if session_id not in self.database.sessions or not self._is_unused(session_id, before):
+                return False
+            self.database.sessions[session_id].pruned = True
+            self.database.clear(session_id)
+            return True
+
+        return await self.database.write(prune)
+
+    def _is_unused(self, session_id: str, before: int) -> bool:
+        row = self.database.sessions[session_id]
+        if row.used_clock >= before or row.pruned or row.deleted or row.alias_of is not None:
+            return False
+        if row.record.prompted and not row.record.auxiliary:
+            return False
+        if not row.record.auxiliary and self.database.claude_sessions.get(row.record.conversation_name) is not None:
+            return False
+        works = any(one.session_id == session_id and one.unfinished for one in self.database.turns.values())
+        asks = any(one.session_id == session_id and one.outcome is None for one in self.database.requests.values())
+        return not works and not asks

@@ -1,0 +1,32 @@
+"""The twin of `sessions.ports.TrustStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pykoclaw_acp.model.permissions import Ask, Question, Workspace
+from pykoclaw_acp.model.trust import FIRST_USE, Trusted
+from pykoclaw_acp.system.paths import upwards
+from tests.twins.base import MemoryStore
+
+
+class MemoryTrustStore(MemoryStore):
+    async def trusted(self, paths: Collection[str]) -> list[Trusted]:
+        wanted = {above for path in paths for above in upwards(path)}
+        return [one for one in self.database.read().trust.values() if one.path in wanted]
+
+    async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
+        def use() -> None:
+            self.database.trust.pop((path, FIRST_USE), None)
+            for one in workspaces:
+                if one.content:
+                    self.database.trust_content(one.path, one.content, "upgrade")
+
+        await self.database.write(use, patient=True)
+
+    async def ask(self, session_id: str, ask: Ask) -> None:
+        await self.database.write(lambda: self.database.insert_request(session_id, ask), patient=True)
+
+    async def workspace_answers(self, turn_id: str) -> list[Question]:
+        rows = [one for one in self.database.read().requests.values() if one.turn_id == turn_id]
+        return [one for one in reversed(rows) if one.ask.workspaces and one.outcome is not None]

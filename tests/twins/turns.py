@@ -1,0 +1,156 @@
+"""The twin of `sessions.ports.TurnJournal`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import Event, size
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.notes import failure, gap
+from pykoclaw_acp.model.permissions import Ask, RequestOutcome, RequestPolicy
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from tests.twins.base import MemoryStore
+from tests.twins.database import TurnRow
+
+
+class MemoryTurnJournal(MemoryStore):
+    async def accept(self, turn: Turn) -> None:
+        def queue() -> None:
+            self.database.queue(turn)
+            row = self.database.session(turn.session_id)
+            helper = prompt_text.by_client_itself(turn.content, turn.client)
+            row.record.auxiliary = helper and (row.record.auxiliary or not row.record.prompted)
+            row.record.prompted, row.pruned, row.used_clock = True, False, self.clock.now()
+
+        await self.database.write(queue)
+
+    async def begin(self, turn_id: str) -> None:
+        await self.database.write(lambda: self._count(turn_id, 1), patient=True)
+
+    async def not_begun(self, turn_id: str) -> None:
+        await self.database.write(lambda: self._count(turn_id, -1))
+
+    def _count(self, turn_id: str, change: int) -> None:
+        row = self.database.turns.get(turn_id)
+        if row is not None and row.state == TurnState.QUEUED:
+            row.attempts += change
+
+    async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
+        def dispatch() -> list[int]:
+            row = self.database.turns.get(turn.turn_id)
+            if row is None or row.state != TurnState.QUEUED:
+                raise Conflict(f"the turn {turn.turn_id} is not queued")
+            row.state = TurnState.DISPATCHED
+            return self.database.log(turn.session_id, turn.turn_id, events)
+
+        return await self.database.write(dispatch, patient=True)
+
+    async def record(
+        self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
+    ) -> list[Logged]:
+        def record() -> list[Logged]:
+            self.database.require_newest(session_id, epoch)
+            told = [one for frame in frames for one in self._told(session_id, frame, outcomes)]
+            self.database.acknowledged[session_id, epoch] = frames[-1].n
+            return told
+
+        return await self.database.write(record, patient=True)
+
+    def _told(self, session_id: str, frame: Numbered, outcomes: dict[str, Outcome]) -> list[Logged]:
+        if isinstance(frame, EventFrame):
+            return self._log(session_id, frame.turn_id, [frame.event])
+        if isinstance(frame, Gap):
+            said = gap(f"gap-{frame.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file)
+            return self._log(session_id, frame.turn_id, said)
+        if isinstance(frame, TurnStarted) and frame.background:
+            self.database.insert_turn(TurnRow(frame.turn_id, session_id, background=True, state=TurnState.RUNNING))
+        elif isinstance(frame, TurnStarted):
+            known = self.database.turns.get(frame.turn_id)
+            if known is not None and known.state == TurnState.DISPATCHED:
+                known.state = TurnState.RUNNING
+        elif isinstance(frame, TurnEnded):
+            outcome = outcomes[frame.turn_id]
+            self._end(frame.turn_id, outcome)
+            self.database.used(session_id)
+            conversation = self.database.session(session_id).record.conversation_name
+            self.database.claude_sessions[conversation] = frame.claude_session_id
+            return self._log(session_id, frame.turn_id, failure(frame.turn_id, outcome))
+        elif isinstance(frame, Ask):
+            self.database.insert_request(session_id, frame)
+        elif isinstance(frame, AskWithdrawn):
+            asked = self.database.requests.get(frame.ask_id)
+            if asked is not None and asked.outcome is None and asked.policy != RequestPolicy.PARKED:
+                self.database.requests[frame.ask_id] = replace(asked, outcome=RequestOutcome.WITHDRAWN)
+        return []
+
+    def _log(self, session_id: str, turn_id: str | None, events: Sequence[Event]) -> list[Logged]:
+        seqs = self.database.log(session_id, turn_id, events)
+        return [Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)]
+
+    def _end(self, turn_id: str, outcome: Outcome) -> bool:
+        row = self.database.turns.get(turn_id)
+        if row is None or not row.unfinished:
+            return False
+        row.state, row.ended_clock = outcome.state, self.clock.now()
+        row.outcome = replace(outcome, claude_session_id=None)
+        return True
+
+    async def finish(
+        self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
+    ) -> tuple[Outcome, list[int]]:
+        def finish() -> tuple[Outcome, list[int]]:
+            if self._end(turn_id, outcome):
+                self.database.used(session_id)
+                return outcome, self.database.log(session_id, turn_id, events)
+            row = self.database.turns.get(turn_id)
+            if row is None or row.outcome is None:
+                raise NoPlaceForEnd(turn_id)
+            return row.outcome, []
+
+        return await self.database.write(finish, patient=True)
+
+    async def answered(self, turn_id: str) -> None:
+        def answered() -> None:
+            if turn_id in self.database.turns:
+                self.database.turns[turn_id].answered = True
+
+        await self.database.write(answered, patient=True)
+
+    async def ended_turns(
+        self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
+    ) -> list[tuple[Turn, Outcome]]:
+        key = "request" if column == "request_key" else "idempotency"
+        return [_ended(one) for one in self._of_clients(session_id) if getattr(one.keys, key) == value and one.outcome]
+
+    async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
+        newest = max(self._of_clients(session_id), key=lambda one: one.position, default=None)
+        ended = None if newest is None else newest.ended_clock
+        return _ended(newest) if newest is not None and ended is not None and ended >= since else None
+
+    async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
+        rows = self.database.read().turns.values()
+        mine = [one.keys for one in rows if one.session_id == session_id and one.unfinished]
+        return any(
+            (keys.request is not None and one.request == keys.request)
+            or (keys.idempotency is not None and one.idempotency == keys.idempotency)
+            for one in mine
+        )
+
+    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+        rows = self.database.read().turns.values()
+        return [one.turn_id for one in rows if one.session_id == session_id and one.keys.front == front]
+
+    def _of_clients(self, session_id: str) -> list[TurnRow]:
+        rows = self.database.read().turns.values()
+        return [one for one in rows if one.session_id == session_id and not one.background]
+
+
+def _ended(row: TurnRow) -> tuple[Turn, Outcome]:
+    assert row.outcome is not None
+    turn = Turn(row.turn_id, row.session_id, [], row.keys, row.created_at, state=row.state, answered=row.answered)
+    return turn, row.outcome
