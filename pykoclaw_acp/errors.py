@@ -1,4 +1,38 @@
-"""The exceptions that callers may catch, and their JSON-RPC codes or exit statuses."""
+"""The exceptions that callers may catch, and their JSON-RPC codes or exit statuses.
+
+AcpError                       a request failed: the error answer of that request
+├─ ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, RequestCancelled
+├─ AuthRequired                Claude refused the credential
+├─ SessionNotFound
+├─ StoreUnavailable, Overloaded    send the request again later
+├─ NestedCaller                the caller runs inside of a session
+└─ TurnFailed                  a turn ended without an answer
+
+StartupError                   the program ends, with `exit_code`
+├─ DataDirectoryLocked, RestartWanted, DatabaseBusy    another try may succeed (75)
+├─ DatabaseUnusable            (78)
+│  ├─ DatabaseForeign
+│  └─ DatabaseIncompatible
+├─ DatabaseMissing             (78)
+├─ ConfigurationError          (78)
+│  └─ DirectoryUnusable
+├─ Exhausted                   the machine, or a limit, has run out of something
+├─ CommandFailed
+└─ DaemonNotRunning            (3)
+
+WorkerFailed                   no worker could be had for a turn
+├─ LaunchFailed                the launcher could not launch a worker, or not reach it
+└─ ClaudeNotStarted            in the worker: the CLI could not be started
+
+StoreError                     nothing of what was to be written was kept
+├─ StoreClosed                 the server stops
+├─ NoPlaceForEnd, SpoolPending
+├─ RowRefused                  a row breaks a rule of its table
+└─ Conflict                    the database is not as the writer expected
+   └─ StaleEpoch               frames of a worker that is not its session's newest
+
+What a frame, a row or an outcome says of a failed turn is plain data: `model.failures.TurnFailure`.
+"""
 
 from __future__ import annotations
 
@@ -125,10 +159,6 @@ class TurnFailed(AcpError):
     code = -32010  # acpx takes -32001, too, for a session that is gone, and begins a new one
 
 
-class StoreClosed(Exception):
-    """The database was closed, because the server stops; nothing was read or written."""
-
-
 class StartupError(Exception):
     """The program cannot start; the message says what is wrong and what to do. Exits with `exit_code`.
 
@@ -237,12 +267,8 @@ class DaemonNotRunning(StartupError):
     exit_code = 3
 
 
-class NoPlaceForEnd(Exception):
-    """The end of a turn cannot be written down, and never will be: its session or its row is gone from the journal."""
-
-
 class WorkerFailed(Exception):
-    """No worker could be had; `kind` for programs, the message for people, `retry_after` (s) when to try again."""
+    """No worker could be had; `kind` for programs, `message` for people, `retry_after` (s): when to try again."""
 
     def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -251,16 +277,36 @@ class WorkerFailed(Exception):
         self.retry_after = retry_after
 
 
-class SpoolPending(Exception):
-    """A worker that is gone has left something that is not in the log yet: the session can have no other before."""
+class LaunchFailed(WorkerFailed):
+    """No worker could be launched, or reached."""
 
 
-class Conflict(Exception):
-    """The database is not as the writer expected; nothing of its unit was kept."""
+class ClaudeNotStarted(WorkerFailed):
+    """The CLI could not be started, or could not resume its session."""
 
 
-class RowRefused(Exception):
+class StoreError(Exception):
+    """Nothing of what was to be written was kept."""
+
+
+class StoreClosed(StoreError):
+    """The database was closed, because the server stops; nothing was read or written."""
+
+
+class NoPlaceForEnd(StoreError):
+    """The end of a turn cannot be recorded, and never will be: its session or its row is gone from the journal."""
+
+
+class SpoolPending(StoreError):
+    """A dead worker's spool is not in the log yet: its session gets no other worker before."""
+
+
+class RowRefused(StoreError):
     """A row breaks a rule of its table; nothing of its unit was kept."""
+
+
+class Conflict(StoreError):
+    """The database is not as the writer expected; nothing of its unit was kept."""
 
 
 class StaleEpoch(Conflict):

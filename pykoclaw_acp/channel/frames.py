@@ -18,6 +18,7 @@ import msgspec
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import PermissionRequest
 
 PROTOCOL: Final = 1
@@ -145,14 +146,6 @@ class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
     ask_id: str
 
 
-class TurnError(msgspec.Struct, frozen=True):
-    """Why a turn failed: `kind` for programs, `message` for people, `status` of HTTP where there is one."""
-
-    kind: str
-    message: str
-    status: int | None = None
-
-
 class TurnUsage(msgspec.Struct, frozen=True):
     """Tokens of this turn alone."""
 
@@ -168,7 +161,7 @@ class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     turn_id: str
     stop_reason: str | None
     claude_session_id: str
-    error: TurnError | None = None
+    error: TurnFailure | None = None
     usage: TurnUsage | None = None
 
 
@@ -221,10 +214,15 @@ class Place(_Frame, frozen=True, kw_only=True, tag="place"):
 
 
 class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
-    """The worker cannot go on and exits; `kind` as in TurnError."""
+    """The worker cannot go on and exits; `kind` and `message` as in TurnFailure."""
 
     kind: str
     message: str
+
+    @property
+    def failure(self) -> TurnFailure:
+        """Why."""
+        return TurnFailure(self.kind, self.message)
 
 
 ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
@@ -263,7 +261,7 @@ def decode_from_worker(line: bytes) -> FromWorker:
     except msgspec.ValidationError:
         head = _head.decode(line)
     if head.frame == "turn_ended" and head.turn_id and head.claude_session_id:
-        error = TurnError("worker_foreign", ENDED_UNREADABLY)
+        error = TurnFailure("worker_foreign", ENDED_UNREADABLY)
         return TurnEnded(
             epoch=head.epoch,
             n=head.n,

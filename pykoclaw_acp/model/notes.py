@@ -8,9 +8,9 @@ from pykoclaw_acp.model.turns import Outcome
 
 def failure(turn_id: str, outcome: Outcome) -> list[Event]:
     """What the log says to the user about a turn without an answer."""
-    if outcome.fault is None:
+    if outcome.failure is None:
         return []
-    return [Failure(f"{turn_id}-failure", outcome.fault.message, outcome.fault.kind)]
+    return [Failure(f"{turn_id}-failure", outcome.failure.message, outcome.failure.kind)]
 
 
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.failures import TurnFailure
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects, also to a new daemon, was never away
 
@@ -52,25 +53,12 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnFault:
-    """Why a turn has no answer: `kind` for programs, `message` for people, HTTP `status` where there is one.
-
-    `retry_after`: seconds, from the turn's end, before which it is useless to try again.
-    """
-
-    kind: str
-    message: str
-    status: int | None = None
-    retry_after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a turn ended; `usage` counts tokens of this turn alone, by ACP's names."""
 
     state: TurnState
     stop_reason: str | None = None
-    fault: TurnFault | None = None
+    failure: TurnFailure | None = None
     usage: dict[str, int] | None = None
     claude_session_id: str | None = None
 

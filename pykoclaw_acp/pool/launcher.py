@@ -10,14 +10,6 @@ from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 
 
-class LaunchFailed(Exception):
-    """No worker could be launched, or reached; the message says why, `kind` for programs."""
-
-    def __init__(self, message: str, kind: str = "start_failed") -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 class Channel(Protocol):
     """The line to one live worker."""
 

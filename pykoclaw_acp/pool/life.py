@@ -32,9 +32,9 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.processes import LeftWorker
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed, WorkerFailed
+from pykoclaw_acp.errors import Conflict, LaunchFailed, RowRefused, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import Channel, Launcher, LaunchFailed
+from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits

@@ -21,9 +21,8 @@ from pykoclaw_acp.channel.frames import FromWorker, LongPrompt, ToWorker, decode
 from pykoclaw_acp.channel.processes import Forked, LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_batches
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.errors import RestartWanted
+from pykoclaw_acp.errors import LaunchFailed, RestartWanted
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.system import processes, reaper, shortage
 from pykoclaw_acp.system.lineage import MARKS
 
@@ -119,7 +118,7 @@ class LocalLauncher:
             raise _failed(error, "its temporary directory cannot be made") from error
         forked = await self._fork(spec)
         if forked.error is not None:
-            raise LaunchFailed(forked.error, forked.kind)
+            raise LaunchFailed(forked.kind, forked.error)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
         try:
             channel = await _connect(process, spec.socket)
@@ -135,7 +134,7 @@ class LocalLauncher:
         try:
             return await _connect(left.process, left.identity.socket)
         except OSError as error:
-            raise LaunchFailed(f"the worker cannot be reached: {error}") from error
+            raise LaunchFailed("start_failed", f"the worker cannot be reached: {error}") from error
 
     def spooled(self, identity: WorkerIdentity, after: int) -> Iterator[list[FromWorker]]:
         """Batches of what the dead worker has left on disk."""
@@ -195,7 +194,7 @@ class LocalLauncher:
                     log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
                 self._discard()
         self._deaths += 1
-        raise LaunchFailed(f"the fork server died; its log is {self._log}")
+        raise LaunchFailed("start_failed", f"the fork server died; its log is {self._log}")
 
     async def _ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._process is not None and self._process.poll() is not None:
@@ -241,8 +240,8 @@ class LocalLauncher:
 
 def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:
     if (found := shortage.of(error, forks=True)) is not None:
-        return LaunchFailed(found[1], found[0])
-    return LaunchFailed(f"{what}: {error}")
+        return LaunchFailed(*found)
+    return LaunchFailed("start_failed", f"{what}: {error}")
 
 
 async def _connect(process: WorkerProcess, path: str) -> LocalChannel:
@@ -259,7 +258,7 @@ def _open_pidfd(process: WorkerProcess) -> int:
     pidfd = os.pidfd_open(process.pid)
     if processes.start_time(process.pid) != process.start_time:
         os.close(pidfd)
-        raise LaunchFailed("it died at once")
+        raise LaunchFailed("start_failed", "it died at once")
     return pidfd
 
 

@@ -18,9 +18,9 @@ from pykoclaw_acp.channel.frames import Ready, ToWorker
 from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import LeftWorker
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.errors import SpoolPending, WorkerFailed
+from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
-from pykoclaw_acp.pool.launcher import Launcher, LaunchFailed
+from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import Surroundings, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits

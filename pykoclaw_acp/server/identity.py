@@ -18,11 +18,11 @@ from typing import Final, Self
 
 import structlog
 
-from pykoclaw_acp.channel.frames import Lost
 from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.link.records import Record, Site
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import whereabouts
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
 from pykoclaw_acp.server.judgement import Evidence, judge
@@ -76,12 +76,12 @@ class Standing:
         """Whether what a worker of this cookie has started is the instance's own."""
         return cookie.partition(":")[0] in self.taken and cookie not in self.foreign
 
-    def last_words(self, row: WorkerRow) -> Lost | None:
+    def last_words(self, row: WorkerRow) -> TurnFailure | None:
         """Why this worker of an earlier server does not go on here, if there is a reason to be told."""
         if self.copied_from is not None:
-            return Lost(epoch=row.epoch, kind="copied", message=outcomes.COPIED.format(path=self.copied_from))
+            return TurnFailure("copied", outcomes.COPIED.format(path=self.copied_from))
         if row.left.identity.cookie in self.outdated:
-            return Lost(epoch=row.epoch, kind="restored", message=outcomes.RESTORED)
+            return TurnFailure("restored", outcomes.RESTORED)
         return None
 
 

@@ -10,7 +10,8 @@ from uuid import uuid4
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
 from pykoclaw_acp.server.call import Call
@@ -102,11 +103,11 @@ def _usage(outcome: Outcome) -> Usage | None:
 
 
 def _error(outcome: Outcome) -> AcpError:
-    fault = outcome.fault or TurnFault("turn_failed", "The turn ended without an answer.")
-    data: dict[str, object] = {"errorKind": fault.kind, "turnState": outcome.state}
-    if fault.status is not None:
-        data["httpStatus"] = fault.status
-    if fault.retry_after is not None:
-        data["retryAfter"] = fault.retry_after
-    kind = AuthRequired if fault.kind == "authentication_failed" else TurnFailed
-    return kind(fault.message, data)
+    failure = outcome.failure or TurnFailure("turn_failed", "The turn ended without an answer.")
+    data: dict[str, object] = {"errorKind": failure.kind, "turnState": outcome.state}
+    if failure.status is not None:
+        data["httpStatus"] = failure.status
+    if failure.retry_after is not None:
+        data["retryAfter"] = failure.retry_after
+    kind = AuthRequired if failure.kind == "authentication_failed" else TurnFailed
+    return kind(failure.message, data)

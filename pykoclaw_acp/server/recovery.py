@@ -22,6 +22,7 @@ from pykoclaw_acp.channel.processes import LeftWorker
 from pykoclaw_acp.errors import ConfigurationError, Conflict, RowRefused
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
@@ -71,7 +72,7 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     own = [row for row in rows if standing.owns(row)]
     adopted = await asyncio.to_thread(_end_processes, own, standing, sessions if resident else {})
     dead = [row for row in rows if row not in adopted]
-    last_words: dict[str, Lost] = {}
+    last_words: dict[str, TurnFailure] = {}
     unread: list[WorkerRow] = []
     for row in dead:
         words = standing.last_words(row)
@@ -170,7 +171,7 @@ def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Mappin
     return adopted
 
 
-async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, Lost]) -> bool:
+async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, TurnFailure]) -> bool:
     """What a dead worker could not tell any more: as if it had, so that its turn ends as it did.
 
     False if its spool cannot be read now: the next start may be able to.
@@ -181,7 +182,7 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
         nonlocal after
         for frame in batch:
             if isinstance(frame, Lost):
-                last_words[row.session_id] = frame
+                last_words[row.session_id] = frame.failure
         numbered = [frame for frame in batch if isinstance(frame, Numbered)]
         if not numbered:
             return
@@ -235,7 +236,11 @@ def _closed(open_tools: OpenTools) -> list[Event]:
 
 
 async def _end_turn(
-    database: Database, journal: SessionJournal, left: UnfinishedTurn, last_words: Lost | None, original: str | None
+    database: Database,
+    journal: SessionJournal,
+    left: UnfinishedTurn,
+    last_words: TurnFailure | None,
+    original: str | None,
 ) -> None:
     turn = left.turn
     said: list[Event] = []
@@ -252,7 +257,7 @@ async def _end_turn(
         said.extend(await in_pieces(endings.user_messages(turn)))
         outcome = endings.not_begun()
     else:
-        why = last_words or Lost(epoch=left.epoch or 0, kind="server_lost", message=endings.STOPPED)
+        why = last_words or TurnFailure("server_lost", endings.STOPPED)
         outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)
         said.extend(_closed(await events.open_tools(database, turn.session_id, left.epoch or 0)))
     said.extend(failure(turn.turn_id, outcome))

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnFault, TurnState
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import DISPATCHED, QUEUED, RUNNING, UNFINISHED
@@ -104,9 +105,9 @@ async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> lis
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(turn_id, session_id, [], keys, created_at, state=TurnState(state), answered=answered_at is not None)
         stop_reason, error, usage = end
-        fault = None if error is None else TurnFault(**json.loads(error))
+        failure = None if error is None else TurnFailure(**json.loads(error))
         used = None if usage is None else json.loads(usage)
-        found.append((turn, Outcome(turn.state, stop_reason=stop_reason, fault=fault, usage=used)))
+        found.append((turn, Outcome(turn.state, stop_reason=stop_reason, failure=failure, usage=used)))
     return found
 
 
@@ -166,7 +167,7 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
         (
             outcome.state,
             outcome.stop_reason,
-            _fault_json(outcome.fault),
+            _failure_json(outcome.failure),
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
             at,
@@ -208,9 +209,9 @@ def _content(prompt: str) -> list[dict[str, Any]]:
         return []
 
 
-def _fault_json(fault: TurnFault | None) -> str | None:
-    """The fault as its row keeps it."""
-    if fault is None:
+def _failure_json(failure: TurnFailure | None) -> str | None:
+    """The failure as its row keeps it."""
+    if failure is None:
         return None
-    kept = {"kind": fault.kind, "message": fault.message, "status": fault.status}
-    return json.dumps(kept if fault.retry_after is None else kept | {"retry_after": fault.retry_after})
+    kept = {"kind": failure.kind, "message": failure.message, "status": failure.status}
+    return json.dumps(kept if failure.retry_after is None else kept | {"retry_after": failure.retry_after})

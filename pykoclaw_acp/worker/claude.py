@@ -25,14 +25,16 @@ from claude_agent_sdk import (
     TextBlock,
 )
 
-from pykoclaw_acp.channel.frames import Answer, Background, EventFrame, Prompt, TurnError, TurnStarted
+from pykoclaw_acp.channel.frames import Answer, Background, EventFrame, Prompt, TurnStarted
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.connecting import Ended, connect
-from pykoclaw_acp.worker.failures import StartFailure, early_end, failed_servers, lacks, plain
+from pykoclaw_acp.worker.failures import early_end, failed_servers, lacks, plain
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
@@ -65,15 +67,15 @@ class ClaudeSession:
         self._failed_servers: set[str] = set()
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
-        self._fault: TurnError | None = None  # why we interrupt the turn that runs
+        self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
         self.last_prompt: str | None = None  # the newest turn that the daemon gave, also when it has ended
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
     async def connect(self) -> None:
-        """Start the CLI: resume, or begin under the ACP id; raises StartFailure."""
+        """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
         if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
-            raise StartFailure(
+            raise ClaudeNotStarted(
                 "cwd_missing", f"The session's directory does not exist any more: {self._spec.options.cwd}"
             )
         for begin in self._beginnings():
@@ -82,7 +84,7 @@ class ClaudeSession:
             except Exception as error:
                 words = f"{error} {' '.join(self._stderr)}"
                 if isinstance(error, CLINotFoundError) or not (_IN_USE in words or _NOTHING_TO_RESUME in words):
-                    raise self._start_failure(error) from error
+                    raise self._not_started(error) from error
                 log.info("claude refused to begin so", action="claude_begin_refused", begin=next(iter(begin)))
             else:
                 self.claude_session_id = next(iter(begin.values()))
@@ -90,7 +92,7 @@ class ClaudeSession:
                 assert self._client is not None
                 await self.choices.connected(self._client)
                 return
-        raise StartFailure(
+        raise ClaudeNotStarted(
             "context_lost",
             "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
             "The history can still be read; start a new session to go on.",
@@ -113,21 +115,23 @@ class ClaudeSession:
         sdk_private.take_elicitations(client, self._permissions.elicit)
         self._client = client
 
-    def _start_failure(self, error: Exception) -> StartFailure:
+    def _not_started(self, error: Exception) -> ClaudeNotStarted:
         if isinstance(error, CLINotFoundError):
-            return StartFailure("cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.")
+            return ClaudeNotStarted(
+                "cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again."
+            )
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         found = lacks(error, " ".join(self._stderr))
         if found is not None:
-            return StartFailure(found[0], f"Claude could not be started: {found[1]} ({said[:300]})")
+            return ClaudeNotStarted(found[0], f"Claude could not be started: {found[1]} ({said[:300]})")
         if isinstance(error, Ended):
             words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
-            return StartFailure(
+            return ClaudeNotStarted(
                 "cli_ended",
                 f"Claude ended at once, with status {error.status}, instead of taking a prompt.{words} Check that "
                 f"PYKOCLAW_CLI_PATH is the `claude` program; `pykoclaw-acp doctor` runs it.",
             )
-        return StartFailure("start_failed", f"Claude could not be started: {said[:300]}")
+        return ClaudeNotStarted("start_failed", f"Claude could not be started: {said[:300]}")
 
     @property
     def alive(self) -> bool:
@@ -162,7 +166,7 @@ class ClaudeSession:
         assert self._client is not None
         await self.choices.settled()
         self._prompted = self.last_prompt = prompt.turn_id
-        self._fault = None
+        self._failure = None
         message = {
             "type": "user",
             "message": {"role": "user", "content": [_message_content(block) for block in prompt.content]},
@@ -182,10 +186,10 @@ class ClaudeSession:
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
 
-    async def give_up(self, fault: TurnError) -> None:
+    async def give_up(self, failure: TurnFailure) -> None:
         """Stop the turn that runs; it ends with this error, whatever Claude makes of it."""
         if turn_id := self._prompted or self._turn:
-            self._fault = fault
+            self._failure = failure
             await self.interrupt(turn_id)
 
     def answer(self, answer: Answer) -> None:
@@ -292,8 +296,8 @@ class ClaudeSession:
             self._prompted = None
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> None:
-        fault, self._fault = self._fault, None
-        ended = results.turn_ended(self._spec.epoch, turn_id, result, fault, self._api_error)
+        failure, self._failure = self._failure, None
+        ended = results.turn_ended(self._spec.epoch, turn_id, result, failure, self._api_error)
         for event in early_end(turn_id, ended.stop_reason):
             self._put(event, turn_id)
         self._outbox.put(ended)

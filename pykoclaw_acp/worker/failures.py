@@ -7,8 +7,8 @@ from typing import Final
 
 from claude_agent_sdk import ResultMessage, SystemMessage
 
-from pykoclaw_acp.channel.frames import TurnError
 from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import shortage
 
 _BY_STATUS: Final = {
@@ -44,15 +44,6 @@ _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
-class StartFailure(Exception):
-    """The CLI could not be started; `kind` and the message as in TurnError."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-
-
 def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
     """What had run out when Claude died with this error and these words: the kind, and a sentence with the way out.
 
@@ -81,7 +72,7 @@ def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     return [] if why is None else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
 
 
-def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnError:
+def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:
     """The error of a turn that ended without an answer."""
     status = result.api_error_status
     named, said = api_error or ("", "")
@@ -93,4 +84,4 @@ def turn_error(result: ResultMessage, api_error: tuple[str, str] | None) -> Turn
         kind = "context_too_large"
     sentence = _ADVICE.get(kind)
     detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST] if kind == "context_too_large" else plain(words)
-    return TurnError(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)
+    return TurnFailure(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)

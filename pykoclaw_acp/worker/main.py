@@ -35,7 +35,6 @@ from pykoclaw_acp.channel.frames import (
     SetModel,
     Stop,
     ToWorker,
-    TurnError,
     Where,
     decode_to_worker,
     encode,
@@ -44,11 +43,13 @@ from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, peer_is_ours, read_frames
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
+from pykoclaw_acp.errors import ClaudeNotStarted
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import memory, reaper
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.failures import StartFailure, lacks
+from pykoclaw_acp.worker.failures import lacks
 from pykoclaw_acp.worker.outbox import Outbox
 
 HEARTBEAT: Final = 10.0  # s
@@ -79,7 +80,7 @@ class Worker:
         self._connected = False
         self._ended = asyncio.Event()
         self._last_words: Lost | None = None
-        self._fault = TurnError("worker_stopped", "Claude's worker was stopped in the middle of this turn.")
+        self._why_stopped = TurnFailure("worker_stopped", "Claude's worker was stopped in the middle of this turn.")
         self._broken = False
         self._orphaned: asyncio.Task[None] | None = None
         self._tasks = Tasks()
@@ -123,9 +124,10 @@ class Worker:
     async def _give_up(self) -> None:
         """End the turn in words, which the next daemon finds in the spool."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._claude.give_up(self._fault), END_WAIT)
+            await asyncio.wait_for(self._claude.give_up(self._why_stopped), END_WAIT)
         if self._claude.in_turn:
-            self._last_words = Lost(epoch=self._spec.epoch, kind=self._fault.kind, message=self._fault.message)
+            why = self._why_stopped
+            self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.start(coroutine)
@@ -149,7 +151,7 @@ class Worker:
         """Connect Claude, report ready, pump until it ends."""
         try:
             await self._claude.connect()
-        except StartFailure as failure:
+        except ClaudeNotStarted as failure:
             await self._lose(failure.kind, failure.message)
             return
         self._connected = True
@@ -202,7 +204,7 @@ class Worker:
             "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
             "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
         )
-        self._start(self._claude.give_up(TurnError("spool_full", message)))
+        self._start(self._claude.give_up(TurnFailure("spool_full", message)))
 
     # --- the daemon -------------------------------------------------------------------------------------------------
 
@@ -299,7 +301,7 @@ class Worker:
             if self._claude.busy:
                 idle_since = now
         log.info("No daemon came", action="orphan_ended", busy=self._claude.busy)
-        self._fault = TurnError("orphaned", f"No server came back within {grace:g} s, so the turn was stopped.")
+        self._why_stopped = TurnFailure("orphaned", f"No server came back within {grace:g} s, so the turn was stopped.")
         self._ended.set()
 
     async def _frames(self) -> None:

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from claude_agent_sdk import ResultMessage
 
-from pykoclaw_acp.channel.frames import TurnEnded, TurnError, TurnUsage
-from pykoclaw_acp.worker.failures import turn_error
+from pykoclaw_acp.channel.frames import TurnEnded, TurnUsage
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.worker.failures import turn_failure
 
 _ABORTED: Final = ("aborted_streaming", "aborted_tools")
 
@@ -22,13 +23,13 @@ def answers(result: ResultMessage, turn_id: str) -> bool:
 
 
 def turn_ended(
-    epoch: int, turn_id: str, result: ResultMessage, fault: TurnError | None, api_error: tuple[str, str] | None
+    epoch: int, turn_id: str, result: ResultMessage, failure: TurnFailure | None, api_error: tuple[str, str] | None
 ) -> TurnEnded:
-    """The turn's end. `fault`: why we stopped it; `api_error`: kind and words of the model service's last error."""
-    error: TurnError | None = None
+    """The turn's end. `failure`: why we stopped it; `api_error`: kind and words of the model service's last error."""
+    error: TurnFailure | None = None
     stop: str | None = None
-    if fault is not None:
-        error = fault
+    if failure is not None:
+        error = failure
     elif result.terminal_reason in _ABORTED:
         stop = "cancelled"
     elif result.subtype == "error_max_turns":
@@ -38,7 +39,7 @@ def turn_ended(
     elif result.stop_reason == "max_tokens" or (api_error and api_error[0] == "max_output_tokens"):
         stop = "max_tokens"
     elif result.is_error:
-        error = turn_error(result, api_error)
+        error = turn_failure(result, api_error)
     else:
         stop = "end_turn"
     return TurnEnded(

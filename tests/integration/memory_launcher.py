@@ -28,8 +28,8 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.pool.launcher import LaunchFailed
 
 _pids = itertools.count(1_000_000)
 
@@ -210,7 +210,7 @@ class MemoryLauncher:
 
     async def launch(self, spec: LaunchSpec) -> MemoryChannel:
         if self.refuse:
-            raise LaunchFailed("no memory")
+            raise LaunchFailed("start_failed", "no memory")
         channel = MemoryChannel(spec, self.process)
         self.launched.append(channel)
         self.most = max(self.most, len(self.live))
@@ -223,7 +223,7 @@ class MemoryLauncher:
             if channel.spec.cookie == left.identity.cookie and not self.unreachable:
                 channel.adopt()
                 return channel
-        raise LaunchFailed("it is gone")
+        raise LaunchFailed("start_failed", "it is gone")
 
     def spooled(self, identity: WorkerIdentity, after: int) -> list[list[FromWorker]]:
         left = self.spools.pop(identity.cookie, [])

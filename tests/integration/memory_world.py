@@ -33,12 +33,11 @@ from pykoclaw_acp.channel.frames import Prompt as PromptFrame
 from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.config import Settings
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import LaunchFailed, StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers, whereabouts
-from pykoclaw_acp.pool.launcher import LaunchFailed
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
@@ -229,13 +228,13 @@ class OneDaemonsLauncher:
 
     async def launch(self, spec: LaunchSpec) -> OneDaemonsChannel:
         if self._life.over:
-            raise LaunchFailed("this daemon is dead")
+            raise LaunchFailed("start_failed", "this daemon is dead")
         return OneDaemonsChannel(self._world.made(spec), self._life)
 
     async def attach(self, left: LeftWorker) -> OneDaemonsChannel:
         worker = self._world.process_of(left.process.pid)
         if self._life.over or worker is None or not worker.alive:
-            raise LaunchFailed("it is gone")
+            raise LaunchFailed("start_failed", "it is gone")
         worker.adopt()
         return OneDaemonsChannel(worker, self._life)
 

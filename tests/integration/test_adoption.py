@@ -256,8 +256,8 @@ async def test_a_frame_that_nobody_knows_ends_a_worker_of_our_own_version(tmp_pa
         channel._n += 1
         channel.say(Skipped(epoch=channel.spec.epoch, n=channel._n))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
-        assert outcome.fault is not None
-        assert outcome.fault.kind == "internal"
+        assert outcome.failure is not None
+        assert outcome.failure.kind == "internal"
 
 
 async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives(

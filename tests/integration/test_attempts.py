@@ -36,8 +36,8 @@ async def preparing(r: Rig, text: str = "say 1") -> Session:
 
 
 def fault(outcome: Outcome) -> tuple[str, int | None]:
-    assert outcome.fault is not None
-    return outcome.fault.kind, outcome.fault.retry_after
+    assert outcome.failure is not None
+    return outcome.failure.kind, outcome.failure.retry_after
 
 
 # --- workers that do not start ---------------------------------------------------------------------------------------
@@ -57,9 +57,9 @@ async def test_after_three_failed_starts_prompts_end_at_once_until_the_time_is_o
         r.launcher.refuse = False
         outcome = await r.run(session, "say 1")
         assert fault(outcome) == ("start_limit", 40)
-        assert outcome.fault is not None
-        assert "40 s" in outcome.fault.message
-        assert "no memory" in outcome.fault.message, "what is wrong"
+        assert outcome.failure is not None
+        assert "40 s" in outcome.failure.message
+        assert "no memory" in outcome.failure.message, "what is wrong"
         assert r.launcher.launched == []
         assert (await r.run(other, "say 1")).state == "done", "another conversation has nothing to do with it"
         now = 1060.0

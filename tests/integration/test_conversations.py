@@ -676,8 +676,8 @@ async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
         with monkeypatch.context() as broken:
             broken.setattr(r.launcher, "spooled", unreadable)
             outcome = await r.run(session, "say 1")
-        assert outcome.fault is not None
-        assert outcome.fault.kind == "spool_pending"
+        assert outcome.failure is not None
+        assert outcome.failure.kind == "spool_pending"
         assert len(r.launcher.launched) == 1
         assert (await r.run(session, "say 1")).state == "done"
         assert [channel.spec.epoch for channel in r.launcher.launched] == [1, 2]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.errors import RestartWanted
-from pykoclaw_acp.pool.launcher import LaunchFailed
+from pykoclaw_acp.errors import LaunchFailed, RestartWanted
 from pykoclaw_acp.pool.local import MAX_LOG, LocalLauncher
 from tests.workers import spec
 

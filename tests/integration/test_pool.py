@@ -234,10 +234,10 @@ async def test_a_turn_whose_worker_dies_is_told_and_not_run_again(tmp_path: Path
         session = await r.session()
         outcome = await r.run(session, prompt)
         assert outcome.state == state
-        assert outcome.fault is not None
+        assert outcome.failure is not None
         last = (await SessionJournal(r.database).read(session.id, 0, 100))[-1].event
         assert isinstance(last, Failure)
-        assert last.text == outcome.fault.message
+        assert last.text == outcome.failure.message
         assert (await r.run(session, "say 1")).state == "done"
         assert [text for channel in r.launcher.launched for text in channel.prompts] == [prompt, "say 1"]
 
@@ -291,8 +291,8 @@ async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_pat
         r.launcher.refuse = True
         outcome = await r.run(session, "say 1")
         assert outcome.state == "failed"
-        assert outcome.fault is not None
-        assert "no memory" in outcome.fault.message
+        assert outcome.failure is not None
+        assert "no memory" in outcome.failure.message
         r.launcher.refuse = False
         assert (await r.run(session, "say 1")).state == "done"
 
@@ -302,8 +302,8 @@ async def test_a_worker_that_is_never_ready_fails_the_turn_in_time(tmp_path: Pat
         session = await r.session()
         r.launcher.slow = True
         outcome = await r.run(session, "say 1")
-        assert outcome.fault is not None
-        assert outcome.fault.kind == "start_timeout"
+        assert outcome.failure is not None
+        assert outcome.failure.kind == "start_timeout"
         await eventually(lambda: not r.launcher.live)
 
 
@@ -429,7 +429,7 @@ async def test_frames_that_cannot_be_committed_are_not_acknowledged(tmp_path: Pa
         await _refuse_text(r.database)
         channel.say(channel.event(turn.turn_id, "cannot be kept"))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
-        assert outcome.fault is not None
+        assert outcome.failure is not None
         assert channel.acked == acked
 
 

@@ -394,7 +394,7 @@ async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
         session, turn = await requeued(r, window=0.05)
         session.requeue(turn)
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
-        assert (outcome.state, outcome.fault and outcome.fault.kind) == ("cancelled", "not_started")
+        assert (outcome.state, outcome.failure and outcome.failure.kind) == ("cancelled", "not_started")
         kinds = await r.database.read("SELECT kind FROM acp_log ORDER BY seq")
         assert kinds == [("user_message",), ("failure",)]
         assert not r.launcher.launched

@@ -29,7 +29,6 @@ from pykoclaw_acp.channel.frames import (
     Stop,
     ToWorker,
     TurnEnded,
-    TurnError,
     decode_from_worker,
     decode_to_worker,
     encode,
@@ -37,6 +36,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, read_frames
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.whereabouts import ask
 from pykoclaw_acp.worker import main
@@ -348,7 +348,7 @@ async def test_giving_up_without_a_turn_spoils_no_later_one(tmp_path: Path) -> N
         daemon = await rig.connect()
         await daemon.ready()
         claude = rig.worker._claude
-        await claude.give_up(TurnError("spool_full", "No room."))
+        await claude.give_up(TurnFailure("spool_full", "No room."))
         claude._report_end("t", result())
         ended = await daemon.receive()
         assert isinstance(ended, TurnEnded)

@@ -175,8 +175,8 @@ async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         outcome = await one.answer(await one.prompt(), "reject_once")
-        assert outcome.fault is not None
-        assert outcome.fault.kind == "workspace_refused"
+        assert outcome.failure is not None
+        assert outcome.failure.kind == "workspace_refused"
         assert one.options == []
         assert await trusted(r) == []
 

@@ -172,9 +172,9 @@ def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
 
 def error_kinds() -> Iterator[str]:
     """Every kind with which the program itself makes an error: where it stands among the arguments, or by its name."""
-    positions = {"StartFailure": 0, "WorkerFailed": 0, "TurnFault": 0, "TurnError": 0, "_lose": 0}
+    positions = {"ClaudeNotStarted": 0, "WorkerFailed": 0, "LaunchFailed": 0, "TurnFailure": 0, "_lose": 0}
     positions |= {"lost": 1, "not_started": 1}
-    by_name = {"Lost", "TurnError", "TurnFault", "interrupted"}
+    by_name = {"Lost", "TurnFailure", "interrupted"}
     for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -189,7 +189,7 @@ def error_kinds() -> Iterator[str]:
         elif isinstance(node, ast.Dict):
             pairs = zip(constants_or_none(node.keys), node.values, strict=True)
             yield from constants(value for name, value in pairs if name == "errorKind")
-    source = ast.parse(inspect.getsource(failures.turn_error))
+    source = ast.parse(inspect.getsource(failures.turn_failure))
     for node in ast.walk(source):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
             values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]

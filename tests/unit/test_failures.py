@@ -6,7 +6,7 @@ import pytest
 from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.worker.failures import early_end, plain, turn_error
+from pykoclaw_acp.worker.failures import early_end, plain, turn_failure
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
@@ -32,7 +32,7 @@ def error(words: str, status: int) -> str:
         subtype="success", duration_ms=1, duration_api_ms=1, is_error=True, num_turns=1, session_id="s", result=words,
         api_error_status=status,
     )  # fmt: skip
-    return turn_error(result, None).message
+    return turn_failure(result, None).message
 
 
 def test_only_a_context_that_is_too_large_keeps_its_status() -> None:

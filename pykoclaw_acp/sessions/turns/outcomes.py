@@ -8,7 +8,8 @@ from typing import Any, Final
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
-from pykoclaw_acp.model.turns import Outcome, Turn, TurnFault, TurnState
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
@@ -81,8 +82,7 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
     if cancelled or frame.stop_reason == "cancelled":
         return Outcome(TurnState.CANCELLED, stop_reason="cancelled", usage=usage, claude_session_id=claude)
     if frame.error is not None:
-        fault = TurnFault(frame.error.kind, frame.error.message, frame.error.status)
-        return Outcome(TurnState.FAILED, fault=fault, usage=usage, claude_session_id=claude)
+        return Outcome(TurnState.FAILED, failure=frame.error, usage=usage, claude_session_id=claude)
     return Outcome(TurnState.DONE, stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
 
 
@@ -90,30 +90,32 @@ def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = N
     """The prompt never left for Claude, or the turn broke on our side."""
     if turn.cancelled.is_set() or kind == "shutting_down":
         return CANCELLED
-    return Outcome(TurnState.FAILED, fault=TurnFault(kind, message, retry_after=retry_after))
+    return Outcome(TurnState.FAILED, failure=TurnFailure(kind, message, retry_after=retry_after))
 
 
 def deadly() -> Outcome:
     """One server after the other died while it prepared the prompt."""
-    return Outcome(TurnState.FAILED, fault=TurnFault("server_died", DEADLY))
+    return Outcome(TurnState.FAILED, failure=TurnFailure("server_died", DEADLY))
 
 
 def not_begun() -> Outcome:
     """The prompt never left for Claude, and will not."""
-    return Outcome(TurnState.CANCELLED, stop_reason="cancelled", fault=TurnFault("not_started", NOT_BEGUN))
+    return Outcome(TurnState.CANCELLED, stop_reason="cancelled", failure=TurnFailure("not_started", NOT_BEGUN))
 
 
 def waits_elsewhere(original: str) -> Outcome:
     """The prompt is the original's to send, of which this database is a copy."""
     return Outcome(
-        TurnState.CANCELLED, stop_reason="cancelled", fault=TurnFault("copied", WAITS_ELSEWHERE.format(path=original))
+        TurnState.CANCELLED,
+        stop_reason="cancelled",
+        failure=TurnFailure("copied", WAITS_ELSEWHERE.format(path=original)),
     )
 
 
 def background_lost(message: str) -> Outcome:
     """Claude's own turn, after background work ended, was cut off."""
-    fault = TurnFault("worker_lost", f"{message} It was telling of background work that ended.")
-    return Outcome(TurnState.FAILED, fault=fault)
+    failure = TurnFailure("worker_lost", f"{message} It was telling of background work that ended.")
+    return Outcome(TurnState.FAILED, failure=failure)
 
 
 def lost(turn: Turn, kind: str, message: str) -> Outcome:
@@ -126,4 +128,4 @@ def lost(turn: Turn, kind: str, message: str) -> Outcome:
 def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
     """The outcome of a dispatched turn that nobody can finish."""
     advice = KEPT if spoke else UNSURE
-    return Outcome(TurnState.FAILED if spoke else TurnState.UNKNOWN, fault=TurnFault(kind, f"{message} {advice}"))
+    return Outcome(TurnState.FAILED if spoke else TurnState.UNKNOWN, failure=TurnFailure(kind, f"{message} {advice}"))

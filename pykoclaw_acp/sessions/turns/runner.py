@@ -160,7 +160,7 @@ class Running:
         if not turn.ended.done():
             turn.ended.set_result((outcome, self._session.last_seq))
             crash_points.reached("turn_end_committed")
-            kind = outcome.fault.kind if outcome.fault else outcome.stop_reason
+            kind = outcome.failure.kind if outcome.failure else outcome.stop_reason
             log.info("Turn ended", action="turn_ended", turn=turn.turn_id, state=outcome.state, reason=kind)
 
     async def _begin(self, turn: Turn) -> None:
