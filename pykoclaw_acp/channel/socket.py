@@ -6,26 +6,24 @@ import asyncio
 import contextlib
 import os
 import socket
-import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
 from pykoclaw_acp.channel.frames import MAX_FRAME
+from pykoclaw_acp.system import unix_socket
 
 T = TypeVar("T")
-_UCRED: Final = struct.Struct("3i")
 _READ: Final = 256 * 1024  # bytes
 
 
 def peer_is_ours(connection: socket.socket) -> bool:
-    """Whether the peer runs as this user (SO_PEERCRED, unix(7))."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return bool(_UCRED.unpack(raw)[1] == os.geteuid())
+    """Whether the peer runs as this user."""
+    return unix_socket.peer_uid(connection) == os.geteuid()
 
 
 async def connect(path: str) -> socket.socket:
-    """A connection to whoever listens at `path`, of any length: it is reached through its directory's descriptor.
+    """A connection to whoever listens at `path`, of any length.
 
     Raises OSError, and PermissionError if another user answers.
     """
@@ -34,7 +32,7 @@ async def connect(path: str) -> socket.socket:
     try:
         directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
         try:
-            short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+            short = unix_socket.address(directory, os.path.basename(path))
             await asyncio.get_running_loop().sock_connect(connection, short)
         finally:
             os.close(directory)

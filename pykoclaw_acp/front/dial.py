@@ -21,10 +21,10 @@ UNUSABLE: Final = 78  # EX_CONFIG of sysexits.h: among others, the database that
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
-STRIKES: Final = 3  # times that a daemon that died without a word is started again
+MAX_START_ATTEMPTS: Final = 4  # of a daemon that dies without a word
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
 RECOVERY: Final = 600.0  # s that a daemon may take until it serves: it may have a huge database to migrate
-STOOD: Final = 1.0  # s; a connection that ends earlier is not made again at once, for ever
+MIN_UPTIME: Final = 1.0  # s; after a connection that ends earlier, the next one waits longer each time
 
 
 class NotStarted(Exception):
@@ -54,7 +54,7 @@ class Dialer:
         self.deadline = 0.0  # for the daemon that is starting, monotonic
         self._lock: int | None = None
         self._scope = True
-        self._strikes = 0
+        self._failed_starts = 0
         self._served = False  # by any daemon, ever
         self._missing = ""  # what a daemon said that had found no database
         self._since: float | None = None
@@ -68,8 +68,8 @@ class Dialer:
 
     def welcomed(self, seconds: float) -> None:
         """A daemon had answered, and its connection ended `seconds` later: what went wrong before does not count."""
-        self._served, self._strikes, self._since = True, 0, None
-        if seconds >= STOOD:
+        self._served, self._failed_starts, self._since = True, 0, None
+        if seconds >= MIN_UPTIME:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
         else:
             self._wait()
@@ -155,7 +155,7 @@ class Dialer:
         if word == readiness.READY:
             return True
         if not word:
-            self._strike()
+            self._start_failed()
             return False
         status, message = readiness.failure(word)
         if status == TEMPORARY:
@@ -177,11 +177,11 @@ class Dialer:
         self._wait_until(self._missing, UNUSABLE, "database_missing")
         return True
 
-    def _strike(self) -> None:
+    def _start_failed(self) -> None:
         self._scope = False  # it may have been systemd-run that failed
-        self._strikes += 1
-        if self._strikes > STRIKES:
-            raise NotStarted(f"The daemon ended before it was ready, {self._strikes} times.", 1)
+        self._failed_starts += 1
+        if self._failed_starts >= MAX_START_ATTEMPTS:
+            raise NotStarted(f"The daemon ended before it was ready, {self._failed_starts} times.", 1)
         self._wait()
 
     def _wait_until(self, message: str, status: int, kind: str, limit: float | None = None) -> None:

@@ -8,12 +8,12 @@ from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.dial import Dialer
 from pykoclaw_acp.front.relay import Relay
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.system.machine import check_platform, withhold_memory
+from pykoclaw_acp.system.machine import check_platform, open_missing_streams, withhold_memory
 
 
 def run() -> int:
     """Serve the client on standard input and output until it is gone; returns the exit status."""
-    _open_missing_streams()
+    open_missing_streams()
     blocking = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     for descriptor in (0, 1):
         os.set_blocking(descriptor, False)
@@ -47,10 +47,3 @@ def _watch_signals() -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
             signal.signal(number, lambda *_: None)
     return read
-
-
-def _open_missing_streams() -> None:
-    """A descriptor below 3 that was closed at the start must not become a socket of ours."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)

@@ -8,6 +8,7 @@ import os
 import stat
 
 from pykoclaw_acp import errors
+from pykoclaw_acp.system import unix_socket
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -131,9 +132,8 @@ def connect(path: str) -> _socket.socket:
     client = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         client.setblocking(False)
-        # A socket's address may have 107 bytes; this way, its path may have any number.
-        client.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
-        owner = peer_uid(client)
+        client.connect(unix_socket.address(directory, os.path.basename(path)))
+        owner = unix_socket.peer_uid(client)
         if owner not in (os.geteuid(), 0):  # 0: systemd listens for a system service
             raise errors.ConfigurationError(
                 f"The socket {path} is served by user {owner}, not by you (user {os.geteuid()})."
@@ -145,18 +145,6 @@ def connect(path: str) -> _socket.socket:
     finally:
         os.close(directory)
     return client
-
-
-def peer_uid(connection: _socket.socket) -> int:
-    """The user at the other end (SO_PEERCRED, unix(7))."""
-    credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[4:8], "little")
-
-
-def peer_pid(connection: _socket.socket) -> int:
-    """The process that has connected; 0 if it cannot be seen from here, as that of another PID namespace."""
-    credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[:4], "little")
 
 
 def lock_holder(data: str) -> tuple[int, str | None] | None:

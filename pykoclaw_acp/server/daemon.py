@@ -19,7 +19,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import AcpError, Exhausted, InvalidRequest, Overloaded, RestartWanted, StartupError
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.lines import GREETING
-from pykoclaw_acp.link.places import Places, peer_pid, peer_uid
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.protocol import jsonrpc
@@ -43,6 +43,7 @@ from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
+from pykoclaw_acp.system.unix_socket import peer_pid, peer_uid
 from pykoclaw_acp.tasks import Tasks
 
 RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it

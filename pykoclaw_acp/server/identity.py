@@ -33,11 +33,11 @@ from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
 from pykoclaw_acp.system import processes
+from pykoclaw_acp.system.unix_socket import peer_pid
 
 NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
 BACKLOG: Final = 64  # who asks for the name's owner is never answered, and counts until the owner ends
 _PAUSE: Final = 0.05  # s
-_PEER: Final = 12  # bytes of a struct ucred, which begins with the pid (unix(7))
 
 log: Final = structlog.get_logger()
 
@@ -295,6 +295,6 @@ def _owner(address: str) -> int:
         asking.setblocking(False)
         try:
             asking.connect(address)
-            return int.from_bytes(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER)[:4], "little")
+            return peer_pid(asking)
         except OSError:
             return 0

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.link.places import peer_pid
 from pykoclaw_acp.system import lineage
 from pykoclaw_acp.system.lineage import WORKER_NAME, Process
+from pykoclaw_acp.system.unix_socket import peer_pid
 
 SO_PEERPIDFD: Final = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5, asm-generic/socket.h
 LOOK_WAIT: Final = 30.0  # s; /proc can hang with a process that the kernel holds up

@@ -13,6 +13,7 @@ import structlog
 
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
+from pykoclaw_acp.system import unix_socket
 
 READ: Final = 256 * 1024  # bytes
 BACKLOG: Final = 512  # clients that may wait while the daemon starts
@@ -35,7 +36,7 @@ def listen(path: str) -> socket.socket:
     before = os.umask(0o177)
     try:
         _remove_stale(path, directory, name)
-        listener.bind(f"/proc/self/fd/{directory}/{name}")  # an address may have 107 bytes, a path any number
+        listener.bind(unix_socket.address(directory, name))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()

@@ -26,7 +26,7 @@ from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.system import shortage
-from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
+from pykoclaw_acp.system.machine import make_no_core_files, open_missing_streams, withhold_memory
 
 READ: Final = 256 * 1024  # bytes
 CALLS_GRACE: Final = 0.4  # s; for calls that came just before the end
@@ -116,13 +116,6 @@ def _take_streams() -> tuple[int, int]:
     return source, sink
 
 
-def _open_missing_streams() -> None:
-    """A descriptor below 3 that was closed at the start must not become a file or a socket of ours."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _same_modes_after() -> Iterator[None]:
     """A terminal that a shell gave us must be blocking again when the shell goes on."""
@@ -161,7 +154,7 @@ def main(settings: Settings) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
     if (lacking := shortage.lacking()) is not None:
         raise Exhausted(*lacking)
-    _open_missing_streams()
+    open_missing_streams()
     withhold_memory()
     make_no_core_files()
     logging.configure(settings.log_level, settings.log_format)

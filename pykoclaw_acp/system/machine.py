@@ -40,3 +40,10 @@ def make_no_core_files() -> None:
     import resource  # not at the top: it would cost the front half a millisecond
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def open_missing_streams() -> None:
+    """A descriptor below 3 that was closed at the start must not become a file or a socket of ours."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)

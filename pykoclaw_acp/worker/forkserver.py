@@ -22,7 +22,7 @@ import msgspec
 
 from pykoclaw_acp.channel.processes import Forked
 from pykoclaw_acp.channel.spec import LaunchSpec
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system import shortage, unix_socket
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
 from pykoclaw_acp.system.processes import become_subreaper, children, die_with_parent, set_name, start_time
 
@@ -117,12 +117,12 @@ def _failed(error: Exception) -> Forked:
 
 
 def _bind(path: str) -> socket.socket:
-    """A listening socket at `path`, 0600; bound through the directory's descriptor, as paths end at 107 bytes."""
+    """A listening socket at `path`, which may have any length, 0600."""
     listener = socket.socket(socket.AF_UNIX)
     directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
     before = os.umask(0o177)
     try:
-        short = f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+        short = unix_socket.address(directory, os.path.basename(path))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(short)  # of a fork server that died before it answered
         listener.bind(short)

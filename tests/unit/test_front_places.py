@@ -177,7 +177,7 @@ def test_a_socket_with_a_long_path_can_be_reached(tmp_path: Path) -> None:
 def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "d"
     secure_directory(directory)
-    monkeypatch.setattr("pykoclaw_acp.link.places.peer_uid", lambda connection: 4711)
+    monkeypatch.setattr("pykoclaw_acp.system.unix_socket.peer_uid", lambda connection: 4711)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "s"))
         listener.listen(1)

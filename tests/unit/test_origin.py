@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from pykoclaw_acp.link.places import peer_pid
 from pykoclaw_acp.server import origin
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.system import lineage
+from pykoclaw_acp.system.unix_socket import peer_pid
 
 
 async def no_workers() -> dict[tuple[int, int], str]:
