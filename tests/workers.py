@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.spec import LaunchSpec
 
 OPTIONS = WorkerOptions(
     model=None, permission_mode="default", setting_sources=("user",), cli_path=None, log_level="info", bypass=False,
@@ -17,7 +15,6 @@ OPTIONS = WorkerOptions(
 
 
 def spec(directory: Path, *, session: str = "session", epoch: int = 1, **more: Any) -> LaunchSpec:
-    """A worker below an instance's directory."""
-    identity = WorkerIdentity.at(directory, "worker", session, epoch)
+    """A worker of the instance that has this directory."""
     limits = {"orphan_grace": 0, "spool_limit": 10_000}
-    return LaunchSpec(**msgspec.structs.asdict(identity), options=OPTIONS, **{**limits, **more})
+    return LaunchSpec(instance=directory.name, session_id=session, epoch=epoch, options=OPTIONS, **{**limits, **more})

@@ -1,12 +1,14 @@
-"""Which processes workers are: plain data that a daemon writes down for the next one."""
+"""Which processes workers are: plain data that a daemon records for the next one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from pykoclaw_acp.channel.spec import WorkerIdentity
+from pykoclaw_acp.channel.files import WorkerFiles
+from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +21,53 @@ class WorkerProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftWorker:
-    """A worker that another daemon launched, as its row says: its frames up to `acked_frame` are committed."""
+class WorkerHandle:
+    """What a launcher finds its worker by; to everybody else it is opaque, and kept in the worker's row.
+
+    The directory of `socket` is below one that has the name of the worker's instance.
+    """
+
+    process: WorkerProcess
+    socket: str
+
+    @property
+    def instance(self) -> str:
+        """The instance that the worker was launched for."""
+        return Path(self.socket).parents[1].name
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker of another daemon, as its row says: its frames up to `acked_frame` are committed.
+
+    `workspace` is that of its options; None: it was launched by a version that does not know.
+    """
 
     identity: WorkerIdentity
-    process: WorkerProcess
+    handle: WorkerHandle
     acked_frame: int
+    workspace: str | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The session that it works for."""
+        return self.identity.session_id
+
+    @property
+    def epoch(self) -> int:
+        """Its epoch."""
+        return self.identity.epoch
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A request to the fork server."""
+
+    spec: LaunchSpec
+    files: WorkerFiles
 
 
 class Forked(msgspec.Struct):
-    """The answer to a launch: the worker's pid and start time, or what went wrong."""
+    """The answer: the worker's pid and start time, or what went wrong."""
 
     pid: int = 0
     start_time: int = 0

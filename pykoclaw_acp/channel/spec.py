@@ -1,9 +1,6 @@
-"""What a worker is told when it is launched."""
+"""What a launcher is told to launch."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -11,28 +8,11 @@ from pykoclaw_acp.channel.options import WorkerOptions
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which worker it is, and where its things are: all that a daemon needs that did not launch it."""
+    """Which worker it is."""
 
-    instance: str  # of the database: the name of the directory that its workers share
+    instance: str  # of the database
     session_id: str
     epoch: int
-    socket: str  # path of the unix socket that the fork server binds and the worker serves
-    temporary: str  # the worker's own temporary directory
-    spool: str  # path of the file for its frames while no daemon takes them
-    workspace: str | None = ""  # as in WorkerOptions; None: launched by a version that does not know
-
-    @classmethod
-    def at(cls, directory: Path, name: str, session_id: str, epoch: int, workspace: str | None = "") -> Self:
-        """The worker of this name, which is that of its socket, below the instance's directory."""
-        return cls(
-            instance=directory.name,
-            session_id=session_id,
-            epoch=epoch,
-            socket=str(directory / "sockets" / name),
-            temporary=str(directory / "tmp" / name),
-            spool=str(directory / "spool" / f"{name}.ndjson"),
-            workspace=workspace,
-        )
 
     @property
     def cookie(self) -> str:
@@ -51,3 +31,8 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     orphan_grace: float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
+
+    @property
+    def identity(self) -> WorkerIdentity:
+        """Which worker it is, alone."""
+        return WorkerIdentity(instance=self.instance, session_id=self.session_id, epoch=self.epoch)

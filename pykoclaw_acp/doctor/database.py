@@ -39,10 +39,10 @@ def database(context: Context) -> Finding:
     path = _path(context)
     if not path.exists() and context.status is None:
         from pykoclaw_acp.link import records
-        from pykoclaw_acp.pool import whereabouts
+        from pykoclaw_acp.pool import local_whereabouts
 
         try:
-            records.require_database(context.places, whereabouts.is_held)
+            records.require_database(context.places, local_whereabouts.is_held)
         except DatabaseMissing as error:
             return Finding("database", "problem", "it is missing, and no daemon starts without it", str(error))
         return Finding("database", "ok", "there is none yet; the daemon makes it")

@@ -12,7 +12,7 @@ __all__ = ["main"]
 def nested(line: bytes) -> bytes:
     """The launch request in today's form."""
     fields = msgspec.json.decode(line)
-    return msgspec.json.encode({**fields, "options": fields})
+    return msgspec.json.encode({"spec": {**fields, "options": fields}, "files": fields})
 
 
 def main() -> None:

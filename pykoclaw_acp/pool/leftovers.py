@@ -65,6 +65,12 @@ def _open(path: Path) -> BinaryIO | None:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
+async def deliver(path: Path, epoch: int, after: int, into: Callable[[list[FromWorker]], Awaitable[None]]) -> None:
+    """Hand on everything after frame `after`; raises OSError if the spool cannot be read, and what `into` raises."""
+    for batch in read_spool(path, epoch, after):
+        await take(batch, into, path)
+
+
 async def take(batch: list[FromWorker], into: Callable[[list[FromWorker]], Awaitable[None]], path: Path) -> None:
     """Hand a batch on. Of one that the database refuses each frame is tried alone, and a Gap takes the place of one
     that it still refuses."""

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -30,10 +29,9 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
     check_order,
 )
-from pykoclaw_acp.channel.processes import LeftWorker
+from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import Conflict, LaunchFailed, RowRefused, StaleEpoch, StoreClosed, WorkerFailed
-from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
@@ -64,8 +62,8 @@ class Surroundings:
 class WorkerLife:
     """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole time."""
 
-    def __init__(self, begin: LaunchSpec | LeftWorker, around: Surroundings) -> None:
-        self.spec: WorkerIdentity = begin.identity if isinstance(begin, LeftWorker) else begin
+    def __init__(self, begin: LaunchSpec | WorkerRecord, around: Surroundings) -> None:
+        self.spec: WorkerIdentity = begin.identity if isinstance(begin, WorkerRecord) else begin
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
@@ -77,14 +75,20 @@ class WorkerLife:
         self._around = around
         self._channel: Channel | None = None
         self._background = 0
-        self._frame = begin.acked_frame if isinstance(begin, LeftWorker) else 0
+        self._frame = begin.acked_frame if isinstance(begin, WorkerRecord) else 0
         self._lost: Lost | None = None
         self.foreign = False
-        self.recorded = isinstance(begin, LeftWorker)  # its row is written; until then nobody listens to it
+        self.recorded = isinstance(begin, WorkerRecord)  # its row is written; until then nobody listens to it
         self._left_alone = False
         self._hurry = False
         self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
         self._liveness = Liveness(around.limits.stall_timeout, self.kill)
+
+    @property
+    def workspace(self) -> str | None:
+        """The `workspace` of its options; None: it was launched by a version that does not know."""
+        begin = self._begin
+        return begin.workspace if isinstance(begin, WorkerRecord) else begin.options.workspace
 
     @property
     def usable(self) -> bool:
@@ -99,7 +103,7 @@ class WorkerLife:
     @property
     def start_failure(self) -> str | None:
         """Why it never became ready, if nobody wanted it to end; None also for one that another daemon launched."""
-        if self.stopping or isinstance(self._begin, LeftWorker) or not self.ready.done() or self.ready.cancelled():
+        if self.stopping or isinstance(self._begin, WorkerRecord) or not self.ready.done() or self.ready.cancelled():
             return None
         failure = self.ready.exception()
         return None if failure is None else str(failure)
@@ -164,20 +168,20 @@ class WorkerLife:
         return Hello(epoch=self.spec.epoch, after=self._frame, protocol=PROTOCOL, data=self._around.limits.data)
 
     async def _open(self) -> Channel:
-        if isinstance(self._begin, LeftWorker):
+        if isinstance(self._begin, WorkerRecord):
             asyncio.get_running_loop().call_later(self._around.limits.worker_start_timeout, self._require_ready)
             try:
                 channel = await self._around.launcher.attach(self._begin)
             except LaunchFailed as error:
                 raise ConnectionError(str(error)) from error
-            structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
+            structlog.contextvars.bind_contextvars(**channel.labels)
             crash_points.reached("worker_attached")
             log.info("Worker adopted", action="worker_adopted", after=self._frame)
             return channel
         channel = self._channel = await self._around.launcher.launch(self._begin)
         crash_points.reached("worker_launched")
-        structlog.contextvars.bind_contextvars(worker_pid=channel.process.pid)
-        await self._around.ledger.worker_started(self._begin, channel.process)
+        structlog.contextvars.bind_contextvars(**channel.labels)
+        await self._around.ledger.worker_started(self._begin, channel.handle)
         self.recorded = True
         crash_points.reached("worker_recorded")
         log.info("Worker launched", action="worker_launched", resume=self._begin.resume_session_id is not None)
@@ -276,7 +280,7 @@ class WorkerLife:
 
     async def _take_ready(self, ready: Ready) -> None:
         self._greeting = None
-        if isinstance(self._begin, LeftWorker):
+        if isinstance(self._begin, WorkerRecord):
             if self.foreign:
                 log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
             await self._around.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
@@ -288,8 +292,7 @@ class WorkerLife:
     async def _take_spool(self) -> None:
         """What a worker could not send any more, it may have left on disk."""
         self.foreign = True  # nobody says which version wrote it
-        for batch in self._around.launcher.spooled(self.spec, self._frame):
-            await leftovers.take(batch, self._take, Path(self.spec.spool))
+        await self._around.launcher.deliver_spool(self.spec, self._frame, self._take)
 
     async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""
@@ -334,11 +337,11 @@ class WorkerLife:
 
     async def _end_process(self) -> None:
         """Whoever writes on while the spool is read would lose what he writes."""
-        adopted = isinstance(self._begin, LeftWorker) and not self.ready.done()  # it may be about to end by itself
+        adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()  # it may be about to end by itself
         wait = BEQUEATH_WAIT if adopted else KILL_AFTER
         if self._channel is None:
-            if isinstance(self._begin, LeftWorker):
-                await self._around.launcher.end(self._begin.process, wait)
+            if isinstance(self._begin, WorkerRecord):
+                await self._around.launcher.end(self._begin, wait)
             return
         await self._gone_within(self._channel, wait)
         self._channel.kill()

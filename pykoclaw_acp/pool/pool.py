@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import hashlib
 import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Ready, ToWorker
 from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
-from pykoclaw_acp.channel.processes import LeftWorker
-from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher
@@ -70,7 +68,7 @@ class WorkerPool:
     def workspace(self, session_id: str) -> str | None:
         """What of its directories counts for the session's worker, as in WorkerOptions; None without a live one."""
         worker = self._workers.get(session_id)
-        return worker.spec.workspace if worker is not None and worker.usable else None
+        return worker.workspace if worker is not None and worker.usable else None
 
     def forget(self, session_id: str) -> bool:
         """The session leaves the memory until the next `set_resume`; False while there is anything of its worker."""
@@ -175,7 +173,7 @@ class WorkerPool:
 
     # --- from one daemon to the next -------------------------------------------------------------------------------
 
-    def adopt(self, left: Sequence[LeftWorker]) -> None:
+    def adopt(self, left: Sequence[WorkerRecord]) -> None:
         """Go on with workers of another daemon; one that cannot be reached, or does not answer in time, is lost."""
         for one in left:
             worker = self._workers[one.identity.session_id] = WorkerLife(one, self._around)
@@ -229,10 +227,10 @@ class WorkerPool:
             await worker.cleaned.wait()
 
     def _spec(self, session_id: str, epoch: int, options: WorkerOptions) -> LaunchSpec:
-        name = f"{hashlib.sha256(session_id.encode()).hexdigest()[:16]}-{epoch}"  # an id is never a path
-        identity = WorkerIdentity.at(self._limits.directory, name, session_id, epoch, options.workspace)
         return LaunchSpec(
-            **msgspec.structs.asdict(identity),
+            instance=self._limits.instance,
+            session_id=session_id,
+            epoch=epoch,
             options=options,
             resume_session_id=self._resume.get(session_id),
             orphan_grace=self._limits.orphan_grace,
@@ -297,7 +295,7 @@ class WorkerPool:
 
 def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
     """Whether for the worker counts what is to count; one of a version before trust runs with all that there is."""
-    runs = worker.spec.workspace
+    runs = worker.workspace
     return runs == options.workspace or (runs is None and not is_restricted(options.workspace))
 
 

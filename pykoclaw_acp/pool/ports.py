@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
+from pykoclaw_acp.channel.processes import WorkerHandle, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 
 
@@ -16,10 +15,10 @@ class Ledger(Protocol):
     async def next_epoch(self, session_id: str) -> int:
         """The session's next epoch, committed; raises SpoolPending while there is a row of a worker of an older one."""
 
-    async def left(self, session_id: str) -> list[LeftWorker]:
+    async def left(self, session_id: str) -> list[WorkerRecord]:
         """The session's workers whose rows are there, the oldest first."""
 
-    async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
+    async def worker_started(self, spec: LaunchSpec, handle: WorkerHandle) -> None:
         """A worker lives."""
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
@@ -28,12 +27,10 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Counts, times (s) and sizes (bytes) of config.py, and where things are.
+    """Counts, times (s) and sizes (bytes) of config.py; whose workers they are, and for which data directory."""
 
-    `directory` has the sockets, spools and temporary files of the instance's workers; `data` is the data directory.
-    """
-
-    directory: Path
+    instance: str
+    data: str
     max_workers: int
     idle_timeout: float
     worker_start_timeout: float
@@ -41,4 +38,3 @@ class PoolLimits:
     stop_grace: float
     orphan_grace: float
     spool_limit: int
-    data: str

@@ -1,28 +1,14 @@
-"""Whose a worker is: it holds the data directory that it works for, and says over its socket where that is now.
-
-One that does not answer is looked at from outside, in /proc. Neither disturbs it, nor the daemon that it serves.
-"""
+"""Which data directory a worker works for: a read-only view that disturbs neither the worker nor its daemon."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import stat
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal, Protocol
 
-from pykoclaw_acp.channel.frames import Place, Where, decode_from_worker, encode
-from pykoclaw_acp.channel.home import is_deleted
-from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
-from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
-from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.channel.frames import Place
+from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.link.records import Site
-from pykoclaw_acp.system import lineage, processes
-
-ANSWER_WAIT: Final = 2.0  # s
-LEAVE_WAIT: Final = 1.0  # s in which a worker notices that its daemon is gone
-_PAUSE: Final = 0.05  # s between two questions
 
 Direction = Literal["here", "elsewhere", "deleted", "unknown"]
 
@@ -40,105 +26,25 @@ class Sighting:
 class Unlisted:
     """A live worker that has no row; `cookie` is what its children have in their environment, None if it has none."""
 
-    pid: int
-    start_time: int
+    process: WorkerProcess
     direction: Direction
     cookie: str | None
 
 
-def lives(process: WorkerProcess) -> bool:
-    """It is this very process, and not about to end."""
-    return (
-        process.boot_id == processes.boot_id()
-        and processes.start_time(process.pid) == process.start_time
-        and not processes.ending(process.pid)
-    )
+class Whereabouts(Protocol):
+    """Sees workers from outside."""
 
+    def lives(self, worker: WorkerRecord) -> bool:
+        """Whether it lives, and is not about to end."""
 
-async def of_worker(left: LeftWorker, here: Site) -> Sighting:
-    """Ask the worker, which lives; look for ourselves if it does not say."""
-    deadline = asyncio.get_running_loop().time() + LEAVE_WAIT
-    while True:
-        answer = await ask(left.identity.socket)
-        if answer is None or answer.pid != left.process.pid or not answer.inode:
-            return Sighting(_look(left.process.pid, here))
-        if answer.deleted:
-            direction: Direction = "deleted"
-        else:
-            direction = "here" if (answer.device, answer.inode) == (here.device, here.inode) else "elsewhere"
-        if direction == "here" or not answer.attached or asyncio.get_running_loop().time() > deadline:
-            return Sighting(direction, answer.attached, answer)
-        await asyncio.sleep(_PAUSE)
+    async def locate(self, worker: WorkerRecord, here: Site) -> Sighting:
+        """Where the data directory of this worker is, which lives."""
 
+    def survey(self, here: Site, listed: Collection[WorkerRecord]) -> list[Unlisted]:
+        """All live workers of this user but those `listed`."""
 
-async def ask(socket: str) -> Place | None:
-    """What the worker that listens there says; None if nobody does, if it does not know the question, or hangs."""
-    with contextlib.suppress(OSError, ValueError, TimeoutError):
-        async with asyncio.timeout(ANSWER_WAIT):
-            line = SocketLine(await connect(socket))
-            try:
-                await line.send(encode(Where(epoch=0)))
-                async for frame in read_frames(line, decode_from_worker):
-                    if isinstance(frame, Place):
-                        return frame
-            finally:
-                await line.close()
-    return None
+    def launched_for(self, worker: WorkerRecord) -> str:
+        """The data directory that the worker was launched for; what is known instead if that is not."""
 
-
-def survey(here: Site, listed: frozenset[int]) -> list[Unlisted]:
-    """All live workers of this user but those whose pids are `listed`."""
-    found: list[Unlisted] = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        if pid in listed or processes.name(pid) != lineage.WORKER_NAME:
-            continue
-        started = processes.start_time(pid)
-        if started is None or processes.ending(pid):
-            continue
-        cookies = (lineage.cookie(child) for child in processes.children(pid))
-        found.append(Unlisted(pid, started, _look(pid, here), next(filter(None, cookies), None)))
-    return found
-
-
-def is_held(path: str) -> bool:
-    """Whether a live worker of this user has its data directory there."""
-    try:
-        return any(one.direction == "here" for one in survey(Site.of(path), frozenset()))
-    except FileNotFoundError:
-        return False
-
-
-def launched_for(pid: int, name: str) -> str | None:
-    """The data directory whose hash `name` is, if the environment says that the worker was launched for it."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = dict(one.split("=", 1) for one in os.fsdecode(file.read()).split("\0") if "=" in one)
-    except OSError:
-        return None
-    default = os.path.join(variables.get("HOME", "/"), ".local/share/pykoclaw")
-    known = Places(variables.get("PYKOCLAW_DATA") or default, "/", "/")
-    return os.path.realpath(known.data) if known.hash == name else None
-
-
-def _look(pid: int, here: Site) -> Direction:
-    """Where the directory is that the worker holds; unknown if it holds none, or is another user's."""
-    try:
-        descriptors = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return "unknown"
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            path = f"/proc/{pid}/fd/{descriptor}"
-            status = os.stat(path)
-            if stat.S_ISDIR(status.st_mode) and _is_path(pid, descriptor):
-                if is_deleted(status, os.readlink(path)):
-                    return "deleted"
-                return "here" if (status.st_dev, status.st_ino) == (here.device, here.inode) else "elsewhere"
-    return "unknown"
-
-
-def _is_path(pid: int, descriptor: str) -> bool:
-    """Whether it was opened with O_PATH: proc(5), fdinfo/."""
-    with open(f"/proc/{pid}/fdinfo/{descriptor}", "rb") as file:
-        flags = next((line.split()[1] for line in file if line.startswith(b"flags:")), b"0")
-    return bool(int(flags, 8) & os.O_PATH)
+    def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
+        """Sessions by pid and start time, of those workers that are processes of this boot of this machine."""

@@ -21,7 +21,8 @@ from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places, secure_directory
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.pool import whereabouts
+from pykoclaw_acp.pool import local_whereabouts
+from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
@@ -37,7 +38,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
-from pykoclaw_acp.system import processes, trusted_path
+from pykoclaw_acp.system import trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.trust.watch import Watch
 
@@ -52,7 +53,7 @@ class App:
 
     def __init__(
         self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
-        identity: Identity,
+        identity: Identity, launcher: Launcher,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.sessions = sessions
@@ -62,6 +63,7 @@ class App:
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
         self._identity = identity
+        self._launcher = launcher
         self.conversion = Conversion(database, lambda: not any(session.busy for session in sessions.live))
         loop = asyncio.get_running_loop()
         self._looking_after = [loop.create_task(_purge(database)), loop.create_task(_convert(self.conversion))]
@@ -74,7 +76,7 @@ class App:
         """
         crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
-            records.require_database(places, whereabouts.is_held)
+            records.require_database(places, local_whereabouts.is_held)
             group = privacy.group_id(settings.group)
             lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
             undo.callback(lock.release)
@@ -86,18 +88,18 @@ class App:
             database = await Database.open(settings.data / DATABASE, spare)
             undo.push_async_callback(database.close)
             privacy.close(settings.data / DATABASE, group)  # what was made just now
-            identity = await settle(database, places)
+            launcher = LocalLauncher(directory, Path(places.state), resident=resident)
+            identity = await settle(database, places, launcher.whereabouts)
             undo.callback(identity.release)
-            standing = identity.standing
-            found = await _recover(database, identity, places, resident=resident)
+            found = await _recover(database, identity, launcher, places, resident=resident)
             undo.pop_all()
         workspaces = None if settings.workspace_trust == "off" else Watch()
         template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
         times = settings.fill(TurnTimes)
         sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
         until_end = {} if resident else {"orphan_grace": 0}
-        limits = settings.fill(PoolLimits, directory=standing.directory, stop_grace=STOP_GRACE, **until_end)
-        pool = WorkerPool(LocalLauncher(directory, resident=resident), WorkerLedger(database), sessions, limits)
+        limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
+        pool = WorkerPool(launcher, WorkerLedger(database), sessions, limits)
         sessions.workers = pool
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
@@ -106,7 +108,7 @@ class App:
         gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time
         state = database.condition.state
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
-        return cls(settings, lock, database, sessions, pool, identity=identity)
+        return cls(settings, lock, database, sessions, pool, identity=identity, launcher=launcher)
 
     def owns_process(self, cookie: str) -> bool:
         """Whether what a worker of this cookie has started is this server's."""
@@ -114,9 +116,7 @@ class App:
 
     async def worker_sessions(self) -> dict[tuple[int, int], str]:
         """The sessions of the workers that may live, by pid and start time."""
-        boot = processes.boot_id()
-        rows = [row for row in await WorkerLedger(self.database).rows() if row.process.boot_id == boot]
-        return {(row.process.pid, row.process.start_time): row.session_id for row in rows}
+        return self._launcher.whereabouts.sessions(await WorkerLedger(self.database).rows())
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
@@ -150,9 +150,11 @@ class App:
         await self.database.close()
 
 
-async def _recover(database: Database, identity: Identity, places: Places, *, resident: bool) -> Found | None:
+async def _recover(
+    database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
+) -> Found | None:
     """As `recover`; None if the store cannot be written: what an earlier server left waits until it can."""
-    recovering = asyncio.ensure_future(_go_on(database, identity, places, resident=resident))
+    recovering = asyncio.ensure_future(_go_on(database, identity, launcher, places, resident=resident))
     trouble = asyncio.ensure_future(database.condition.in_trouble())
     try:
         await asyncio.wait([recovering, trouble], return_when=asyncio.FIRST_COMPLETED)
@@ -166,10 +168,11 @@ async def _recover(database: Database, identity: Identity, places: Places, *, re
         await asyncio.wait([trouble, recovering])
 
 
-async def _go_on(database: Database, identity: Identity, places: Places, *, resident: bool) -> Found:
+async def _go_on(
+    database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
+) -> Found:
     """What an earlier server left is dealt with before it is written down which instance this is."""
-    standing = identity.standing
-    found = await recover(database, standing.directory, resident=resident, standing=standing)
+    found = await recover(database, launcher, identity.standing, resident=resident)
     await identity.keep(database, places)
     await asyncio.to_thread(shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True)
     return found

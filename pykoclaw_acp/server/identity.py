@@ -13,25 +13,24 @@ import secrets
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Self
 
 import structlog
 
+from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.link.records import Record, Site
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.pool import whereabouts
-from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
+from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
 from pykoclaw_acp.server.judgement import Evidence, judge
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
+from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.system.unix_socket import peer_pid
 
@@ -53,7 +52,6 @@ class Standing:
     """
 
     id: str
-    directory: Path
     names: frozenset[str]
     taken: frozenset[str]
     foreign: frozenset[str] = frozenset()
@@ -63,24 +61,24 @@ class Standing:
     copied_from: str | None = None  # by this start
 
     @classmethod
-    def of(cls, directory: Path) -> Self:
-        """The instance that has this directory, without any doubt."""
-        names = frozenset({directory.name})
-        return cls(directory.name, directory, names, names)
+    def of(cls, instance: str) -> Self:
+        """This instance, without any doubt."""
+        names = frozenset({instance})
+        return cls(instance, names, names)
 
-    def owns(self, row: WorkerRow) -> bool:
+    def owns(self, row: WorkerRecord) -> bool:
         """Whether the row's worker is the instance's own."""
-        return row.directory.name in self.names and row.left.identity.cookie not in self.foreign
+        return row.identity.instance in self.names and row.identity.cookie not in self.foreign
 
     def owns_process(self, cookie: str) -> bool:
         """Whether what a worker of this cookie has started is the instance's own."""
         return cookie.partition(":")[0] in self.taken and cookie not in self.foreign
 
-    def last_words(self, row: WorkerRow) -> TurnFailure | None:
+    def last_words(self, row: WorkerRecord) -> TurnFailure | None:
         """Why this worker of an earlier server does not go on here, if there is a reason to be told."""
         if self.copied_from is not None:
             return TurnFailure("copied", outcomes.COPIED.format(path=self.copied_from))
-        if row.left.identity.cookie in self.outdated:
+        if row.identity.cookie in self.outdated:
             return TurnFailure("restored", outcomes.RESTORED)
         return None
 
@@ -114,7 +112,7 @@ class Identity:
             self._name.close()
 
 
-async def settle(database: Database, places: Places) -> Identity:
+async def settle(database: Database, places: Places, whereabouts: Whereabouts) -> Identity:
     """Find out which instance this is; the data directory's lock is held, and nothing is written yet.
 
     Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if another server uses
@@ -125,7 +123,7 @@ async def settle(database: Database, places: Places) -> Identity:
     kept = await instance.read(database)
     known = kept or await asyncio.to_thread(_by_place, places, here)
     if known is None:
-        return await _first(places, here, rows, new=not await _has_sessions(database))
+        return await _first(places, here, rows, whereabouts, new=not await _has_sessions(database))
     if kept is None and not await _has_sessions(database):
         raise records.without_conversations(here.path, known.instance, places.state)
     name = await _claim(known.instance)
@@ -135,9 +133,10 @@ async def settle(database: Database, places: Places) -> Identity:
             "that server (`pykoclaw-acp stop`, or `kill` it: its turns go on), then start this one."
         )
     names = frozenset({known.instance} if known.formerly is None else {known.instance, known.formerly})
-    live = [row for row in rows if row.directory.name in names and whereabouts.lives(row.process)]
-    seen = await _look(live, here)
-    unlisted = await asyncio.to_thread(whereabouts.survey, here, frozenset(row.process.pid for row in live))
+    live = [row for row in rows if row.identity.instance in names and whereabouts.lives(row)]
+    sightings = await asyncio.gather(*(whereabouts.locate(row, here) for row in live))
+    seen = dict(zip(live, sightings, strict=True))
+    unlisted = await asyncio.to_thread(whereabouts.survey, here, live)
     mine = tuple(one for one in unlisted if one.direction == "here")
     others = [one for one in unlisted if one.direction == "elsewhere" and _is_of(one.cookie, known.instance)]
     verdict = judge(
@@ -154,20 +153,19 @@ async def settle(database: Database, places: Places) -> Identity:
         log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=known.site.path)
         if name is not None:
             name.close()
-        return await _copy(places, here, known.site.path, kept, mine)
+        return await _copy(here, known.site.path, kept, mine)
     if verdict == "moved":
         log.warning("The data directory was moved", action="instance_moved", data=here.path, before=known.site.path)
     outdated = [row for row in live if _is_further_on(seen[row], row)]
     # A daemon that found it elsewhere would have told it: whose directory was deleted is left from here, too.
     mine += tuple(one for one in unlisted if one.direction == "deleted" and _is_of(one.cookie, known.instance))
-    foreign = {row.left.identity.cookie for row in live if seen[row].direction == "elsewhere"}
+    foreign = {row.identity.cookie for row in live if seen[row].direction == "elsewhere"}
     standing = Standing(
         id=known.instance,
-        directory=Path(places.state, known.instance),
         names=names,
         taken=frozenset({known.instance}),
         foreign=frozenset(foreign | {one.cookie for one in others if one.cookie is not None}),
-        outdated=frozenset(row.left.identity.cookie for row in outdated),
+        outdated=frozenset(row.identity.cookie for row in outdated),
         strays=mine,
         put_back=frozenset([row.session_id for row in outdated] + await _launched_later(database, mine)),
     )
@@ -178,27 +176,26 @@ async def _has_sessions(database: Database) -> bool:
     return bool(await database.read("SELECT 1 FROM acp_sessions LIMIT 1"))
 
 
-async def _first(places: Places, here: Site, rows: Sequence[WorkerRow], *, new: bool) -> Identity:
+async def _first(
+    places: Places, here: Site, rows: Sequence[WorkerRecord], whereabouts: Whereabouts, *, new: bool
+) -> Identity:
     """A database without an id: a new one, or one from before there were ids."""
-    others = [row for row in rows if row.directory.name != places.hash and whereabouts.lives(row.process)]
+    others = [row for row in rows if row.identity.instance != places.hash and whereabouts.lives(row)]
     if others:  # from before there were ids: such a worker cannot say whose it is, and was launched for another place
         row = others[0]
-        of = whereabouts.launched_for(row.process.pid, row.directory.name) or f"whose workers are in {row.directory}"
+        of = whereabouts.launched_for(row)
         log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=of)
-        return await _copy(places, here, of, None, ())
+        return await _copy(here, of, None, ())
     made = InstanceRow(_new_id(), None if new else places.hash, here)
     names = frozenset({made.instance} if new else {made.instance, places.hash})
-    standing = Standing(made.instance, Path(places.state, made.instance), names, names)
+    standing = Standing(made.instance, names, names)
     return Identity(standing, made, None, await _claim(made.instance))
 
 
-async def _copy(
-    places: Places, here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]
-) -> Identity:
+async def _copy(here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]) -> Identity:
     row = InstanceRow(_new_id(), None, here, copied_from=of, copied_at=now_ms())
-    directory = Path(places.state, row.instance)
     names = frozenset({row.instance})
-    standing = Standing(row.instance, directory, names, names, strays=mine, copied_from=of)
+    standing = Standing(row.instance, names, names, strays=mine, copied_from=of)
     return Identity(standing, row, before, await _claim(row.instance))
 
 
@@ -209,17 +206,12 @@ def _by_place(places: Places, here: Site) -> InstanceRow | None:
     return None
 
 
-async def _look(live: Sequence[WorkerRow], here: Site) -> dict[WorkerRow, Sighting]:
-    sightings = await asyncio.gather(*(whereabouts.of_worker(row.left, here) for row in live))
-    return dict(zip(live, sightings, strict=True))
-
-
 def _directions(seen: Collection[Sighting]) -> list[Direction]:
     # Of a directory that was deleted only one copy can be the successor: the one whose daemon the worker serves.
     return ["elsewhere" if one.direction == "deleted" and one.attached else one.direction for one in seen]
 
 
-def _is_further_on(sighting: Sighting, row: WorkerRow) -> bool:
+def _is_further_on(sighting: Sighting, row: WorkerRecord) -> bool:
     """The database knows less than the worker was told that it does, or more than the worker has said."""
     answer = sighting.answer
     return answer is not None and not answer.acked <= row.acked_frame <= answer.last

@@ -6,11 +6,9 @@ processes first, then turns, then questions.
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -18,18 +16,15 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
-from pykoclaw_acp.channel.processes import LeftWorker
-from pykoclaw_acp.errors import ConfigurationError, Conflict, RowRefused
-from pykoclaw_acp.link.places import secure_directory
+from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
-from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.local import remove
+from pykoclaw_acp.pool.launcher import Claim, Launcher
 from pykoclaw_acp.pool.pool import WorkerPool
-from pykoclaw_acp.pool.whereabouts import lives
 from pykoclaw_acp.server.identity import Standing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -38,12 +33,8 @@ from pykoclaw_acp.store import conversations, events, permissions, turns
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
-from pykoclaw_acp.store.workers import WorkerLedger, WorkerRow
-from pykoclaw_acp.system import reaper
+from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.tasks import in_pieces
-
-WORKER_GRACE: Final = 3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
-TERM_GRACE: Final = 1.0  # s; for what dead workers left
 
 log: Final = structlog.get_logger()
 
@@ -52,17 +43,16 @@ log: Final = structlog.get_logger()
 class Found:
     """What the sessions go on with: workers, the turns that these run, and prompts that nobody has begun."""
 
-    workers: list[LeftWorker] = field(default_factory=list)
+    workers: list[WorkerRecord] = field(default_factory=list)
     turns: list[UnfinishedTurn] = field(default_factory=list)
 
 
-async def recover(database: Database, directory: Path, *, resident: bool, standing: Standing | None = None) -> Found:
+async def recover(database: Database, launcher: Launcher, standing: Standing, *, resident: bool) -> Found:
     """End what cannot go on, and find what can; the data directory's lock is held.
 
-    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends. `directory` has the
-    things of the instance's workers; `standing` says which workers those are.
+    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends. `standing` says
+    which workers are the instance's own.
     """
-    standing = standing or Standing.of(directory)
     ledger, journal = WorkerLedger(database), SessionJournal(database)
     rows = await ledger.rows()
     records = {row.session_id: await journal.find(row.session_id) for row in rows}
@@ -70,21 +60,21 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
     working = {left.turn.session_id for left in await turns.unfinished(database) if left.turn.state in STARTED}
     rows.sort(key=lambda row: row.session_id in working)  # the last one of a conversation is adopted
     own = [row for row in rows if standing.owns(row)]
-    adopted = await asyncio.to_thread(_end_processes, own, standing, sessions if resident else {})
+    choose = partial(_newest, standing=standing, conversations=sessions if resident else {})
+    adopted = await launcher.recover(Claim(own, choose, standing.strays, standing.owns_process))
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, TurnFailure] = {}
-    unread: list[WorkerRow] = []
+    unread: list[WorkerRecord] = []
     for row in dead:
         words = standing.last_words(row)
         if words is not None:
             last_words[row.session_id] = words
         if row not in own:  # a copy's original, which may be alive, wrote it
             continue
-        if row.session_id in sessions and words is None and not await _take_spool(journal, row, last_words):
+        if row.session_id in sessions and words is None and not await _take_spool(launcher, journal, row, last_words):
             unread.append(row)
-        await asyncio.to_thread(remove, row.left.identity, keep_spool=row in unread)
-    kept = {row.socket.name for row in adopted + unread}
-    await asyncio.to_thread(_empty, directory, kept, spare=bool(standing.foreign))
+        await launcher.discard(row.identity, keep_spool=row in unread)
+    await launcher.prepare(standing.id, [*adopted, *unread], spare=bool(standing.foreign))
     epochs = {row.session_id: row.epoch for row in adopted}
     newest = {row.session_id: row.epoch for row in dead}
     going_on: list[UnfinishedTurn] = []
@@ -113,13 +103,13 @@ async def recover(database: Database, directory: Path, *, resident: bool, standi
         ids = {left.turn.turn_id for left in going_on}
         going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
     crash_points.reached("recovered")
-    return Found([row.left for row in adopted], going_on)
+    return Found(adopted, going_on)
 
 
 async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
     """Give the sessions what was found; they go on at once."""
     journal = SessionJournal(database)
-    adopted: list[tuple[Session, LeftWorker, OpenTools, list[StoredRequest]]] = []
+    adopted: list[tuple[Session, WorkerRecord, OpenTools, list[StoredRequest]]] = []
     for worker in found.workers:
         session = await sessions.find(worker.identity.session_id)
         if session is None:
@@ -147,36 +137,24 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
 
-def _end_processes(rows: Sequence[WorkerRow], standing: Standing, wanted: Mapping[str, str]) -> list[WorkerRow]:
-    """End the instance's processes that cannot go on; returns the workers that do, of `wanted` sessions.
+def _newest(alive: Sequence[WorkerRecord], standing: Standing, conversations: Mapping[str, str]) -> list[WorkerRecord]:
+    """The workers that go on: of each conversation the last one, unless it is further on than the database.
 
-    `rows` are those of its own workers; `wanted` has their conversations: of each, the last one of `rows` goes on.
+    `conversations`: by the sessions that go on.
     """
-    alive = [row for row in rows if lives(row.process)]
-    fit = [row for row in alive if row.left.identity.cookie not in standing.outdated]
-    newest = {wanted[row.session_id]: row for row in fit if row.session_id in wanted}
-    adopted = list(newest.values())
-    surplus = [reaper.Stray(row.process.pid, row.process.start_time) for row in alive if row not in adopted]
-    surplus += [reaper.Stray(one.pid, one.start_time) for one in standing.strays]
-    reaper.end_these(surplus, WORKER_GRACE)
-    kept, own = ({row.left.identity.cookie for row in some} for some in (adopted, rows))
-    pids = {row.process.pid for row in adopted}
-
-    def ends(cookie: str) -> bool:
-        return cookie not in kept and (cookie in own or standing.owns_process(cookie))
-
-    ended = surplus + reaper.end_now(ends, TERM_GRACE, pids)
-    if ended:
-        log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
-    return adopted
+    fit = [row for row in alive if row.identity.cookie not in standing.outdated]
+    newest = {conversations[row.session_id]: row for row in fit if row.session_id in conversations}
+    return list(newest.values())
 
 
-async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[str, TurnFailure]) -> bool:
+async def _take_spool(
+    launcher: Launcher, journal: SessionJournal, row: WorkerRecord, last_words: dict[str, TurnFailure]
+) -> bool:
     """What a dead worker could not tell any more: as if it had, so that its turn ends as it did.
 
     False if its spool cannot be read now: the next start may be able to.
     """
-    spool, after = Path(row.left.identity.spool), row.acked_frame
+    after = row.acked_frame
 
     async def record(batch: list[FromWorker]) -> None:
         nonlocal after
@@ -194,41 +172,16 @@ async def _take_spool(journal: SessionJournal, row: WorkerRow, last_words: dict[
 
     taken = True
     try:
-        for batch in leftovers.read_spool(spool, row.epoch, after):
-            await leftovers.take(batch, record, spool)
+        await launcher.deliver_spool(row.identity, after, record)
     except (ValueError, Conflict, RowRefused):
         log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
     except OSError as error:
-        kept = {"session": row.session_id, "file": str(spool), "error": str(error)}
+        kept = {"session": row.session_id, "error": str(error)}
         log.error("A dead worker's spool cannot be read; the next start tries again", action="spool_unreadable", **kept)
         taken = False
     if after > row.acked_frame:
         log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
     return taken
-
-
-def _empty(directory: Path, kept: set[str], *, spare: bool) -> None:
-    """Make the workers' directories, and remove what is in them but the things of `kept` workers; `spare`: nothing.
-
-    Where they cannot be made no worker can be launched, and everything else goes on. Raises ConfigurationError if
-    others can use them.
-    """
-    try:
-        secure_directory(directory)
-        for name in ("sockets", "tmp", "spool"):
-            place = directory / name
-            place.mkdir(mode=0o700, exist_ok=True)
-            for entry in place.iterdir():
-                if spare or entry.name.removesuffix(".ndjson") in kept:
-                    continue
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink(missing_ok=True)
-    except (OSError, ConfigurationError) as error:
-        if isinstance(error, ConfigurationError) and not isinstance(error.__cause__, OSError):
-            raise
-        log.warning("The workers' directories cannot be used", action="directories_failed", error=str(error))
 
 
 def _closed(open_tools: OpenTools) -> list[Event]:

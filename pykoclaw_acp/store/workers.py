@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from pykoclaw_acp.channel.frames import PROTOCOL
-from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
+from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import Conflict, SpoolPending
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
-    """A worker that may live, or has left something: `socket` is its path."""
-
-    session_id: str
-    epoch: int
-    process: WorkerProcess
-    socket: Path
-    acked_frame: int
-    workspace: str | None = None
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the instance's workers, in the state directory of then; its name is the instance's."""
-        return self.socket.parents[1]
-
-    @property
-    def left(self) -> LeftWorker:
-        """The worker, whose things are where its socket is."""
-        identity = WorkerIdentity.at(self.directory, self.socket.name, self.session_id, self.epoch, self.workspace)
-        return LeftWorker(identity, self.process, self.acked_frame)
 
 
 class WorkerLedger:
@@ -60,11 +34,11 @@ class WorkerLedger:
         rows = await self._database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
         return int(rows[0][0])
 
-    async def left(self, session_id: str) -> list[LeftWorker]:
+    async def left(self, session_id: str) -> list[WorkerRecord]:
         """The session's workers whose rows are there, the oldest first."""
-        return [row.left for row in await self.rows() if row.session_id == session_id]
+        return [one for one in await self.rows() if one.session_id == session_id]
 
-    async def worker_started(self, spec: LaunchSpec, process: WorkerProcess) -> None:
+    async def worker_started(self, spec: LaunchSpec, handle: WorkerHandle) -> None:
         """A worker lives."""
         row = Statement(
             "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at,"
@@ -72,13 +46,13 @@ class WorkerLedger:
             (
                 spec.session_id,
                 spec.epoch,
-                process.pid,
-                process.start_time,
-                process.boot_id,
-                spec.socket,
+                handle.process.pid,
+                handle.process.start_time,
+                handle.process.boot_id,
+                handle.socket,
                 PROTOCOL,
                 now_ms(),
-                spec.workspace,
+                spec.options.workspace,
             ),
         )
         await self._database.commit(Unit(statements=(row,)), patient=True)
@@ -88,7 +62,7 @@ class WorkerLedger:
         row = Statement("DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch))
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
-    async def rows(self) -> list[WorkerRow]:
+    async def rows(self) -> list[WorkerRecord]:
         """All workers, those of a session in the order of their epochs."""
         rows = await self._database.read(
             "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
@@ -98,9 +72,14 @@ class WorkerLedger:
             " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
         return [
-            WorkerRow(session_id, epoch, WorkerProcess(pid, start_time, boot_id), Path(socket), acked, workspace)
+            _record(session_id, epoch, WorkerHandle(WorkerProcess(pid, start_time, boot_id), socket), acked, workspace)
             for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace in rows
         ]
+
+
+def _record(session_id: str, epoch: int, handle: WorkerHandle, acked: int, workspace: str | None) -> WorkerRecord:
+    identity = WorkerIdentity(instance=handle.instance, session_id=session_id, epoch=epoch)
+    return WorkerRecord(identity, handle, acked, workspace)
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:

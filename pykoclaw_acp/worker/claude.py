@@ -51,8 +51,9 @@ log: Final = structlog.get_logger()
 class ClaudeSession:
     """The SDK client of one worker. `run()` reads until the CLI ends, and raises what the SDK raised."""
 
-    def __init__(self, spec: LaunchSpec, outbox: Outbox) -> None:
+    def __init__(self, spec: LaunchSpec, temporary: str, outbox: Outbox) -> None:
         self._spec = spec
+        self._temporary = temporary
         self._outbox = outbox
         self._translator = Translator(spec.options.cwd)
         self._permissions = PermissionCallbacks(
@@ -107,10 +108,16 @@ class ClaudeSession:
 
     async def _connect(self, begin: dict[str, str]) -> None:
         self._stderr.clear()
-        with options.mcp_file(self._spec) as servers:
-            client = ClaudeSDKClient(
-                options.options(self._spec, begin, servers, self._permissions.can_use_tool, self._stderr.append)
+        with options.mcp_file(self._spec, self._temporary) as servers:
+            chosen = options.options(
+                self._spec,
+                self._temporary,
+                begin,
+                servers,
+                can_use_tool=self._permissions.can_use_tool,
+                on_stderr=self._stderr.append,
             )
+            client = ClaudeSDKClient(chosen)
             await connect(client)
         sdk_private.take_elicitations(client, self._permissions.elicit)
         self._client = client

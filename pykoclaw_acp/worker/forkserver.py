@@ -20,8 +20,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pykoclaw_acp.channel.processes import Forked
-from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.processes import Fork, Forked
 from pykoclaw_acp.system import shortage, unix_socket
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
 from pykoclaw_acp.system.processes import become_subreaper, children, die_with_parent, set_name, start_time
@@ -95,8 +94,8 @@ def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
 
 def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
     try:
-        spec = msgspec.json.decode(translate(line), type=LaunchSpec)
-        listener = _bind(spec.socket)
+        request = msgspec.json.decode(translate(line), type=Fork)
+        listener = _bind(request.files.socket)
     except (msgspec.MsgspecError, OSError) as error:
         return _failed(error)
     parent = os.getpid()
@@ -106,7 +105,7 @@ def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
         listener.close()
         return _failed(error)
     if pid == 0:
-        _become_worker(spec, listener, parent)
+        _become_worker(request, listener, parent)
     listener.close()
     return Forked(pid=pid, start_time=start_time(pid) or 0)
 
@@ -136,7 +135,8 @@ def _bind(path: str) -> socket.socket:
     return listener
 
 
-def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> NoReturn:
+def _become_worker(request: Fork, listener: socket.socket, parent: int) -> NoReturn:
+    spec, files = request.spec, request.files
     status = 1
     try:
         die_with_parent(True)  # until its daemon has connected: nobody would know of it
@@ -149,7 +149,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> No
         os.dup2(listener.fileno(), 3)
         os.closerange(4, min(65536, os.sysconf("SC_OPEN_MAX")))
         listener.detach()
-        os.environ["CLAUDE_CODE_TMPDIR"] = spec.temporary
+        os.environ["CLAUDE_CODE_TMPDIR"] = files.temporary
         os.environ[WORKER] = spec.cookie
         set_name(WORKER_NAME)
         os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in
@@ -158,7 +158,7 @@ def _become_worker(spec: LaunchSpec, listener: socket.socket, parent: int) -> No
         from pykoclaw_acp.worker.main import run
 
         setup.configure(spec.options.log_level, "json")
-        status = run(spec, socket.socket(fileno=3))
+        status = run(spec, files, socket.socket(fileno=3))
     except BaseException:  # noqa: BLE001  whatever it was, the fork must not run on as a second fork server
         traceback.print_exc()
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
@@ -68,10 +69,10 @@ log: Final = structlog.get_logger()
 class Worker:
     """Serves daemons until one tells it to stop, or none came in time, or Claude is lost."""
 
-    def __init__(self, spec: LaunchSpec) -> None:
+    def __init__(self, spec: LaunchSpec, files: WorkerFiles) -> None:
         self._spec = spec
-        self._outbox = Outbox(Spool(spec.spool, spec.epoch), spec.spool_limit, self._spool_full)
-        self._claude = ClaudeSession(spec, self._outbox)
+        self._outbox = Outbox(Spool(files.spool, spec.epoch), spec.spool_limit, self._spool_full)
+        self._claude = ClaudeSession(spec, files.temporary, self._outbox)
         self._home = HeldDirectory(spec.data)
         self._line: SocketLine | None = None  # to the daemon; None: there is none
         self._served = asyncio.Lock()  # by one daemon after the other
@@ -347,10 +348,10 @@ class Worker:
                 await self._line.send(data)
 
 
-def run(spec: LaunchSpec, listener: socket.socket) -> int:
+def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
     """The process's whole life; returns its exit status."""
     structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid())
-    worker = Worker(spec)
+    worker = Worker(spec, files)
     try:
         asyncio.run(worker.serve(listener))
     except TimeoutError as error:

@@ -57,14 +57,14 @@ def credential() -> dict[str, str]:
     return {"ANTHROPIC_API_KEY": key} if key else {}
 
 
-def environment(spec: LaunchSpec) -> dict[str, str]:
+def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
     """What the CLI and its tools get on top of the worker's own environment; raises OSError as `credential` does."""
     return {
         **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
         WORKER: spec.cookie,
-        "CLAUDE_CODE_TMPDIR": spec.temporary,
+        "CLAUDE_CODE_TMPDIR": temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
         "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself
         **(_WITHOUT if spec.options.restricted else {}),
@@ -73,8 +73,10 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
 
 def options(
     spec: LaunchSpec,
+    temporary: str,
     begin: dict[str, Any],
     mcp_servers: Path | None,
+    *,
     can_use_tool: CanUseTool,
     on_stderr: Callable[[str], None],
 ) -> ClaudeAgentOptions:
@@ -86,7 +88,7 @@ def options(
         permission_mode=cast("PermissionMode", spec.options.permission_mode),
         setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
-        env=environment(spec),
+        env=environment(spec, temporary),
         system_prompt={"type": "preset", "preset": "claude_code"},
         settings=json.dumps({"cleanupPeriodDays": 36500}),  # Claude deletes transcripts after 30 days by default
         disallowed_tools=DISALLOWED,
@@ -102,13 +104,13 @@ def options(
 
 
 @contextlib.contextmanager
-def mcp_file(spec: LaunchSpec) -> Iterator[Path | None]:
+def mcp_file(spec: LaunchSpec, temporary: str) -> Iterator[Path | None]:
     """The client's MCP servers in a file for this user alone, while the CLI starts: `ps` shows its command line."""
     if not spec.options.mcp_servers:
         yield None
         return
     servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.options.mcp_servers}
-    path = Path(spec.temporary) / "mcp.json"
+    path = Path(temporary) / "mcp.json"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump({"mcpServers": servers}, file)

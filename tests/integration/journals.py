@@ -12,7 +12,7 @@ from typing import Any
 from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.store.condition import StoreCondition
@@ -84,10 +84,12 @@ def end(epoch: int, n: int, turn_id: str) -> TurnEnded:
     return TurnEnded(epoch=epoch, n=n, turn_id=turn_id, stop_reason="end_turn", claude_session_id="claude")
 
 
-def request(name: str, turn_id: str = "turn", **fields: Any) -> Ask:
+def request(name: str, turn_id: str = "turn", **fields: Any) -> PermissionRequest:
     """A worker asks for permission."""
     fields = {"epoch": 1, "n": 2} | fields
-    return Ask(ask_id=name, turn_id=turn_id, tool_call_id="tool", title="Bash: make", tool_kind="execute", **fields)
+    return PermissionRequest(
+        ask_id=name, turn_id=turn_id, tool_call_id="tool", title="Bash: make", tool_kind="execute", **fields
+    )
 
 
 def places(logged: Sequence[Logged]) -> list[int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
@@ -26,10 +28,13 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
-from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
+from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed
+from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.pool.launcher import Claim, Deliver
+from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
 
 _pids = itertools.count(1_000_000)
 
@@ -42,9 +47,10 @@ class MemoryChannel:
     `hangs`: it does not even live; `full` is set when there is room again in the line to it.
     """
 
-    def __init__(self, spec: LaunchSpec, process: WorkerProcess | None = None) -> None:
+    def __init__(self, spec: LaunchSpec, state: Path, process: WorkerProcess | None = None) -> None:
         self.spec = spec
-        self.process = process or WorkerProcess(next(_pids), 0, "boot")
+        self.files = WorkerFiles.of(state / spec.instance, spec)
+        self.handle = WorkerHandle(process or WorkerProcess(next(_pids), 0, "boot"), self.files.socket)
         self.protocol = PROTOCOL
         self.asks: list[str] = []
         self.mode: str | None = None
@@ -80,7 +86,7 @@ class MemoryChannel:
         self.say(
             Ready(
                 epoch=self.spec.epoch,
-                pid=self.process.pid,
+                pid=self.handle.process.pid,
                 protocol=self.protocol,
                 claude_session_id=self.spec.resume_session_id or self.spec.session_id,
                 fresh=self.spec.resume_session_id is None,
@@ -109,6 +115,10 @@ class MemoryChannel:
         return TurnEnded(
             epoch=self.spec.epoch, n=self._n, turn_id=turn_id, stop_reason=stop, claude_session_id=self.spec.session_id
         )
+
+    @property
+    def labels(self) -> dict[str, int | str]:
+        return {"worker_pid": self.handle.process.pid}
 
     async def send(self, frame: ToWorker) -> None:
         if self._gone.is_set():
@@ -182,18 +192,42 @@ class MemoryChannel:
         self._out.put_nowait(None)
 
 
+class MemoryWhereabouts:
+    """All live workers of the launcher work for the data directory that is here."""
+
+    def __init__(self, launcher: MemoryLauncher) -> None:
+        self._launcher = launcher
+
+    def lives(self, worker: WorkerRecord) -> bool:
+        return self._launcher.channel(worker.identity) is not None
+
+    async def locate(self, worker: WorkerRecord, here: Site) -> Sighting:
+        return Sighting("here")
+
+    def survey(self, here: Site, listed: Collection[WorkerRecord]) -> list[Unlisted]:
+        return []
+
+    def launched_for(self, worker: WorkerRecord) -> str:
+        return "memory"
+
+    def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
+        return {}
+
+
 class MemoryLauncher:
     """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves.
 
     `process` stands for all of its workers, as their rows name it; `unreachable`: no daemon can attach to them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path) -> None:
+        self.whereabouts: Whereabouts = MemoryWhereabouts(self)
+        self.state = state
         self.process: WorkerProcess | None = None
         self.launched: list[MemoryChannel] = []
         self.cleaned: list[str] = []
         self.kept: list[str] = []
-        self.ended: list[WorkerProcess] = []
+        self.ended: list[WorkerHandle] = []
         self.unreachable = False
         self.spools: dict[str, list[list[FromWorker]]] = {}
         self.refuse = False
@@ -211,33 +245,60 @@ class MemoryLauncher:
     async def launch(self, spec: LaunchSpec) -> MemoryChannel:
         if self.refuse:
             raise LaunchFailed("start_failed", "no memory")
-        channel = MemoryChannel(spec, self.process)
+        channel = MemoryChannel(spec, self.state, self.process)
         self.launched.append(channel)
         self.most = max(self.most, len(self.live))
         if not self.slow:
             channel.ready()
         return channel
 
-    async def attach(self, left: LeftWorker) -> MemoryChannel:
+    def channel(self, worker: WorkerIdentity) -> MemoryChannel | None:
+        """The live worker that this is."""
+        return next((one for one in self.live if one.spec.cookie == worker.cookie), None)
+
+    async def recover(self, claim: Claim) -> list[WorkerRecord]:
+        alive = [one for one in claim.workers if self.channel(one.identity) is not None]
+        going_on = list(claim.choose(alive))
         for channel in self.live:
-            if channel.spec.cookie == left.identity.cookie and not self.unreachable:
-                channel.adopt()
-                return channel
-        raise LaunchFailed("start_failed", "it is gone")
+            cookie = channel.spec.cookie
+            claimed = any(one.identity.cookie == cookie for one in claim.workers) or claim.owns(cookie)
+            if claimed and all(one.identity.cookie != cookie for one in going_on):
+                channel.kill()
+        return going_on
 
-    def spooled(self, identity: WorkerIdentity, after: int) -> list[list[FromWorker]]:
-        left = self.spools.pop(identity.cookie, [])
-        return [[one for one in batch if not isinstance(one, Numbered) or one.n > after] for batch in left]
+    async def attach(self, worker: WorkerRecord) -> MemoryChannel:
+        channel = self.channel(worker.identity)
+        if channel is None or self.unreachable:
+            raise LaunchFailed("start_failed", "it is gone")
+        channel.adopt()
+        return channel
 
-    async def end(self, process: WorkerProcess, grace: float) -> None:
-        self.ended.append(process)
+    async def end(self, worker: WorkerRecord, grace: float) -> None:
+        self.ended.append(worker.handle)
+        if (channel := self.channel(worker.identity)) is not None:
+            channel.kill()
 
-    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+    async def deliver_spool(self, worker: WorkerIdentity, after: int, into: Deliver) -> None:
+        for batch in self.spools.pop(worker.cookie, []):
+            if told := [one for one in batch if not isinstance(one, Numbered) or one.n > after]:
+                await into(told)
+
+    async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         if self.break_clean_up:
             raise OSError("too many open files")
-        self.cleaned.append(identity.cookie)
+        self.cleaned.append(worker.cookie)
+        await self.discard(worker, keep_spool=keep_spool)
+
+    async def discard(self, worker: WorkerIdentity, *, keep_spool: bool = False) -> None:
         if keep_spool:
-            self.kept.append(identity.cookie)
+            self.kept.append(worker.cookie)
+        else:
+            self.spools.pop(worker.cookie, None)
+
+    async def prepare(self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False) -> None:
+        if not spare:
+            names = {one.identity.cookie for one in kept}
+            self.spools = {name: left for name, left in self.spools.items() if name in names}
 
     async def probe(self) -> None:
         pass

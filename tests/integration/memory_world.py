@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import pytest
 import structlog
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     Answer,
     AskWithdrawn,
@@ -30,14 +31,15 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.frames import Prompt as PromptFrame
-from pykoclaw_acp.channel.processes import LeftWorker, WorkerProcess
+from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import LaunchFailed, StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.pool import leftovers, whereabouts
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.launcher import Claim, Deliver
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
@@ -46,7 +48,7 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.store import connection as store_connection
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.system import processes, reaper
+from pykoclaw_acp.system import processes
 from tests.integration.clock import Clock
 from tests.integration.memory_front import WORKERS, MemoryFront
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
@@ -62,8 +64,10 @@ T = TypeVar("T")
 class MemoryWorker(MemoryChannel):
     """A worker that does what a test says: `tell`, `end`, `ask`, `die`; `said` is what it told in each turn."""
 
-    def __init__(self, spec: LaunchSpec, process: WorkerProcess, given: Callable[[MemoryWorker, str], None]) -> None:
-        super().__init__(spec, process)
+    def __init__(
+        self, spec: LaunchSpec, state: Path, process: WorkerProcess, given: Callable[[MemoryWorker, str], None]
+    ) -> None:
+        super().__init__(spec, state, process)
         self._tell_given = given
         self.turns: list[str] = []  # that it was given
         self.current: str | None = None
@@ -135,7 +139,7 @@ class MemoryWorker(MemoryChannel):
 
     def leave_spool(self) -> None:
         """What nobody has acknowledged is kept on disk."""
-        spool = Path(self.spec.spool)
+        spool = Path(self.files.spool)
         spool.parent.mkdir(parents=True, exist_ok=True)
         spool.write_bytes(b"".join(encode(frame) for frame in self.unacknowledged()))
 
@@ -147,9 +151,13 @@ class OneDaemonsChannel:
     """A worker's line as one daemon has it: of a dead daemon nothing arrives any more."""
 
     def __init__(self, worker: MemoryWorker, life: Life) -> None:
-        self.process = worker.process
+        self.handle = worker.handle
         self._worker = worker
         self._life = life
+
+    @property
+    def labels(self) -> dict[str, int | str]:
+        return self._worker.labels
 
     async def send(self, frame: ToWorker) -> None:
         if self._life.over:
@@ -183,8 +191,8 @@ class OneDaemonsChannel:
 class WorldLauncher(MemoryLauncher):
     """Workers of all daemons; each has a pid of its own that no process has."""
 
-    def __init__(self, given: Callable[[MemoryWorker, str], None]) -> None:
-        super().__init__()
+    def __init__(self, state: Path, given: Callable[[MemoryWorker, str], None]) -> None:
+        super().__init__(state)
         self.workers: list[MemoryWorker] = []
         self.deaths = 0
         self._given = given
@@ -195,7 +203,7 @@ class WorldLauncher(MemoryLauncher):
 
     def made(self, spec: LaunchSpec) -> MemoryWorker:
         process = WorkerProcess(next(self._pids), 1, processes.boot_id())
-        worker = MemoryWorker(spec, process, self._given)
+        worker = MemoryWorker(spec, self.state, process, self._given)
         self.workers.append(worker)
         self.launched.append(worker)
         worker.ready()
@@ -212,14 +220,15 @@ class WorldLauncher(MemoryLauncher):
         worker.current = None
         worker.kill()
 
-    def process_of(self, pid: int) -> MemoryWorker | None:
-        return next((one for one in self.workers if one.process.pid == pid), None)
+    def worker(self, identity: WorkerIdentity) -> MemoryWorker | None:
+        return next((one for one in self.workers if one.alive and one.spec.cookie == identity.cookie), None)
 
 
 class OneDaemonsLauncher:
     """The launcher of one daemon."""
 
     def __init__(self, world: WorldLauncher, life: Life) -> None:
+        self.whereabouts = world.whereabouts
         self._world = world
         self._life = life
 
@@ -231,24 +240,41 @@ class OneDaemonsLauncher:
             raise LaunchFailed("start_failed", "this daemon is dead")
         return OneDaemonsChannel(self._world.made(spec), self._life)
 
-    async def attach(self, left: LeftWorker) -> OneDaemonsChannel:
-        worker = self._world.process_of(left.process.pid)
-        if self._life.over or worker is None or not worker.alive:
+    async def recover(self, claim: Claim) -> list[WorkerRecord]:
+        alive = [one for one in claim.workers if self._world.worker(one.identity) is not None]
+        going_on = list(claim.choose(alive))
+        for one in alive:
+            if one not in going_on:
+                await self.end(one, 0)
+        return going_on
+
+    async def attach(self, worker: WorkerRecord) -> OneDaemonsChannel:
+        found = self._world.worker(worker.identity)
+        if self._life.over or found is None:
             raise LaunchFailed("start_failed", "it is gone")
-        worker.adopt()
-        return OneDaemonsChannel(worker, self._life)
+        found.adopt()
+        return OneDaemonsChannel(found, self._life)
 
-    def spooled(self, identity: WorkerIdentity, after: int) -> Iterable[list[FromWorker]]:
-        return leftovers.read_spool(Path(identity.spool), identity.epoch, after)
+    async def end(self, worker: WorkerRecord, grace: float) -> None:
+        found = self._world.worker(worker.identity)
+        if found is not None and not self._life.over:
+            self._world.die(found, keeps=True)
 
-    async def end(self, process: WorkerProcess, grace: float) -> None:
-        worker = self._world.process_of(process.pid)
-        if worker is not None and worker.alive and not self._life.over:
-            self._world.die(worker, keeps=True)
+    async def deliver_spool(self, worker: WorkerIdentity, after: int, into: Deliver) -> None:
+        await leftovers.deliver(self._spool(worker), worker.epoch, after, into)
 
-    async def clean(self, identity: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+    async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+        await self.discard(worker, keep_spool=keep_spool)
+
+    async def discard(self, worker: WorkerIdentity, *, keep_spool: bool = False) -> None:
         if not keep_spool and not self._life.over:
-            Path(identity.spool).unlink(missing_ok=True)  # noqa: ASYNC240
+            self._spool(worker).unlink(missing_ok=True)
+
+    async def prepare(self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False) -> None:
+        pass
+
+    def _spool(self, worker: WorkerIdentity) -> Path:
+        return Path(WorkerFiles.of(self._world.state / worker.instance, worker).spool)
 
     async def probe(self) -> None:
         pass
@@ -263,7 +289,7 @@ class World:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.faults = Faults()
         self.clock = Clock(patch)
-        self.launcher = WorldLauncher(self._given)
+        self.launcher = WorldLauncher(path / "state", self._given)
         self.fronts: list[MemoryFront] = []
         self.app: server.App | None = None
         self._settings = Settings(data=path / "data", state=path / "state", **{**DEFAULTS, **settings})
@@ -496,8 +522,7 @@ class World:
     # --- in the place of the operating system -------------------------------------------------------------------------
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
-        opened, start_time, ending = store_connection.Connection.open, processes.start_time, processes.ending
-        end_these, world = reaper.end_these, self
+        opened, world = store_connection.Connection.open, self
 
         async def open_(path: Path) -> store_connection.Connection:
             made = await opened(path)
@@ -523,33 +548,12 @@ class World:
             await asyncio.sleep(0)
             return function(*arguments, **named)
 
-        def worker_start_time(pid: int) -> int | None:
-            worker = world.launcher.process_of(pid)
-            return start_time(pid) if pid < FIRST_PID else 1 if worker and worker.alive else None
-
-        def kill(strays: Sequence[reaper.Stray], grace: float) -> None:
-            for stray in strays:
-                worker = world.launcher.process_of(stray.pid)
-                if worker is not None and worker.alive:
-                    world.launcher.die(worker, keeps=True)
-            end_these([one for one in strays if one.pid < FIRST_PID], grace)
-
         for module in (store_connection, history_copy):
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(store_connection.Connection, "post", post)
         patch.setattr(asyncio, "to_thread", to_thread)
-        patch.setattr(processes, "start_time", worker_start_time)
-        patch.setattr(processes, "ending", lambda pid: pid < FIRST_PID and ending(pid))
-
-        async def of_worker(*_: object) -> whereabouts.Sighting:
-            return whereabouts.Sighting("here")
-
-        patch.setattr(whereabouts, "of_worker", of_worker)
-        patch.setattr(whereabouts, "survey", lambda *_: [])
-        patch.setattr(reaper, "end_these", kill)
-        patch.setattr(reaper, "end_now", lambda *_: [])
         patch.setattr(server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life))
         patch.setattr(server, "gc", SimpleNamespace(freeze=lambda: None))
 

@@ -28,7 +28,9 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Failure, ModeChanged, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.pool.local import LocalLauncher
+from pykoclaw_acp.server.identity import Standing
+from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
@@ -61,6 +63,12 @@ def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
     process.wait()
 
 
+async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> Found:
+    """What a daemon finds whose instance has this directory; processes and files are real."""
+    launcher = LocalLauncher(directory.parent, directory.parent, resident=resident)
+    return await recover(r.database, launcher, Standing.of(directory.name), resident=resident)
+
+
 @asynccontextmanager
 async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True, **limits: Any) -> AsyncIterator[Rig]:
     """A daemon; `before` is one whose workers it finds, and that was left without a word, as after SIGKILL."""
@@ -70,7 +78,7 @@ async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True
             r.pool._around = type(r.pool._around)(
                 r.launcher, r.pool._ledger, r.sessions, r.pool._limits, r.pool._worker_changed
             )
-        found = await recover(r.database, path, resident=resident)
+        found = await recovered(r, path, resident=resident)
         await hand_over(found, r.sessions, r.pool, r.database)
         yield r
 
@@ -350,7 +358,7 @@ async def test_a_worker_that_cannot_be_reached_is_ended_before_its_spool_is_read
     first.launcher.unreachable = True
     async with daemon(tmp_path, first) as second:
         assert (await ended(await found(second, session))).state == "done"
-        assert second.launcher.ended == [alive]
+        assert [one.process for one in second.launcher.ended] == [alive]
 
 
 async def _choose(r: Rig, mode: str, model: str) -> None:
@@ -429,12 +437,12 @@ async def test_workers_are_found_when_the_state_directory_is_another_one(tmp_pat
     async with killed(tmp_path, alive) as first:
         _, turn, channel = await hanging(first)
     async with rig(tmp_path) as r:
-        (left,) = (await recover(r.database, elsewhere, resident=True)).workers
-        assert left.identity.socket == channel.spec.socket
+        (left,) = (await recovered(r, elsewhere)).workers
+        assert left.handle == channel.handle
     spool = _write_spool(channel, encode(channel.event(turn.turn_id, "spooled")) + encode(channel.ended(turn.turn_id)))
     await _die(alive)
     async with rig(tmp_path) as r:
-        await recover(r.database, elsewhere, resident=True)
+        await recovered(r, elsewhere)
         assert await r.states() == {turn.turn_id: "done"}
         assert not Path(spool).exists()  # noqa: ASYNC240
 
@@ -451,10 +459,10 @@ async def test_only_the_workers_own_tool_calls_are_open(tmp_path: Path) -> None:
 
 
 def _write_spool(channel: MemoryChannel, data: bytes) -> str:
-    spool = Path(channel.spec.spool)
+    spool = Path(channel.files.spool)
     spool.parent.mkdir(exist_ok=True)
     spool.write_bytes(data)
-    return channel.spec.spool
+    return channel.files.spool
 
 
 async def _die(process: WorkerProcess) -> None:

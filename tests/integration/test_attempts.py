@@ -10,10 +10,10 @@ import pytest
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Failure, UserMessage
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration.test_adoption import alive, daemon, found, killed
+from tests.integration.test_adoption import alive, daemon, found, killed, recovered
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 
@@ -134,7 +134,7 @@ async def test_the_third_daemon_ends_a_prompt_over_which_two_died_and_runs_the_n
 
 
 async def _taken_over(r: Rig, path: Path, session: Session) -> Session:
-    await hand_over(await recover(r.database, path, resident=True), r.sessions, r.pool, r.database)
+    await hand_over(await recovered(r, path), r.sessions, r.pool, r.database)
     return await found(r, session)
 
 

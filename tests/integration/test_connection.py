@@ -301,10 +301,10 @@ async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_fir
         assert "session/load" in refused["error"]["message"]
         await wire.call("session/load", sessionId="../old id", cwd="/usr", mcpServers=[])
         await wire.call("session/prompt", **prompt("../old id", "say 1"))
-        spec = r.launcher.launched[0].spec
-        assert spec.options.cwd == "/usr"
-        assert ".." not in spec.socket
-        assert ".." not in spec.temporary
+        launched = r.launcher.launched[0]
+        assert launched.spec.options.cwd == "/usr"
+        assert ".." not in launched.files.socket
+        assert ".." not in launched.files.temporary
 
 
 async def test_servers_that_change_during_a_turn_reach_the_next_worker(tmp_path: Path) -> None:

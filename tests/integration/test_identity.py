@@ -19,6 +19,7 @@ from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places
+from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.store import instance
@@ -65,7 +66,7 @@ async def database(places: Places) -> AsyncIterator[Database]:
 
 
 async def settled(opened: Database, places: Places) -> Identity:
-    found = await settle(opened, places)
+    found = await settle(opened, places, LocalWhereabouts())
     found.release()
     return found
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import LaunchFailed, RestartWanted
-from pykoclaw_acp.pool.local import MAX_LOG, LocalLauncher
+from pykoclaw_acp.pool.local import LocalLauncher
+from pykoclaw_acp.pool.local_forkserver import MAX_LOG
 from tests.workers import spec
 
 
@@ -19,7 +20,7 @@ async def test_an_installation_that_was_taken_away_asks_for_a_restart(
 ) -> None:
     """As by an upgrade in place; the first failures may be of the moment."""
     monkeypatch.setattr(sys, "executable", python)
-    launcher = LocalLauncher(tmp_path, resident=True)
+    launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
     for _ in range(3):
         await launcher.probe()
         with pytest.raises(LaunchFailed, match=r"workers\.log"):
@@ -31,12 +32,12 @@ async def test_an_installation_that_was_taken_away_asks_for_a_restart(
 
 async def test_the_workers_log_is_begun_anew_by_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also under a fork server that runs since long."""
-    launcher = LocalLauncher(tmp_path, resident=True)
+    launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
 
     async def refuse() -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(launcher, "_ensure", refuse)
+    monkeypatch.setattr(launcher._fork_server, "ensure", refuse)
     for size, kept in ((MAX_LOG, MAX_LOG), (MAX_LOG + 1, 0)):
         (tmp_path / "workers.log").touch()
         os.truncate(tmp_path / "workers.log", size)

@@ -19,13 +19,14 @@ from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.server.recovery import hand_over, recover
+from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system.clock import Clock
+from tests.integration.test_adoption import recovered
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
 
@@ -490,7 +491,7 @@ async def test_a_prompt_that_waited_runs_with_its_clients_servers(tmp_path: Path
         prompt = json.dumps([{"type": "text", "text": "say 1"}])
         await r.database.commit(Unit(statements=(Statement(queued, (session, prompt)),)))
     async with rig(tmp_path) as r:
-        await hand_over(await recover(r.database, tmp_path, resident=True), r.sessions, r.pool, r.database)
+        await hand_over(await recovered(r, tmp_path), r.sessions, r.pool, r.database)
         opened = {"cwd": "/", "mcpServers": SERVERS}
         async with front(r, sessions={session: {"seq": 0, "opened": opened}}) as again:
             again.call(2, "session/prompt", again=1, **words(session, "say 1"))

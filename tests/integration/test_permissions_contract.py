@@ -11,7 +11,7 @@ import pytest
 from pykoclaw_acp.channel.frames import AskWithdrawn
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settled
+from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
 from tests.integration.journals import BOTH, CANCELLED, DONE, Subject, end, prompt, request, subject
 
 ALLOWED: dict[str, Any] = {"outcome": "selected", "option_id": "allow_once", "answered_by": "Zed"}
@@ -34,9 +34,9 @@ async def asked(s: Subject, *names: str) -> tuple[str, int]:
 async def test_pending_requests_are_found_the_oldest_first(s: Subject) -> None:
     session, _ = await asked(s, "b", "a")
     found = await s.journal.questions(session)
-    assert [one.ask.ask_id for one in found] == ["b", "a"]
+    assert [one.request.ask_id for one in found] == ["b", "a"]
     assert (found[0].session_id, found[0].turn_id, found[0].policy) == (session, "turn", "attended")
-    assert found[0].ask == request("b", n=2)
+    assert found[0].request == request("b", n=2)
     assert await s.journal.questions("other") == []
     assert len(await s.journal.questions()) == 2
     assert await s.journal.is_open("a")
@@ -45,12 +45,12 @@ async def test_pending_requests_are_found_the_oldest_first(s: Subject) -> None:
 
 async def test_the_first_settlement_counts(s: Subject) -> None:
     session, _ = await asked(s, "a", "b")
-    await s.journal.settle(Settled("a", **ALLOWED, content={"name": "value"}))
-    await s.journal.settle(Settled("a", "denied", answered_by="policy"))
+    await s.journal.settle(Settlement("a", **ALLOWED, content={"name": "value"}))
+    await s.journal.settle(Settlement("a", "denied", answered_by="policy"))
     (row,) = await s.journal.settled(["a", "b", "nothing"])
     assert (row.outcome, row.option, row.answered_by) == ("selected", "allow_once", "Zed")
     assert row.content == {"name": "value"}
-    assert [one.ask.ask_id for one in await s.journal.questions(session)] == ["b"]
+    assert [one.request.ask_id for one in await s.journal.questions(session)] == ["b"]
     assert not await s.journal.is_open("a")
     assert await s.journal.settled([]) == []
 
@@ -70,7 +70,7 @@ async def test_the_clock_of_a_pending_request_can_be_set(s: Subject) -> None:
     await s.journal.set_clock("a", RequestPolicy.ATTENDED, None)
     (row,) = await s.journal.questions(session)
     assert (row.policy, row.deadline, row.deadline_clock) == ("attended", None, None)
-    await s.journal.settle(Settled("a", "timeout"))
+    await s.journal.settle(Settlement("a", "timeout"))
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(1, 1))
     (row,) = await s.journal.settled(["a"])
     assert row.policy == "attended"
@@ -89,7 +89,7 @@ async def test_a_parked_request_outlives_its_worker(s: Subject) -> None:
 
 async def test_a_settled_request_cannot_be_parked(s: Subject) -> None:
     session, _ = await asked(s, "a")
-    await s.journal.settle(Settled("a", **ALLOWED))
+    await s.journal.settle(Settlement("a", **ALLOWED))
     with pytest.raises(Conflict):
         await s.journal.park(session, request("a"), [Text("m", "not said")])
     assert await s.texts(session) == ""
@@ -99,19 +99,19 @@ async def test_the_answer_to_a_parked_request_queues_its_turn_once(s: Subject) -
     session, epoch = await asked(s, "a")
     await s.journal.park(session, request("a"), [])
     await s.journal.record(session, epoch, [end(epoch, 3, "turn")], {"turn": CANCELLED})
-    await s.journal.answer_parked(Settled("a", **ALLOWED), prompt(session, "next"))
+    await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     (row,) = await s.journal.questions(session)
     assert (row.outcome, row.turn_id, row.policy) == ("selected", "next", "parked")
     assert await s.journal.settled(["a"]) == [], "its decision went to another turn"
     with pytest.raises(Conflict):
-        await s.journal.answer_parked(Settled("a", "cancelled"), prompt(session, "again"))
+        await s.journal.answer_parked(Settlement("a", "cancelled"), prompt(session, "again"))
     assert await s.journal.turns_of_front(session, "front") == ["turn", "next"]
 
 
 async def test_only_a_parked_request_is_answered_by_a_turn(s: Subject) -> None:
     session, _ = await asked(s, "a")
     with pytest.raises(Conflict):
-        await s.journal.answer_parked(Settled("a", **ALLOWED), prompt(session, "next"))
+        await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     assert await s.journal.is_open("a")
     assert await s.journal.turns_of_front(session, "front") == ["turn"]
 
@@ -119,24 +119,24 @@ async def test_only_a_parked_request_is_answered_by_a_turn(s: Subject) -> None:
 async def test_a_decision_is_used_up_by_the_call_that_it_is_about(s: Subject) -> None:
     session, _ = await asked(s, "a", "same")
     await s.journal.park(session, request("a"), [])
-    await s.journal.answer_parked(Settled("a", **ALLOWED), prompt(session, "next"))
-    await s.journal.settle(Settled("same", **ALLOWED), used="a")
+    await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
+    await s.journal.settle(Settlement("same", **ALLOWED), used="a")
     assert await s.journal.questions(session) == []
 
 
 async def test_a_decision_ends_with_the_turn_that_goes_on_with_it(s: Subject) -> None:
     session, _ = await asked(s, "a")
     await s.journal.park(session, request("a"), [])
-    await s.journal.answer_parked(Settled("a", **ALLOWED), prompt(session, "next"))
+    await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     await s.journal.finish(session, "next", DONE, [])
     assert await s.journal.questions(session) == []
 
 
 async def test_requests_are_found_by_the_beginning_of_their_id(s: Subject) -> None:
     await asked(s, "a1", "a2", "a3", "b1")
-    await s.journal.settle(Settled("a3", "cancelled"))
-    assert [one.ask.ask_id for one in await s.journal.matching("a")] == ["a2", "a1", "a3"]
-    assert [one.ask.ask_id for one in await s.journal.matching("a1")] == ["a1"]
+    await s.journal.settle(Settlement("a3", "cancelled"))
+    assert [one.request.ask_id for one in await s.journal.matching("a")] == ["a2", "a1", "a3"]
+    assert [one.request.ask_id for one in await s.journal.matching("a1")] == ["a1"]
     assert await s.journal.matching("c") == []
 
 

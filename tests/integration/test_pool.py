@@ -115,7 +115,7 @@ class Rig:
 async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
     database = await Database.open(path / "pykoclaw.db")
     sessions = Sessions(SessionJournal(database), OPTIONS, TIMES)
-    launcher = MemoryLauncher()
+    launcher = MemoryLauncher(path.parent)
     numbers = {
         "max_workers": 100,
         "idle_timeout": 100.0,
@@ -126,7 +126,7 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
         "spool_limit": 1024 * 1024,
     }
     pool = WorkerPool(
-        launcher, WorkerLedger(database), sessions, PoolLimits(directory=path, data="", **{**numbers, **limits})
+        launcher, WorkerLedger(database), sessions, PoolLimits(instance=path.name, data="", **{**numbers, **limits})
     )
     sessions.workers = pool
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.model.permissions import Settled, Workspace
+from pykoclaw_acp.model.permissions import Settlement, Workspace
 from tests.integration.journals import BOTH, Subject, prompt, request, subject
 
 HOOKS = Workspace("/work/project", "hash", ("a hook",))
@@ -29,7 +29,7 @@ async def asked(s: Subject, *names: str) -> str:
 
 
 async def test_trust_reaches_below_a_directory(s: Subject) -> None:
-    await s.journal.settle_workspaces(Settled("none", "selected", answered_by="Zed"), [Workspace("/work", "hash")])
+    await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="Zed"), [Workspace("/work", "hash")])
     (row,) = await s.journal.trusted(["/work/project/deep", "/elsewhere"])
     assert (row.path, row.content, row.by, row.dotenv) == ("/work", "hash", "Zed", None)
     assert await s.journal.trusted(["/", "/workshop"]) == []
@@ -38,8 +38,8 @@ async def test_trust_reaches_below_a_directory(s: Subject) -> None:
 
 async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
     session = await asked(s, "a")
-    assert [one.ask.workspaces for one in await s.journal.questions(session)] == [(HOOKS,)]
-    await s.journal.settle_workspaces(Settled("a", "selected", "allow_always", "Zed"), [HOOKS])
+    assert [one.request.workspaces for one in await s.journal.questions(session)] == [(HOOKS,)]
+    await s.journal.settle_workspaces(Settlement("a", "selected", "allow_always", "Zed"), [HOOKS])
     assert await s.journal.questions(session) == []
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, HOOKS.content, "Zed")
@@ -47,10 +47,10 @@ async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
 
 async def test_answers_of_a_turn_are_found_the_newest_first(s: Subject) -> None:
     await asked(s, "a", "b", "c")
-    await s.journal.settle(Settled("a", "selected", "reject_once"))
-    await s.journal.settle(Settled("c", "cancelled"))
+    await s.journal.settle(Settlement("a", "selected", "reject_once"))
+    await s.journal.settle(Settlement("c", "cancelled"))
     found = await s.journal.workspace_answers("turn")
-    assert [(one.ask.ask_id, one.outcome) for one in found] == [("c", "cancelled"), ("a", "selected")]
+    assert [(one.request.ask_id, one.outcome) for one in found] == [("c", "cancelled"), ("a", "selected")]
     assert await s.journal.workspace_answers("other") == []
 
 
@@ -58,13 +58,13 @@ async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     await s.journal.record(session, epoch, [request("a", epoch=epoch)], {})
-    await s.journal.settle(Settled("a", "selected", "allow_once"))
+    await s.journal.settle(Settlement("a", "selected", "allow_once"))
     assert await s.journal.workspace_answers("turn") == []
 
 
 async def test_a_first_use_gives_way_to_what_was_found(s: Subject) -> None:
     first = Workspace("/work", "")
-    await s.journal.settle_workspaces(Settled("none", "selected", answered_by="upgrade"), [first])
+    await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="upgrade"), [first])
     await s.journal.trust_first_use("/work", [HOOKS, Workspace("/work", "")])
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, "hash", "upgrade")

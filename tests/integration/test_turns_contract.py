@@ -10,7 +10,8 @@ import pytest
 from pykoclaw_acp.channel.frames import Gap, TurnStarted
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused, StaleEpoch
 from pykoclaw_acp.model.events import Failure, Text, TitleChanged, UserMessage
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnFault, TurnState
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnState
 from tests.integration.journals import (
     BOTH,
     CANCELLED,
@@ -25,7 +26,7 @@ from tests.integration.journals import (
     subject,
 )
 
-FAILED = Outcome(TurnState.FAILED, fault=TurnFault("overloaded", "Too much.", 529, retry_after=3))
+FAILED = Outcome(TurnState.FAILED, failure=TurnFailure("overloaded", "Too much.", 529, retry_after=3))
 
 
 @pytest.fixture(params=BOTH)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
@@ -38,7 +39,7 @@ from pykoclaw_acp.channel.socket import SocketLine, read_frames
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
-from pykoclaw_acp.pool.whereabouts import ask
+from pykoclaw_acp.pool.local_whereabouts import ask
 from pykoclaw_acp.worker import main
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.main import Worker
@@ -73,18 +74,19 @@ class Daemon:
 class Rig:
     def __init__(self, directory: Path, grace: float) -> None:
         self.spec = spec(directory, epoch=3, orphan_grace=grace)
-        for path in (self.spec.socket, self.spec.spool):
+        self.files = WorkerFiles.of(directory, self.spec)
+        for path in (self.files.socket, self.files.spool):
             os.makedirs(os.path.dirname(path))
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(self.spec.socket)
+        listener.bind(self.files.socket)
         listener.listen()
-        self.worker = Worker(self.spec)
+        self.worker = Worker(self.spec, self.files)
         self.serving = asyncio.ensure_future(self.worker.serve(listener))
 
     async def connect(self) -> Daemon:
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, self.spec.socket)
+        await asyncio.get_running_loop().sock_connect(connection, self.files.socket)
         return Daemon(SocketLine(connection))
 
     def say(self, text: str) -> None:
@@ -92,7 +94,7 @@ class Rig:
 
     @property
     def on_disk(self) -> list[int]:
-        frames = [one for batch in read_spool(Path(self.spec.spool), self.spec.epoch, 0) for one in batch]
+        frames = [one for batch in read_spool(Path(self.files.spool), self.spec.epoch, 0) for one in batch]
         return [one.n for one in frames if isinstance(one, EventFrame)]
 
 
@@ -142,7 +144,7 @@ async def test_each_daemon_is_told_what_it_does_not_have(tmp_path: Path) -> None
 
 async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> None:
     async with worker(tmp_path) as rig:
-        assert (await ask(rig.spec.socket)) == Place(
+        assert (await ask(rig.files.socket)) == Place(
             epoch=3, instance=tmp_path.name, session_id="session", pid=os.getpid(), last=0, acked=0, attached=False
         )
         first = await rig.connect()
@@ -155,7 +157,7 @@ async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> 
         moved = data.rename(tmp_path / "moved")
         waiting = await rig.connect()  # the next daemon, which waits until this one is gone
         await waiting.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
-        place = await ask(rig.spec.socket)
+        place = await ask(rig.files.socket)
         assert place is not None
         assert (place.path, place.inode, place.deleted) == (str(moved), moved.stat().st_ino, False)
         assert (place.last, place.acked, place.attached) == (1, 0, True)
@@ -163,7 +165,7 @@ async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> 
         await first.send(Ack(epoch=3, upto=1))
         rig.say("two")
         await eventually(lambda: rig.worker._outbox.told == (2, 1))
-        place = await ask(rig.spec.socket)
+        place = await ask(rig.files.socket)
         assert place is not None
         assert (place.deleted, place.last, place.acked) == (True, 2, 1)
         assert isinstance(await first.receive(), EventFrame)
@@ -373,7 +375,7 @@ def test_an_orphan_leaves_nothing_that_its_tools_started(tmp_path: Path, monkeyp
     )
     try:
         with socket.socket(socket.AF_UNIX) as listener:
-            assert main.run(launched, listener) == 0
+            assert main.run(launched, WorkerFiles.of(tmp_path, launched), listener) == 0
         assert stray.wait(10) < 0
     finally:
         stray.kill()

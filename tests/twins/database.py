@@ -13,7 +13,7 @@ from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Ask, Question, RequestPolicy
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy, StoredRequest
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import UNFINISHED, Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.store.condition import StoreCondition
@@ -68,7 +68,7 @@ class MemoryDatabase:
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
     turns: dict[str, TurnRow] = field(default_factory=dict)
     logs: dict[str, list[Logged]] = field(default_factory=dict)
-    requests: dict[str, Question] = field(default_factory=dict)  # in the order in which they came
+    requests: dict[str, StoredRequest] = field(default_factory=dict)  # in the order in which they came
     trust: dict[tuple[str, str], Trusted] = field(default_factory=dict)  # by path and content
     cursors: dict[tuple[str, str, str, str], Cursor] = field(default_factory=dict)
     ended_cursors: dict[tuple[str, str, str, str], int] = field(default_factory=dict)  # since when (ms, own clock)
@@ -179,11 +179,11 @@ class MemoryDatabase:
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
         self.insert_turn(row)
 
-    def insert_request(self, session_id: str, ask: Ask) -> None:
+    def insert_request(self, session_id: str, ask: PermissionRequest) -> None:
         """A request is pending from now on."""
         if ask.ask_id in self.requests:
             raise RowRefused(ask.ask_id)
-        self.requests[ask.ask_id] = Question(
+        self.requests[ask.ask_id] = StoredRequest(
             session_id, ask, ask.turn_id, RequestPolicy.ATTENDED, None, _now(), self.clock.now(), None
         )
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.permissions import (
-    Ask,
     Deadline,
-    Question,
+    PermissionRequest,
     RequestOutcome,
     RequestPolicy,
-    Settled,
+    Settlement,
+    StoredRequest,
     Workspace,
 )
 from pykoclaw_acp.model.turns import Turn
@@ -23,7 +23,7 @@ MATCHES = 20
 
 
 class MemoryPermissionStore(MemoryStore):
-    async def settle(self, settled: Settled, used: str | None = None) -> None:
+    async def settle(self, settled: Settlement, used: str | None = None) -> None:
         def settle() -> None:
             self._settle(settled)
             if used is not None and self._is_parked(used):
@@ -31,7 +31,7 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def settle_workspaces(self, settled: Settled, trusted: Sequence[Workspace]) -> None:
+    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
         def settle() -> None:
             self._settle(settled)
             for one in trusted:
@@ -39,7 +39,7 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def park(self, session_id: str, ask: Ask, events: Sequence[Event]) -> list[int]:
+    async def park(self, session_id: str, ask: PermissionRequest, events: Sequence[Event]) -> list[int]:
         def park() -> list[int]:
             self._require_pending(ask.ask_id)
             self._change(ask.ask_id, policy=RequestPolicy.PARKED, deadline=None, deadline_clock=None)
@@ -47,7 +47,7 @@ class MemoryPermissionStore(MemoryStore):
 
         return await self.database.write(park)
 
-    async def answer_parked(self, settled: Settled, turn: Turn) -> None:
+    async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
         def answer() -> None:
             if self._require_pending(settled.permission_id).policy != RequestPolicy.PARKED:
                 raise Conflict(f"the request {settled.permission_id} is not parked")
@@ -66,13 +66,13 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(change)
 
-    async def questions(self, session_id: str | None = None) -> list[Question]:
+    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
         rows = self.database.read().requests.values()
         mine = [one for one in rows if session_id in (None, one.session_id)]
         pending = [one for one in mine if one.outcome is None and not self.database.sessions[one.session_id].deleted]
         return [*pending, *(one for one in mine if self._goes_on(one))]
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[Question]:
+    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         rows = self.database.read().requests.items()
         return [
             one
@@ -80,7 +80,7 @@ class MemoryPermissionStore(MemoryStore):
             if key in ask_ids and one.outcome is not None and one.policy != RequestPolicy.PARKED
         ]
 
-    async def matching(self, prefix: str) -> list[Question]:
+    async def matching(self, prefix: str) -> list[StoredRequest]:
         rows = [one for key, one in self.database.read().requests.items() if key.startswith(prefix)]
         rows.reverse()  # the newest first, and those that are pending before others
         return sorted(rows, key=lambda one: one.outcome is not None)[:MATCHES]
@@ -89,13 +89,13 @@ class MemoryPermissionStore(MemoryStore):
         known = self.database.read().requests.get(ask_id)
         return known is not None and known.outcome is None
 
-    def _goes_on(self, one: Question) -> bool:
+    def _goes_on(self, one: StoredRequest) -> bool:
         """Whether a turn goes on with the decision on this parked request."""
         turn = self.database.turns.get(one.turn_id or "")
         chosen = one.policy == RequestPolicy.PARKED and one.outcome == RequestOutcome.SELECTED
         return chosen and turn is not None and turn.unfinished
 
-    def _require_pending(self, ask_id: str) -> Question:
+    def _require_pending(self, ask_id: str) -> StoredRequest:
         known = self.database.requests.get(ask_id)
         if known is None or known.outcome is not None:
             raise Conflict(f"the request {ask_id} is not pending")
@@ -105,7 +105,7 @@ class MemoryPermissionStore(MemoryStore):
         known = self.database.requests.get(ask_id)
         return known is not None and known.policy == RequestPolicy.PARKED
 
-    def _settle(self, settled: Settled) -> None:
+    def _settle(self, settled: Settlement) -> None:
         known = self.database.requests.get(settled.permission_id)
         if known is not None and known.outcome is None:
             self._change(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.permissions import Ask, Question, Workspace
+from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.model.trust import FIRST_USE, Trusted
 from pykoclaw_acp.system.paths import upwards
 from tests.twins.base import MemoryStore
@@ -24,9 +24,9 @@ class MemoryTrustStore(MemoryStore):
 
         await self.database.write(use, patient=True)
 
-    async def ask(self, session_id: str, ask: Ask) -> None:
+    async def ask(self, session_id: str, ask: PermissionRequest) -> None:
         await self.database.write(lambda: self.database.insert_request(session_id, ask), patient=True)
 
-    async def workspace_answers(self, turn_id: str) -> list[Question]:
+    async def workspace_answers(self, turn_id: str) -> list[StoredRequest]:
         rows = [one for one in self.database.read().requests.values() if one.turn_id == turn_id]
-        return [one for one in reversed(rows) if one.ask.workspaces and one.outcome is not None]
+        return [one for one in reversed(rows) if one.request.workspaces and one.outcome is not None]

@@ -12,7 +12,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
-from pykoclaw_acp.model.permissions import Ask, RequestOutcome, RequestPolicy
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, RequestPolicy
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from tests.twins.base import MemoryStore
 from tests.twins.database import TurnRow
@@ -80,7 +80,7 @@ class MemoryTurnJournal(MemoryStore):
             conversation = self.database.session(session_id).record.conversation_name
             self.database.claude_sessions[conversation] = frame.claude_session_id
             return self._log(session_id, frame.turn_id, failure(frame.turn_id, outcome))
-        elif isinstance(frame, Ask):
+        elif isinstance(frame, PermissionRequest):
             self.database.insert_request(session_id, frame)
         elif isinstance(frame, AskWithdrawn):
             asked = self.database.requests.get(frame.ask_id)

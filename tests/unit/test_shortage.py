@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pykoclaw_acp.channel.processes import Forked
+from pykoclaw_acp.channel.files import WorkerFiles
+from pykoclaw_acp.channel.processes import Fork, Forked
 from pykoclaw_acp.system import memory, shortage
 from pykoclaw_acp.worker import forkserver
 from tests import workers
@@ -63,7 +64,9 @@ def test_a_fork_that_is_refused_is_told_and_the_fork_server_goes_on(
     monkeypatch.setattr(os, "fork", fork)
     (tmp_path / "sockets").mkdir()
     kind, words = shortage.PROCESSES
-    assert forkserver._launch(msgspec.json.encode(workers.spec(tmp_path))) == Forked(error=words, kind=kind)
+    spec = workers.spec(tmp_path)
+    request = msgspec.json.encode(Fork(spec, WorkerFiles.of(tmp_path, spec)))
+    assert forkserver._launch(request) == Forked(error=words, kind=kind)
 
 
 def test_the_kernels_own_count_is_that_of_the_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,136 @@
+"""The fork server as its daemon sees it: started when it is first needed, and again when it died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.errors import LaunchFailed
+from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system.lineage import MARKS
+
+CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
+FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
+MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
+MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log, above which a launch begins it anew
+
+log: Final = structlog.get_logger()
+
+
+class ForkServer:
+    """`log` is the file for what fork server and workers print; `resident`: workers outlive this process."""
+
+    def __init__(self, log: Path, *, resident: bool) -> None:
+        self.log = log
+        self._resident = resident
+        self._lock = asyncio.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._deaths = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def broken(self) -> bool:
+        """It cannot run, as far as is known."""
+        return self._deaths >= MAX_DEATHS
+
+    async def warm(self) -> None:
+        """Start it, so that the first prompt does not wait for the SDK's import; raises OSError."""
+        async with self._lock:
+            await self.ensure()
+
+    async def fork(self, request: Fork) -> Forked:
+        """Fork a worker; starts the fork server anew once if it is gone. Raises LaunchFailed."""
+        async with self._lock:
+            with contextlib.suppress(FileNotFoundError):
+                if self.log.stat().st_size > MAX_LOG:
+                    os.truncate(self.log, 0)
+            for _ in range(2):
+                try:
+                    reader, writer = await self.ensure()
+                    writer.write(msgspec.json.encode(request) + b"\n")
+                    await writer.drain()
+                    line = await asyncio.wait_for(reader.readline(), FORK_WAIT)
+                    if line:
+                        self._deaths = 0
+                        return msgspec.json.decode(line, type=Forked)
+                except (OSError, TimeoutError) as error:  # OSError also: Python itself was replaced
+                    if (found := shortage.of(error, forks=True)) is not None:
+                        self._discard()
+                        raise LaunchFailed(*found) from error
+                    log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
+                self._discard()
+        self._deaths += 1
+        raise LaunchFailed("start_failed", f"the fork server died; its log is {self.log}")
+
+    async def close(self) -> None:
+        """End it; it waits for workers that end with this process."""
+        async with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+                with contextlib.suppress(OSError):
+                    await self._writer.wait_closed()
+            if self._process is not None:
+                try:
+                    await asyncio.to_thread(self._process.wait, CLOSE_WAIT)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+                self._process = None
+
+    async def ensure(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The streams of a live fork server; raises OSError."""
+        if self._process is not None and self._process.poll() is not None:
+            self._discard()
+        if self._reader is None or self._writer is None:
+            ours, theirs = socket.socketpair()
+            try:
+                self._process = self._start(theirs)
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+            log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
+        return self._reader, self._writer
+
+    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        daemon = [str(os.getpid())] if self._resident else []
+        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "pykoclaw_acp.worker.forkserver", str(control.fileno()), *daemon],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                cwd="/",
+                env={name: value for name, value in os.environ.items() if name not in MARKS},
+                pass_fds=[control.fileno()],
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+
+    def _discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._reader = self._writer = None
