@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import ClientLine
 from pykoclaw_acp.sessions.registry import Sessions
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.sessions.subscriber import Subscriber
 
 FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
@@ -21,7 +20,7 @@ FollowUp = Callable[[], Coroutine[Any, Any, None]]
 class Call:
     """A call that is being answered, as its handler sees it."""
 
-    connection: Connection
+    client: AcpClient
     request_id: bytes | None
     line: ClientLine
     method: Method[Call, Any] | None
@@ -35,13 +34,17 @@ class Call:
     @property
     def sessions(self) -> Sessions:
         """All sessions."""
-        return self.connection.sessions
+        return self.client.subscriber.sessions
+
+    @property
+    def subscriber(self) -> Subscriber:
+        """The client, as sessions know it."""
+        return self.client.subscriber
 
     @property
     def key(self) -> str | None:
         """What names this request for ever; None for a client whose connection is all that we know of it."""
-        front = self.connection.peer.key
-        return None if front is None else f"{front}:{self.line.number}"
+        return self.client.request_key(self.line.number)
 
     def on_cancel(self, cancel: Callable[[], object]) -> None:
         """Let `$/cancel_request` call this, instead of giving up the call: the call then answers by itself."""
@@ -57,10 +60,3 @@ class Call:
                 self.cancel_turn()
         elif self.started and self.task is not None:
             self.task.cancel()
-
-    def warm(self) -> None:
-        """A prompt is likely to follow: after the answer, since to start a process takes some milliseconds."""
-        self.follow_ups.append(self._warm)
-
-    async def _warm(self) -> None:
-        self.sessions.workers.warm()

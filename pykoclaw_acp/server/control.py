@@ -170,7 +170,7 @@ class Control:
         if params.turns is not None:
             after = max(after, await overview.place_of_turn(self._database, session.id, params.turns))
         end = session.last_seq
-        subscription = session.subscribe(Follower(call.connection.peer, present=params.present), min(after, end))
+        subscription = session.subscribe(Follower(call.client.peer, present=params.present), min(after, end))
         try:
             await subscription.reached(sys.maxsize if params.live else end)
         finally:

@@ -127,7 +127,7 @@ class Daemon:
             hurrying = self._tasks.start(_hurry(transport, visitor))
             self._connections.add(connection)
             if isinstance(peer, FrontPeer) and (inside is None or nested.is_client(self._app.settings.nested_access)):
-                await returning.welcome(connection, peer.hello)
+                await returning.welcome(connection.client, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
         except Overloaded as error:

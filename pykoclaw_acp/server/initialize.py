@@ -11,5 +11,5 @@ from pykoclaw_acp.server.call import Call
 
 async def initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
     """What every client is answered, whatever it can do."""
-    call.connection.initialized(params)
+    call.client.initialized(params)
     return greeting()

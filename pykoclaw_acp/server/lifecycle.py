@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from pykoclaw_acp.channel.options import McpStdio
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -23,96 +23,36 @@ from pykoclaw_acp.protocol.messages import (
     SessionParams,
     SessionState,
 )
-from pykoclaw_acp.server import selection
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions import opening
+from pykoclaw_acp.sessions.opening import AFTER, Opened, OpenOptions
 
-AFTER: Final = "pykoclaw.dev/after"
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
 MAX_SERVERS: Final = 200
 MAX_DIRECTORIES: Final = 1000
-PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
 
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     """A session; its row is committed before the answer."""
-    cwd = _absolute("cwd", params.cwd)
-    policy = _away_policy(params)
-    if not await asyncio.to_thread(os.path.isdir, cwd):
-        raise InvalidParams("`cwd`: there is no such directory.")
-    session = await call.sessions.create(
-        cwd,
-        directories(params.additional_directories),
-        servers(params.mcp_servers),
-        request_key=call.key,
-        client=call.connection.name,
-    )
-    if policy is not None:
-        await call.sessions.set_away_policy(session.id, policy)
-    call.connection.following(session, session.id)
-    await call.sessions.confirmations.written(PLACE_WAIT)
-    call.warm()
-    state = await selection.opened(call, session, session.id)
+    opened = await opening.create(call.subscriber, _options(params, params.mcp_servers), call.key)
+    state = _state(call, opened)
     return NewSessionResult(
-        session_id=session.id, modes=state.modes, models=state.models, config_options=state.config_options
+        session_id=opened.session_id, modes=state.modes, models=state.models, config_options=state.config_options
     )
 
 
 async def load(call: Call, params: LoadSessionParams) -> SessionState:
     """The whole history as updates, then the answer."""
-    session = await _reopen(call, params, params.mcp_servers)
-    told = session.last_seq
-    if call.line.sent_at is not None and call.connection.loaded.get(params.session_id) == call.line.number:
-        subscription = call.connection.following(session, params.session_id)  # its front has part of the replay
-    else:
-        await call.connection.claim(session, params.session_id, upto=session.last_seq)
-        subscription = call.connection.subscribe(session, params.session_id, after=0, number=call.line.number)
-    try:
-        await subscription.reached(told)
-    except BaseException:
-        subscription.close()
-        raise
-    await call.sessions.confirmations.written(PLACE_WAIT)
-    return await selection.opened(call, session, params.session_id)
+    options = _options(params, params.mcp_servers)
+    number, again = call.line.number, call.line.sent_at is not None
+    return _state(call, await opening.load(call.subscriber, params.session_id, options, number=number, again=again))
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
-    """Open a session without its history: what the client has not seen yet follows the answer.
-
-    That is what comes after `_meta["pykoclaw.dev/after"]`, or else after what this instance of the client has
-    confirmed, or one of its name that has ended.
-    """
-    after = _cursor(params)
-    session = await _reopen(call, params, params.mcp_servers or [])
-    follows = call.connection.follows(params.session_id)
-    if call.line.sent_at is not None and follows:
-        pass  # its front stands further on already
-    elif after is not None:
-        if after > session.last_seq:
-            raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
-        start = await call.sessions.place(session, params.session_id, after)
-        await call.connection.claim(session, params.session_id, upto=start)
-        call.connection.subscribe(session, params.session_id, start)
-    elif not follows:
-        seen = await call.connection.claim(session, params.session_id)
-        start = session.last_seq if seen is None else seen
-        missed = start < session.last_seq or session.busy
-        hold = call.connection.traits.catch_up_pause if missed else 0
-        subscription = call.connection.subscribe(session, params.session_id, start, hold=hold)
-        if missed and call.connection.traits.ends_lines:
-            subscription.loose_end = True
-            call.follow_ups.append(lambda: _end_line(session, subscription))
-    await call.sessions.confirmations.written(PLACE_WAIT)
-    return await selection.opened(call, session, params.session_id)
-
-
-async def _end_line(session: Session, subscription: Subscription) -> None:
-    """In a turn that the client did not ask for, it sees no end of the text (ClientTraits.ends_lines)."""
-    await session.idle()
-    await subscription.reached(session.last_seq)
-    if subscription.alive and not session.busy:
-        await subscription.end_line()
+    """Open a session without its history: what the client has not seen yet follows the answer."""
+    after, again = _cursor(params), call.line.sent_at is not None
+    options = _options(params, params.mcp_servers or [])
+    return _state(call, await opening.resume(call.subscriber, params.session_id, options, after=after, again=again))
 
 
 async def close(call: Call, params: SessionParams) -> Empty:
@@ -122,20 +62,16 @@ async def close(call: Call, params: SessionParams) -> Empty:
     return Empty()
 
 
-async def _reopen(call: Call, params: LoadSessionParams | ResumeSessionParams, raw: list[msgspec.Raw]) -> Session:
+def _options(params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]) -> OpenOptions:
+    """What new, load and resume have in common; raises InvalidParams."""
     cwd = _absolute("cwd", params.cwd)
     policy = _away_policy(params)
-    further, mcp = directories(params.additional_directories), servers(raw)
-    session = await call.sessions.get(params.session_id)
-    known = session.record.cwd
-    if known is not None and not await asyncio.to_thread(_same_place, known, cwd):
-        raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
-    await call.sessions.reopen(session, cwd, further, mcp)
-    session.unclaimed.client_came(call.connection.name)
-    if policy is not None:
-        await call.sessions.set_away_policy(session.id, policy)
-    call.warm()
-    return session
+    return OpenOptions(cwd, directories(params.additional_directories), servers(raw_servers), policy)
+
+
+def _state(call: Call, opened: Opened) -> SessionState:
+    call.follow_ups += opened.follow_ups
+    return projection.state(opened.selection, legacy=call.subscriber.traits.legacy_choices)
 
 
 def _cursor(params: ResumeSessionParams) -> int | None:

@@ -419,7 +419,7 @@ class World:
             peer = await FrontPeer.meet(line, await line.read())
             connection = Connection(self.app.sessions, METHODS, peer)
             try:
-                await returning.welcome(connection, peer.hello)
+                await returning.welcome(connection.client, peer.hello)
                 await connection.serve()
                 await connection.begun()
             finally:

@@ -122,12 +122,12 @@ async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_pat
 async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_subscription(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
-        first = wire.connection.subscriptions[session]
+        first = wire.connection.client.subscriber.subscriptions[session]
         wire.blocked.clear()
         running = wire.begin("session/prompt", **prompt(session, "say 30"))
         await eventually(lambda: r.sessions._live[session].last_seq == 32)
         loading = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
-        await eventually(lambda: wire.connection.subscriptions[session] is not first)
+        await eventually(lambda: wire.connection.client.subscriber.subscriptions[session] is not first)
         wire.blocked.set()
         await wire.answer(running)
         await wire.answer(loading)

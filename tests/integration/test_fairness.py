@@ -12,7 +12,7 @@ import pytest
 
 from pykoclaw_acp import tasks
 from pykoclaw_acp.protocol.control import SessionSummary
-from pykoclaw_acp.server import connection
+from pykoclaw_acp.server import calls
 from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
@@ -104,7 +104,7 @@ async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
         monkeypatch.setattr(deaf, "write", write)
         for _ in range(300):
             deaf.begin("sessions/list", limit=10_000)
-        await eventually(lambda: len(deaf.connection._open) == 300)
+        await eventually(lambda: len(deaf.connection.calls) == 300)
         for _ in range(3):
             assert len((await other.call("sessions/list"))["sessions"]) == 1
         assert made == 1 + 3
@@ -152,12 +152,12 @@ async def test_the_confirmations_of_a_front_have_their_share(tmp_path: Path) -> 
 async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "MAX_CALLS", 10)
-    monkeypatch.setattr(connection, "MOST_OPEN", 20)
+    monkeypatch.setattr(calls, "MAX_CALLS", 10)
+    monkeypatch.setattr(calls, "MOST_OPEN", 20)
     async with rig(tmp_path) as r, client(r) as wire:
         wire.blocked.clear()
         asked = [wire.begin("session/new", cwd="/", mcpServers=[]) for _ in range(100)]
-        await eventually(lambda: len(wire.connection._open) == 20)
+        await eventually(lambda: len(wire.connection.calls) == 20)
         assert wire._in.qsize() >= 70, "what it says more is not read"
         wire.blocked.set()
         answers = [await wire.answer(message_id) for message_id in asked]
@@ -177,7 +177,7 @@ async def test_many_requests_in_one_breath_are_begun_in_portions(tmp_path: Path)
         async def watch() -> None:
             nonlocal most
             while True:
-                most = max(most, len(flood.connection._open))
+                most = max(most, len(flood.connection.calls))
                 await asyncio.sleep(0)
 
         watching = asyncio.ensure_future(watch())

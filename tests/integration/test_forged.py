@@ -69,7 +69,7 @@ async def test_costly_parameters_in_an_introduction_are_left_out(tmp_path: Path)
     async with rig(tmp_path) as r, front(r, initialize=costly) as one:
         assert one.connection is not None
         await one.result(1, "session/new", cwd="/", mcpServers=[])
-        assert one.connection.name == "unknown"
+        assert one.connection.client.name == "unknown"
 
 
 async def follow_up(r: Rig, session: str, name: str) -> str:
@@ -156,4 +156,4 @@ async def test_a_session_has_no_more_servers_and_directories_than_it_can_need(
 async def test_a_name_that_is_too_long_is_none(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await wire.call("initialize", protocolVersion=1, clientInfo={"name": "x" * 300, "version": "1"})
-        assert wire.connection.name == "unknown"
+        assert wire.connection.client.name == "unknown"

@@ -47,7 +47,7 @@ class Front:
     async def _serve(self, r: Rig) -> None:
         peer = await FrontPeer.meet(self, await self.read())
         self.connection = Connection(r.sessions, METHODS, peer)
-        await returning.welcome(self.connection, peer.hello)
+        await returning.welcome(self.connection.client, peer.hello)
         await self.connection.serve()
         await self.connection.begun()
         self.connection.leave()

@@ -331,7 +331,7 @@ async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: P
         session = await r.sessions.find(made["never"])
         assert session is not None
         async with client(r) as wire:
-            wire.connection.subscribe(session, session.id, 0)
+            wire.connection.client.subscriber.subscribe(session, session.id, 0)
             assert await pruner.prune() == 1
             assert await hidden(r) == {made["helper"]}
             await load(wire, made["never"])

@@ -56,7 +56,7 @@ class Wire:
 
 
 async def _initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
-    call.connection.initialized(params)
+    call.client.initialized(params)
     return {}
 
 

@@ -19,8 +19,9 @@ from pykoclaw_acp.protocol import control, jsonrpc, long_lines, projection, prom
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.server import admission, lifecycle, line_room, reading, sockets
 from pykoclaw_acp.server.asking import CANCEL
-from pykoclaw_acp.server.connection import MAX_CALLS, MOST_OPEN
+from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.worker import failures, tools, whole
@@ -82,7 +83,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {
         projection.SEQ,
         projection.PARENT,
-        lifecycle.AFTER,
+        opening.AFTER,
         lifecycle.AWAY_POLICY,
         deduplication.IDEMPOTENCY,
     }

@@ -28,7 +28,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.server.connection import _update_line
+from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen
 
@@ -155,7 +155,7 @@ def test_every_part_fits_into_a_line_of_a_mebibyte(letter: str) -> None:
         folded = fold(rows(log))
         merged = folding.merged(read(rows(log), 0))
         for event, seq in [(decode(row.payload), row.seq) for row in folded] + [(one.event, one.seq) for one in merged]:
-            assert len(_update_line("s" * 36, projection.update(seq, event))) < MIB
+            assert len(update_line("s" * 36, projection.update(seq, event))) < MIB
         assert "".join(event.text for row in folded if isinstance(event := decode(row.payload), Text)) == "".join(
             event.text for _, event in log
         )

@@ -1,0 +1,138 @@
+"""An ACP client, as sessions see it: what they tell it becomes updates and requests for its peer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.protocol import jsonrpc, lenient, projection
+from pykoclaw_acp.protocol.messages import (
+    ClientCapabilities,
+    ElicitationResult,
+    Implementation,
+    InitializeParams,
+    PermissionResult,
+    SessionNotification,
+    Update,
+)
+from pykoclaw_acp.server.asking import Asking
+from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.subscriber import Subscriber
+
+log: Final = structlog.get_logger()
+
+
+class AcpClient:
+    """Implements `sessions.ports.Client`, and `server.peer.Listener`, for the client behind a peer."""
+
+    present = True
+
+    def __init__(self, sessions: Sessions, peer: Peer) -> None:
+        self.peer = peer
+        peer.listener = self
+        self.forms = False
+        self.introduced = False  # `initialize` was answered
+        self.asking = Asking(peer, sessions)
+        self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
+        self._unconfirmed: set[int] = set()  # numbers of requests whose answer the client has not confirmed
+
+    @property
+    def name(self) -> str:
+        """What the client calls itself."""
+        return self.subscriber.name
+
+    def initialized(self, params: InitializeParams) -> None:
+        """`initialize` was answered; it may be repeated."""
+        self.peer.widen()
+        client = lenient.decode(bytes(params.client_info), Implementation)
+        self.subscriber.introduce(client.name, client.version)
+        capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
+        self.forms = capabilities.elicitation.form is not None
+        self.introduced = True
+        log.info("Client connected", action="client_connected", client=client.name, version=client.version)
+
+    def request_key(self, number: int) -> str | None:
+        """What names the request with this number for ever; None if nothing names the client beyond its connection."""
+        return None if self.peer.key is None else f"{self.peer.key}:{number}"
+
+    def expect_confirmation(self, number: int) -> None:
+        """The request with this number will be answered by this daemon."""
+        self._unconfirmed.add(number)
+
+    def leave(self) -> None:
+        """The client is gone; its turns go on without it."""
+        turns = self.subscriber.leave()
+        if self.introduced:
+            log.info("Client left", action="client_left", client=self.name, turns=turns)
+
+    # --- sessions.ports.Client ----------------------------------------------------------------------------------------
+
+    async def attached(self, session_id: str, seq: int, number: int) -> None:
+        """The session's updates after `seq` follow."""
+        await self.peer.follow_session(session_id, seq, number)
+
+    def detached(self, session_id: str) -> None:
+        """The session was closed."""
+        self.subscriber.drop(session_id)
+        self.asking.soon(self.peer.drop_session(session_id))
+
+    async def deliver(self, session_id: str, logged: Logged) -> None:
+        """Send the event as an update; what no client could read is replaced by a note."""
+        line = update_line(session_id, projection.update(logged.seq, logged.event))
+        if len(line) > MAX_LINE_OUT:
+            line = update_line(session_id, projection.update(logged.seq, None))
+        await self.peer.update(session_id, logged.seq, line)
+        crash_points.reached("update_sent")
+
+    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        """Send the list of slash commands."""
+        await self.peer.notify(update_line(session_id, projection.commands(commands)))
+
+    async def end_line(self, session_id: str, seq: int) -> None:
+        """Send an empty line: no event of the log, since it says nothing."""
+        await self.peer.notify(update_line(session_id, projection.empty_line(seq)))
+
+    async def passed(self, session_id: str, seq: int) -> None:
+        """The client has its own message already."""
+        await self.peer.move_cursor(session_id, seq)
+
+    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
+        """Send a request under the question's own id; when cancelled, withdraw it."""
+        if question.form is not None:
+            form = projection.elicitation(session_id, question.form)
+            raw = await self.asking.request(question.ask_id, "elicitation/create", form)
+            result = jsonrpc.decode_params(raw, ElicitationResult)
+            return {"action": result.action, "content": result.content}
+        params = projection.permission(session_id, question)
+        raw = await self.asking.request(question.ask_id, "session/request_permission", params)
+        outcome = jsonrpc.decode_params(raw, PermissionResult).outcome
+        return {"outcome": outcome.outcome, "optionId": outcome.option_id}
+
+    def settled(self, ask_id: str) -> None:
+        """The question's outcome is in the database."""
+        self.asking.settled(ask_id)
+
+    # --- server.peer.Listener -----------------------------------------------------------------------------------------
+
+    def seen(self, session_id: str, seq: int) -> None:
+        """The client was shown the session's updates up to `seq`."""
+        self.subscriber.confirm(session_id, seq)
+
+    def done(self, number: int) -> None:
+        """The client has the answer: if it was a turn's, the turn is over for it."""
+        is_turns = self.subscriber.confirm_answer(number)
+        if not is_turns and number not in self._unconfirmed and (key := self.request_key(number)) is not None:
+            self.subscriber.confirm_earlier_answer(key)
+        self._unconfirmed.discard(number)
+
+
+def update_line(session_id: str, update: Update) -> bytes:
+    """The `session/update` that carries this update."""
+    return jsonrpc.encode_notification("session/update", SessionNotification(session_id=session_id, update=update))

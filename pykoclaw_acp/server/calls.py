@@ -1,0 +1,196 @@
+"""The calls of one client that are open: each runs as a task, and a request has exactly one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import (
+    AcpError,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    RequestCancelled,
+    StoreClosed,
+)
+from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.protocol.messages import CancelRequestParams
+from pykoclaw_acp.server.acp_client import AcpClient
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Later, Method
+from pykoclaw_acp.server.order import SessionOrder
+from pykoclaw_acp.server.peer import ClientLine
+from pykoclaw_acp.server.reading import Read
+from pykoclaw_acp.server.share import Turnstile
+from pykoclaw_acp.tasks import Tasks
+
+MAX_CALLS: Final = 500  # that are open at a time on one connection
+MOST_OPEN: Final = MAX_CALLS + 100  # those that are being refused included; above it the client is not read
+
+log: Final = structlog.get_logger()
+
+
+class Calls:
+    """Begins calls, answers them, and lets the client cancel them."""
+
+    def __init__(
+        self,
+        client: AcpClient,
+        methods: Mapping[str, Method[Call, Any]],
+        turnstile: Turnstile,
+        refusal: AcpError | None,
+    ) -> None:
+        """`refusal`: the answer to every method that `methods` does not have."""
+        self._client = client
+        self._methods = methods
+        self._turnstile = turnstile
+        self._refusal = refusal
+        self._requests: dict[bytes, Call] = {}
+        self._open: set[Call] = set()
+        self._unanswered = 0  # of the open ones, those that no turn has taken over
+        self._fewer = asyncio.Event()  # a call has ended, or was taken over
+        self._order = SessionOrder()
+        self._heavy = asyncio.Lock()
+        self._follow_ups = Tasks()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def wait_for_room(self) -> None:
+        """Wait until another call may be begun."""
+        while len(self._open) >= MOST_OPEN:
+            self._fewer.clear()
+            await self._fewer.wait()
+
+    async def answered(self) -> None:
+        """Wait until every call was answered, or handed over to a turn that answers it."""
+        while self._unanswered:
+            self._fewer.clear()
+            await self._fewer.wait()
+
+    async def ended(self) -> None:
+        """Wait until every call was answered."""
+        while tasks := [call.task for call in self._open if call.task is not None]:
+            await asyncio.wait(tasks)
+
+    def abandon(self) -> None:
+        """The client is gone: nothing is answered any more."""
+        for call in self._open:
+            if call.task is not None:
+                call.task.cancel()
+        self._follow_ups.cancel()
+
+    def begin(self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
+        """Call the method in a task of its own; a notification has no `message_id`."""
+        call = Call(self._client, message_id, line, self._methods.get(method))
+        if message_id is not None:
+            self._requests[message_id] = call
+            self._client.expect_confirmation(line.number)
+        call.task = asyncio.get_running_loop().create_task(self._run(call, method, raw, read), name=method[:100])
+        self._open.add(call)
+        self._unanswered += 1
+        call.task.add_done_callback(lambda _: self._remove(call))
+
+    def _remove(self, call: Call) -> None:
+        self._open.discard(call)
+        if call.handed_over:
+            self._fewer.set()
+        else:
+            self._count_answered()
+
+    def _count_answered(self) -> None:
+        self._unanswered -= 1
+        self._fewer.set()
+
+    async def _run(self, call: Call, method: str, raw: bytes, read: Read) -> None:
+        if call.method is None or not call.method.heavy:
+            await self._answer_call(call, method, raw, read)
+            return
+        async with self._heavy:
+            await self._answer_call(call, method, raw, read)
+
+    async def _answer_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
+        """Exactly one answer for a request, none for a notification, whatever happens."""
+        answer: bytes | None = None
+        call.started = True
+        try:
+            result = await self._call(call, method, raw, read)
+            if call.request_id is not None:
+                answer = jsonrpc.encode_result(call.request_id, result)
+        except AcpError as error:
+            answer = self._failure(call, method, error)
+        except asyncio.CancelledError:
+            if not call.withdrawn:
+                raise
+            answer = self._failure(call, method, RequestCancelled("The request was cancelled."))
+        except ConnectionError:
+            log.info("The client is gone", action="client_gone", method=method[:100])
+        except Exception:
+            log.exception("A request failed", action="request_failed", method=method[:100])
+            answer = self._failure(call, method, InternalError("Internal error; the log of pykoclaw-acp says more."))
+        if call.request_id is not None and self._requests.get(call.request_id) is call:
+            del self._requests[call.request_id]
+        if answer is not None and len(answer) > MAX_LINE_OUT:
+            answer = self._failure(call, method, InternalError("The answer is longer than a line may be."))
+        with contextlib.suppress(ConnectionError):
+            if answer is not None:
+                await self._client.peer.answer(call.line.number, answer)
+                for follow_up in call.follow_ups:
+                    self._follow_ups.start(follow_up()).add_done_callback(_log_failure)
+            else:
+                await self._client.peer.acknowledge(call.line.number)
+        crash_points.reached("response_sent")
+
+    def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
+        log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
+        return None if call.request_id is None else jsonrpc.encode_error(call.request_id, error)
+
+    async def _call(self, call: Call, name: str, raw: bytes, read: Read) -> Any:
+        method = call.method
+        if method is None:
+            if self._refusal is not None:
+                raise self._refusal
+            raise MethodNotFound(f"There is no method {name[:100]!r}.", {"method": name[:100]})
+        if not self._client.introduced and not method.before_initialize:
+            raise InvalidRequest("The first request must be `initialize`.")
+        if len(self._requests) > MAX_CALLS and call.request_id is not None:
+            raise Overloaded(f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls")
+        params = read.params(raw, method.params)
+        if call.withdrawn and not method.answers_cancel:
+            raise RequestCancelled("The request was cancelled.")
+        if method.heavy:
+            async with self._turnstile.heavy:
+                return await method.handler(call, params)
+        session_id = getattr(params, "session_id", None)
+        if session_id is None:
+            return await method.handler(call, params)
+        async with self._order.turn(call.sessions.owner(session_id)):
+            result = await method.handler(call, params)
+        if not isinstance(result, Later):
+            return result
+        call.handed_over = True
+        self._count_answered()
+        return await result.answer
+
+    def withdraw(self, raw: bytes) -> None:
+        """The client sent `$/cancel_request` with these parameters."""
+        try:
+            request_id = jsonrpc.decode_params(raw, CancelRequestParams).request_id
+        except AcpError:
+            return
+        for message_id, call in list(self._requests.items()):
+            if msgspec.json.decode(message_id) == request_id:
+                call.withdraw()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError | StoreClosed):
+        log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)

@@ -1,0 +1,150 @@
+"""Opening a session for a client: anew, with its whole log, or where the client goes on. No worker is started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from pykoclaw_acp.channel.options import McpStdio
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.choices import Selection
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscriber import Subscriber
+from pykoclaw_acp.sessions.subscription import Subscription
+
+AFTER: Final = "pykoclaw.dev/after"
+PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
+
+FollowUp = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """What a client says of a session that it opens; without an `away_policy` that stays as it is."""
+
+    cwd: str
+    directories: tuple[str, ...]
+    servers: tuple[McpStdio, ...]
+    away_policy: AwayPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An opened session, and what can be chosen in it. The follow-ups begin when the client was sent the answer."""
+
+    session_id: str
+    selection: Selection
+    follow_ups: list[FollowUp]
+
+
+async def create(subscriber: Subscriber, options: OpenOptions, request_key: str | None) -> Opened:
+    """A new session, in the database before this returns; the same one for a request that comes again."""
+    sessions = subscriber.sessions
+    if not await asyncio.to_thread(os.path.isdir, options.cwd):
+        raise InvalidParams("`cwd`: there is no such directory.")
+    session = await sessions.create(
+        options.cwd, options.directories, options.servers, request_key=request_key, client=subscriber.name
+    )
+    if options.away_policy is not None:
+        await sessions.set_away_policy(session.id, options.away_policy)
+    subscriber.subscription(session, session.id)
+    return await _opened(subscriber, session, session.id)
+
+
+async def load(
+    subscriber: Subscriber, session_id: str, options: OpenOptions, *, number: int, again: bool = False
+) -> Opened:
+    """Open a session and send its whole log. Request `number` comes `again` from a front that has lost its daemon."""
+    session = await _reopen(subscriber, session_id, options)
+    end = session.last_seq
+    if again and subscriber.loading.get(session_id) == number:
+        subscription = subscriber.subscription(session, session_id)  # its front has a part of the log already
+    else:
+        await subscriber.claim(session, session_id, upto=session.last_seq)
+        subscription = subscriber.subscribe(session, session_id, after=0, number=number)
+    try:
+        await subscription.reached(end)
+    except BaseException:
+        subscription.close()
+        raise
+    return await _opened(subscriber, session, session_id)
+
+
+async def resume(
+    subscriber: Subscriber, session_id: str, options: OpenOptions, *, after: int | None = None, again: bool = False
+) -> Opened:
+    """Open a session without its log: what the client has not seen yet follows the answer.
+
+    That is what comes after `after`, or else after what this instance of the client has confirmed, or one of its name
+    that has ended.
+    """
+    session = await _reopen(subscriber, session_id, options)
+    follow_ups: list[FollowUp] = []
+    is_subscribed = subscriber.is_subscribed(session_id)
+    if again and is_subscribed:
+        pass  # its front stands further on already
+    elif after is not None:
+        if after > session.last_seq:
+            raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
+        start = await subscriber.sessions.place(session, session_id, after)
+        await subscriber.claim(session, session_id, upto=start)
+        subscriber.subscribe(session, session_id, start)
+    elif not is_subscribed:
+        seen = await subscriber.claim(session, session_id)
+        start = session.last_seq if seen is None else seen
+        missed = start < session.last_seq or session.busy
+        hold = subscriber.traits.catch_up_pause if missed else 0
+        subscription = subscriber.subscribe(session, session_id, start, hold=hold)
+        if missed and subscriber.traits.ends_lines:
+            subscription.loose_end = True
+            follow_ups.append(partial(_end_line, session, subscription))
+    return await _opened(subscriber, session, session_id, *follow_ups)
+
+
+async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:
+    sessions = subscriber.sessions
+    session = await sessions.get(session_id)
+    known = session.record.cwd
+    if known is not None and not await asyncio.to_thread(_same_place, known, options.cwd):
+        raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
+    await sessions.reopen(session, options.cwd, options.directories, options.servers)
+    session.unclaimed.client_came(subscriber.name)
+    if options.away_policy is not None:
+        await sessions.set_away_policy(session.id, options.away_policy)
+    return session
+
+
+async def _opened(subscriber: Subscriber, session: Session, session_id: str, *follow_ups: FollowUp) -> Opened:
+    await subscriber.sessions.confirmations.written(PLACE_WAIT)
+    selection = await session.choosing.selection()
+    show = partial(_show_commands, subscriber, session, session_id)
+    return Opened(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
+
+
+async def _warm(subscriber: Subscriber) -> None:
+    """A prompt is likely to follow; after the answer, since to start a process takes some milliseconds."""
+    subscriber.sessions.workers.warm()
+
+
+async def _end_line(session: Session, subscription: Subscription) -> None:
+    """End the text of a turn that the client did not ask for, and whose end it does not see."""
+    await session.idle()
+    await subscription.reached(session.last_seq)
+    if subscription.alive and not session.busy:
+        await subscription.end_line()
+
+
+async def _show_commands(subscriber: Subscriber, session: Session, session_id: str) -> None:
+    await asyncio.sleep(subscriber.traits.commands_pause)
+    commands = await session.choosing.commands()
+    if commands and subscriber.is_subscribed(session_id):
+        await subscriber.client.offer(session_id, commands)
+
+
+def _same_place(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
