@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.protocol.content import Diff, ShownContent
 from pykoclaw_acp.protocol.limits import Count, Name, Path
-from pykoclaw_acp.protocol.messages import Diff, Params, ShownContent, Update, Wire
+from pykoclaw_acp.protocol.updates import Update
+from pykoclaw_acp.protocol.wire import Params, Wire
 
 EVENT: Final = "_pykoclaw.dev/event"
 QUESTION: Final = "_pykoclaw.dev/question"

@@ -24,33 +24,29 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.protocol.client_requests import AskedToolCall, CreateElicitation, PermissionOption, RequestPermission
+from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent
 from pykoclaw_acp.protocol.messages import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AskedToolCall,
-    AvailableCommand,
-    AvailableCommandsUpdate,
-    CommandInput,
     ConfigOption,
-    ConfigOptionUpdate,
     ConfigValue,
-    Cost,
-    CreateElicitation,
-    CurrentModeUpdate,
-    Diff,
-    ImageContent,
     ModelInfo,
     ModelState,
     ModeState,
-    PermissionOption,
-    PlanEntry,
-    PlanUpdate,
-    RequestPermission,
-    SessionInfoUpdate,
     SessionMode,
     SessionState,
-    ShownContent,
-    TextContent,
+)
+from pykoclaw_acp.protocol.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CommandInput,
+    ConfigOptionUpdate,
+    Cost,
+    CurrentModeUpdate,
+    PlanEntry,
+    PlanUpdate,
+    SessionInfoUpdate,
     ToolCall,
     ToolCallUpdate,
     ToolLocation,

@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol.content import ContentBlock, ResourceLink, TextContent
 from pykoclaw_acp.protocol.long_lines import MOST_TEXT, LongText
-from pykoclaw_acp.protocol.messages import ContentBlock, PromptParams, ResourceLink, TextContent
+from pykoclaw_acp.protocol.messages import PromptParams
 
 MAX_TEXT: Final = MOST_TEXT  # characters; twice of what a model with a million tokens can read
 MAX_BLOCKS: Final = 1000

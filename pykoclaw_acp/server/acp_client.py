@@ -12,15 +12,9 @@ from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
-from pykoclaw_acp.protocol.messages import (
-    ClientCapabilities,
-    ElicitationResult,
-    Implementation,
-    InitializeParams,
-    PermissionResult,
-    SessionNotification,
-    Update,
-)
+from pykoclaw_acp.protocol.client_requests import ElicitationResult, PermissionResult
+from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
+from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.asking import Asking
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions.registry import Sessions

@@ -15,7 +15,8 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
-from pykoclaw_acp.protocol.messages import Empty, Params
+from pykoclaw_acp.protocol.messages import Empty
+from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.follower import Follower, whole

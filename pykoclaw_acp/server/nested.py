@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.config import NestedAccess
 from pykoclaw_acp.errors import NestedCaller
-from pykoclaw_acp.protocol.messages import Params
+from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.methods import METHODS

@@ -10,7 +10,8 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted
 from pykoclaw_acp.protocol import control
-from pykoclaw_acp.protocol.messages import Empty, Params
+from pykoclaw_acp.protocol.messages import Empty
+from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions

@@ -17,8 +17,9 @@ from pykoclaw_acp.link import line_id
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, SMALL, LineFramer, Oversized
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.protocol import long_lines, prompt
+from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Request, Response
-from pykoclaw_acp.protocol.messages import PromptParams, TextContent
+from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.server import line_room, reading
 from pykoclaw_acp.server.line_room import LineRoom
 

@@ -22,7 +22,8 @@ from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Text, TextPart, UserMessage, encode, size
 from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
-from pykoclaw_acp.protocol.messages import PromptParams, TextContent
+from pykoclaw_acp.protocol.content import TextContent
+from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.worker import failures, tools
 from pykoclaw_acp.worker.outbox import Outbox

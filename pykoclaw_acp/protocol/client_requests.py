@@ -1,0 +1,59 @@
+"""What the agent asks a client: `session/request_permission` and `elicitation/create`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.wire import Params, Wire
+
+# --- session/request_permission ------------------------------------------------------------------------------------
+
+
+class PermissionOption(Wire, frozen=True, kw_only=True):
+    option_id: str
+    name: str
+    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class AskedToolCall(Wire, frozen=True, kw_only=True):
+    """The tool call that waits for permission."""
+
+    tool_call_id: str
+    title: str
+    kind: str
+    status: str
+    content: list[ShownContent | Diff] | None = None
+    raw_input: dict[str, Any] | None = None
+
+
+class RequestPermission(Wire, frozen=True, kw_only=True):
+    session_id: str
+    tool_call: AskedToolCall
+    options: list[PermissionOption]
+
+
+class PermissionOutcome(Wire, frozen=True, kw_only=True):
+    outcome: str
+    option_id: str | None = None
+
+
+class PermissionResult(Params, frozen=True, kw_only=True):
+    outcome: PermissionOutcome
+
+
+# --- elicitation/create --------------------------------------------------------------------------------------------
+
+
+class CreateElicitation(Wire, frozen=True, kw_only=True):
+    """A form, of an MCP server's making, that belongs to a session."""
+
+    session_id: str
+    message: str
+    requested_schema: dict[str, Any]
+    mode: Literal["form", "url"]
+
+
+class ElicitationResult(Params, frozen=True, kw_only=True):
+    action: str
+    content: dict[str, Any] | None = None

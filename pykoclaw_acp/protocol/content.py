@@ -1,0 +1,68 @@
+"""What ACP messages carry: the content blocks of prompts and answers, and what tools show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pykoclaw_acp.protocol.limits import Count
+from pykoclaw_acp.protocol.wire import Wire
+
+
+class TextContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    text: str
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ResourceLink(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource_link"):
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: Count | None = None
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ImageContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    data: str
+    mime_type: str
+    uri: str | None = None
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio"):
+    data: str
+    mime_type: str
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class EmbeddedResource(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource"):
+    resource: dict[str, Any]
+    annotations: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | EmbeddedResource
+
+
+# --- what tools show ------------------------------------------------------------------------------------------------
+
+
+class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
+    """A content block that a tool shows."""
+
+    content: TextContent | ImageContent
+
+
+class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_defaults=False):
+    """A change to a file; `old_text` is None for a new one."""
+
+    path: str
+    old_text: str | None
+    new_text: str
