@@ -26,6 +26,11 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
     assert {name for name in modules if name.startswith("pykoclaw_acp")} == {
         "pykoclaw_acp",
         "pykoclaw_acp.cli",
+        "pykoclaw_acp.cli.options",
+        "pykoclaw_acp.cli.program",
+        "pykoclaw_acp.cli.sessions",
+        "pykoclaw_acp.cli.trust",
+        "pykoclaw_acp.cli.workers",
         "pykoclaw_acp.errors",
         "pykoclaw_acp.system",
         "pykoclaw_acp.system.machine",

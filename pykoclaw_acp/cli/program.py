@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.sessions import approve, attach, sessions
+from pykoclaw_acp.cli.trust import trust
+from pykoclaw_acp.cli.workers import workers
 from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
 from pykoclaw_acp.system.machine import check_platform
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.commands.approve import Decision
 
 
 class _Program(click.Group):
@@ -39,10 +40,6 @@ def _complain(error: StartupError) -> int:
     lines = str(error).split("\n") if isinstance(error, ConfigurationError) else [str(error)]
     terminal.complain(f"pykoclaw-acp: {lines[0]}", *lines[1:])
     return error.exit_code
-
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_SESSION = click.argument("session")
 
 
 @click.group(
@@ -115,7 +112,7 @@ def show_config(as_json: bool) -> None:
 
 
 @cli.command(short_help="Show the daemon, its workers, turns and database.")
-@_JSON
+@JSON
 def status(as_json: bool) -> None:
     """Show the daemon, its workers, turns, clients, sessions and database.
 
@@ -149,183 +146,6 @@ def stop() -> None:
     command.stop()
 
 
-@cli.group(short_help="List, show, export, rename and delete sessions.")
-def sessions() -> None:
-    """List, show, export, rename and delete sessions.
-
-    SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the daemon if none is
-    running. Exit status: 1 if there is no such session.
-    """
-
-
-@sessions.command(name="list")
-@click.option("-a", "--all", "every", is_flag=True, help="Include unused sessions and clients' helper sessions.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of sessions."
-)
-@_JSON
-def list_sessions(every: bool, limit: int, as_json: bool) -> None:
-    """List sessions, most recently used first."""
-    from pykoclaw_acp.commands import sessions as command
-
-    command.list_all(every, limit, as_json)
-
-
-@sessions.command(name="show")
-@_SESSION
-@_JSON
-def show_session(session: str, as_json: bool) -> None:
-    """Show the details and the latest turns of a session."""
-    from pykoclaw_acp.commands import sessions as command
-
-    command.show_one(session, as_json)
-
-
-@sessions.command(name="tail")
-@_SESSION
-@click.option("-f", "--follow", is_flag=True, help="Keep following the session until Ctrl-C.")
-@click.option("-n", "--turns", metavar="N", type=click.IntRange(min=1), help="Show the last N turns only.")
-def tail_session(session: str, follow: bool, turns: int | None) -> None:
-    """Print the history of a session as text."""
-    from pykoclaw_acp.commands import sessions as command
-
-    command.tail(session, turns, follow)
-
-
-@sessions.command(name="rename")
-@_SESSION
-@click.argument("title")
-def rename_session(session: str, title: str) -> None:
-    """Set the title of a session."""
-    from pykoclaw_acp.commands import sessions as command
-
-    command.rename(session, title)
-
-
-@sessions.command(name="export")
-@_SESSION
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["markdown", "json"]),
-    default="markdown",
-    show_default=True,
-    help="Output format.",
-)
-def export_session(session: str, form: Literal["markdown", "json"]) -> None:
-    """Print a session with its complete history."""
-    from pykoclaw_acp.commands import sessions as command
-
-    command.export(session, form)
-
-
-@sessions.command(name="delete", short_help="Delete a session and its history.")
-@_SESSION
-@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
-def delete_session(session: str, sure: bool) -> None:
-    """Delete a session and its history, after confirmation. A running turn is cancelled.
-
-    The session id is not reused. Claude's own transcript in ~/.claude/projects is not deleted.
-    """
-    from pykoclaw_acp.commands import sessions as command
-
-    command.delete(session, sure)
-
-
-@cli.command(short_help="Follow a session live and answer its permission requests.")
-@_SESSION
-def attach(session: str) -> None:
-    """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
-
-    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n (deny), then Enter.
-    As long as a terminal is attached, the away policy of the session does not apply.
-    """
-    from pykoclaw_acp.commands import attach as command
-
-    command.main(session)
-
-
-@cli.command(short_help="List or answer pending permission requests.")
-@click.argument("question", metavar="[REQUEST]", required=False)
-@click.option("--allow", "decision", flag_value="allow_once", help="Allow once.")
-@click.option(
-    "--always", "decision", flag_value="allow_always", help="Always allow, as long as the worker of the session runs."
-)
-@click.option("--deny", "decision", flag_value="deny", help="Deny.")
-@_JSON
-def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
-    """List pending permission requests with everything that would run, or answer REQUEST.
-
-    REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
-    meaning of each. For a workspace trust request, --allow runs Claude without the active content of the directory and
-    --always trusts the directory. Exit status: 1 if the request is unknown or already answered.
-    """
-    from pykoclaw_acp.commands import approve as command
-
-    if question is None:
-        if decision is not None:
-            raise click.UsageError("Give the id of a permission request; `pykoclaw-acp approve` lists them.")
-        command.list_open(as_json)
-    elif decision is None:
-        command.show_one(question, as_json)
-    else:
-        command.answer(question, decision)
-
-
-@cli.group(short_help="List and change trusted directories.")
-def trust() -> None:
-    """List and change trusted directories.
-
-    Active content of a directory (hooks, helper programs, environment variables, MCP servers, plugins and permissions
-    in its Claude settings) takes effect only if the directory is trusted with exactly that content. DIRECTORY defaults
-    to the working directory. These commands start the daemon if none is running.
-    """
-
-
-_DIRECTORY = click.argument("directory", default=".", type=click.Path(exists=True, file_okay=False))
-
-
-@trust.command(name="list")
-@_JSON
-def list_trusted(as_json: bool) -> None:
-    """List trusted directories."""
-    from pykoclaw_acp.commands import trust as command
-
-    command.list_all(as_json)
-
-
-@trust.command(name="show", short_help="Show the active content of a directory and whether it is trusted.")
-@_DIRECTORY
-@_JSON
-def show_trust(directory: str, as_json: bool) -> None:
-    """Show the active content of DIRECTORY and whether it is trusted."""
-    from pykoclaw_acp.commands import trust as command
-
-    command.look(directory, as_json)
-
-
-@trust.command(name="add", short_help="Trust a directory with its current content.")
-@_DIRECTORY
-@click.option("--tree", is_flag=True, help="Trust all directories below as well, whatever their content is or becomes.")
-def add_trust(directory: str, tree: bool) -> None:
-    """Trust DIRECTORY with its current content, including its .env file.
-
-    After a change of the content, trust is requested again.
-    """
-    from pykoclaw_acp.commands import trust as command
-
-    command.add(directory, tree)
-
-
-@trust.command(name="remove", short_help="Stop trusting a directory.")
-@click.argument("directory", default=".", type=click.Path())
-def remove_trust(directory: str) -> None:
-    """Stop trusting DIRECTORY, from the next prompt on."""
-    from pykoclaw_acp.commands import trust as command
-
-    command.remove(directory)
-
-
 @cli.command(name="hand-over", hidden=True)
 @click.option("--but", type=int, default=0, help="Pid of a daemon to keep.")
 def hand_over(but: int) -> None:
@@ -335,38 +155,8 @@ def hand_over(but: int) -> None:
     command.main(but)
 
 
-@cli.group(invoke_without_command=True, short_help="List or stop the processes that run Claude.")
-@click.pass_context
-def workers(ctx: click.Context) -> None:
-    """List or stop the processes that run Claude. Without a command, list them."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_workers, as_json=False)
-
-
-@workers.command(name="list", short_help="List workers.")
-@_JSON
-def list_workers(as_json: bool) -> None:
-    """List workers. Exit status: 3 if no daemon is running."""
-    from pykoclaw_acp.commands import workers as command
-
-    command.list_all(as_json)
-
-
-@workers.command(name="stop", short_help="Stop all workers, or the worker of a session.")
-@click.argument("session", required=False)
-@click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
-def stop_workers(session: str | None, now: bool) -> None:
-    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Works without a daemon too.
-
-    The next prompt starts a new worker, and Claude remembers the conversation.
-    """
-    from pykoclaw_acp.commands import workers as command
-
-    command.stop(session, now)
-
-
 @cli.command(short_help="Check the installation and suggest fixes.")
-@_JSON
+@JSON
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check the installation and suggest a fix for each problem.
@@ -448,6 +238,10 @@ def scripted_model(ctx: click.Context) -> None:
     from pykoclaw_acp.scripted_model import __main__ as program
 
     ctx.exit(program.main(ctx.args))
+
+
+for command in (approve, attach, sessions, trust, workers):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -1,0 +1,135 @@
+"""`pykoclaw-acp sessions`, `attach` and `approve`: what was said, and what waits for an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from pykoclaw_acp.cli.options import JSON, SESSION
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.commands.approve import Decision
+
+
+@click.group(short_help="List, show, export, rename and delete sessions.")
+def sessions() -> None:
+    """List, show, export, rename and delete sessions.
+
+    SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the daemon if none is
+    running. Exit status: 1 if there is no such session.
+    """
+
+
+@sessions.command(name="list")
+@click.option("-a", "--all", "every", is_flag=True, help="Include unused sessions and clients' helper sessions.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of sessions."
+)
+@JSON
+def list_sessions(every: bool, limit: int, as_json: bool) -> None:
+    """List sessions, most recently used first."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.list_all(every, limit, as_json)
+
+
+@sessions.command(name="show")
+@SESSION
+@JSON
+def show_session(session: str, as_json: bool) -> None:
+    """Show the details and the latest turns of a session."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.show_one(session, as_json)
+
+
+@sessions.command(name="tail")
+@SESSION
+@click.option("-f", "--follow", is_flag=True, help="Keep following the session until Ctrl-C.")
+@click.option("-n", "--turns", metavar="N", type=click.IntRange(min=1), help="Show the last N turns only.")
+def tail_session(session: str, follow: bool, turns: int | None) -> None:
+    """Print the history of a session as text."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.tail(session, turns, follow)
+
+
+@sessions.command(name="rename")
+@SESSION
+@click.argument("title")
+def rename_session(session: str, title: str) -> None:
+    """Set the title of a session."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.rename(session, title)
+
+
+@sessions.command(name="export")
+@SESSION
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "json"]),
+    default="markdown",
+    show_default=True,
+    help="Output format.",
+)
+def export_session(session: str, form: Literal["markdown", "json"]) -> None:
+    """Print a session with its complete history."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.export(session, form)
+
+
+@sessions.command(name="delete", short_help="Delete a session and its history.")
+@SESSION
+@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
+def delete_session(session: str, sure: bool) -> None:
+    """Delete a session and its history, after confirmation. A running turn is cancelled.
+
+    The session id is not reused. Claude's own transcript in ~/.claude/projects is not deleted.
+    """
+    from pykoclaw_acp.commands import sessions as command
+
+    command.delete(session, sure)
+
+
+@click.command(short_help="Follow a session live and answer its permission requests.")
+@SESSION
+def attach(session: str) -> None:
+    """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
+
+    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n (deny), then Enter.
+    As long as a terminal is attached, the away policy of the session does not apply.
+    """
+    from pykoclaw_acp.commands import attach as command
+
+    command.main(session)
+
+
+@click.command(short_help="List or answer pending permission requests.")
+@click.argument("question", metavar="[REQUEST]", required=False)
+@click.option("--allow", "decision", flag_value="allow_once", help="Allow once.")
+@click.option(
+    "--always", "decision", flag_value="allow_always", help="Always allow, as long as the worker of the session runs."
+)
+@click.option("--deny", "decision", flag_value="deny", help="Deny.")
+@JSON
+def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
+    """List pending permission requests with everything that would run, or answer REQUEST.
+
+    REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
+    meaning of each. For a workspace trust request, --allow runs Claude without the active content of the directory and
+    --always trusts the directory. Exit status: 1 if the request is unknown or already answered.
+    """
+    from pykoclaw_acp.commands import approve as command
+
+    if question is None:
+        if decision is not None:
+            raise click.UsageError("Give the id of a permission request; `pykoclaw-acp approve` lists them.")
+        command.list_open(as_json)
+    elif decision is None:
+        command.show_one(question, as_json)
+    else:
+        command.answer(question, decision)

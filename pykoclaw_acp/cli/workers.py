@@ -1,0 +1,37 @@
+"""`pykoclaw-acp workers`: the processes that run Claude."""
+
+from __future__ import annotations
+
+import click
+
+from pykoclaw_acp.cli.options import JSON
+
+
+@click.group(invoke_without_command=True, short_help="List or stop the processes that run Claude.")
+@click.pass_context
+def workers(ctx: click.Context) -> None:
+    """List or stop the processes that run Claude. Without a command, list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_workers, as_json=False)
+
+
+@workers.command(name="list", short_help="List workers.")
+@JSON
+def list_workers(as_json: bool) -> None:
+    """List workers. Exit status: 3 if no daemon is running."""
+    from pykoclaw_acp.commands import workers as command
+
+    command.list_all(as_json)
+
+
+@workers.command(name="stop", short_help="Stop all workers, or the worker of a session.")
+@click.argument("session", required=False)
+@click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
+def stop_workers(session: str | None, now: bool) -> None:
+    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Works without a daemon too.
+
+    The next prompt starts a new worker, and Claude remembers the conversation.
+    """
+    from pykoclaw_acp.commands import workers as command
+
+    command.stop(session, now)
