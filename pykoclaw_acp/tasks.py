@@ -27,10 +27,10 @@ class Tasks:
         return iter(list(self._running))
 
     def start(
-        self, coroutine: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
+        self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]:
         """Start a task, in a copy of the caller's context or in `context`."""
-        task = asyncio.get_running_loop().create_task(coroutine, context=context)
+        task = asyncio.get_running_loop().create_task(coroutine, name=name, context=context)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task

@@ -50,6 +50,31 @@ def listen(path: str) -> socket.socket:
     return listener
 
 
+class Listening:
+    """The sockets at which clients connect: systemd's, or one of our own as soon as it is wanted."""
+
+    def __init__(self, inherited: list[socket.socket], path: str) -> None:
+        self.inherited = len(inherited)
+        self._sockets = inherited
+        self._path = path
+        self._made: int | None = None
+
+    def begin(self) -> list[socket.socket]:
+        """Those to accept from; raises StartupError."""
+        if not self._sockets:
+            self._sockets = [listen(self._path)]
+            self._made = os.stat(self._path).st_ino
+        return self._sockets
+
+    def end(self) -> None:
+        """Nobody can connect any more; who tries starts the next daemon."""
+        if self._made is not None:
+            remove(self._path, self._made)
+            self._made = None
+        for one in self._sockets:
+            one.close()
+
+
 def remove(path: str, inode: int) -> None:
     """The daemon that made the socket ends; another one at its place, as of systemd's, stays."""
     with contextlib.suppress(OSError):

@@ -1,0 +1,179 @@
+"""The clients of the daemon: each connection from `accept` to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded
+from pykoclaw_acp.link.lines import GREETING
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.logging import share as log_share
+from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.server import instances, nested, returning
+from pykoclaw_acp.server.admission import Admission, SpareDescriptor, Visitor, places_left, turn_away
+from pykoclaw_acp.server.app import App
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.control import Control
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.lag import LoopLag
+from pykoclaw_acp.server.line_room import LineRoom
+from pykoclaw_acp.server.link import FrontPeer
+from pykoclaw_acp.server.methods import METHODS
+from pykoclaw_acp.server.origin import Inside, Origins
+from pykoclaw_acp.server.peer import DirectPeer, Peer
+from pykoclaw_acp.server.share import Turnstile
+from pykoclaw_acp.server.sockets import SocketTransport, Unread
+from pykoclaw_acp.system.unix_socket import peer_pid, peer_uid
+from pykoclaw_acp.tasks import Tasks
+
+CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
+
+log: Final = structlog.get_logger()
+
+
+class Clients:
+    """The connections of a running daemon: who may connect, and who is connected."""
+
+    def __init__(self, app: App, places: Places, lag: LoopLag) -> None:
+        self._app = app
+        self._origins = Origins(app.owns_process, app.worker_sessions, places.hash)
+        self._methods: Mapping[str, Method[Call, Any]] = (
+            METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
+        )
+        self._tasks = Tasks()
+        self._connections: set[Connection] = set()
+        self._commands: Mapping[str, Method[Call, Any]] = {
+            name: method for name, method in self._methods.items() if name not in METHODS
+        }
+        self._admission = Admission(places_left(app.settings.max_clients, app.settings.max_workers), os.geteuid())
+        self._spare = SpareDescriptor()
+        self._turnstile = Turnstile()
+        self._room = LineRoom()
+        self._unread = Unread()
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Serve whoever connects, until this is cancelled."""
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("A client could not be accepted", action="accept_failed", error=str(error))
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._spare.refuse(listener, self._admission.refusal)
+                await asyncio.sleep(0.1)  # others may close theirs
+                continue
+            self._take(connection)
+            await asyncio.sleep(0)  # who had to give way leaves now, and takes no descriptor any more
+
+    async def leave(self) -> None:
+        """Let calls that came just now end, then let go of every client."""
+        with contextlib.suppress(TimeoutError):
+            begun = [connection.begun() for connection in self._connections]
+            async with asyncio.timeout(CALLS_GRACE):
+                await asyncio.gather(*begun)
+        await self._tasks.end()
+        self._spare.close()
+
+    def _take(self, accepted: socket.socket) -> None:
+        """Serve who has connected, or turn him away."""
+        if peer_uid(accepted) != os.geteuid():
+            log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
+            accepted.close()
+            return
+        pid = peer_pid(accepted)
+        visitor = self._admission.enter(peer_uid(accepted), pid)
+        if visitor is None:
+            turn_away(accepted, self._admission.refusal)
+        else:
+            self._tasks.start(self._serve(accepted, visitor), name="client")
+
+    async def _serve(self, accepted: socket.socket, visitor: Visitor) -> None:
+        log_share.current.set(share := log_share.LogShare())
+        transport = await SocketTransport.of(accepted, self._app.settings.client_stall, self._unread)
+        visitor.close = transport.abort
+        connection: Connection | None = None
+        hurrying: asyncio.Task[None] | None = None
+        looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
+        try:
+            peer = None if visitor.gone else await _meet(transport, visitor, self._admission, self._room)
+            inside = await looking
+            if peer is None:
+                return
+            connection = self._connect(peer, visitor, inside)
+            hurrying = self._tasks.start(_hurry(transport, visitor), name="introduction deadline")
+            self._connections.add(connection)
+            if isinstance(peer, FrontPeer) and (inside is None or nested.is_client(self._app.settings.nested_access)):
+                await returning.welcome(connection.client, peer.hello)
+            await connection.serve()
+            await connection.begun()  # a prompt that came with the end of the input counts
+        except Overloaded as error:
+            with contextlib.suppress(ConnectionError):
+                await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+        except (ConnectionError, TimeoutError, AcpError) as error:
+            log.info("A connection broke", action="connection_broken", reason=str(error))
+        except Exception:
+            log.exception("A connection failed", action="connection_failed")
+        finally:
+            share.tell()
+            if hurrying is not None:
+                hurrying.cancel()
+            looking.cancel()
+            if connection is not None:
+                self._connections.discard(connection)
+                connection.leave()
+            try:
+                await transport.close()
+            finally:
+                self._admission.left(visitor)
+
+    def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
+        methods, access = self._commands if visitor.kept else self._methods, self._app.settings.nested_access
+        if inside is not None:
+            log.info("A client inside of a session", action="nested_client", session=inside.session, may=access)
+            methods = nested.allowed(methods, inside, access)
+        refusal = self._admission.refusal if visitor.kept else None
+        connection = Connection(self._app.sessions, methods, peer, self._turnstile, refusal)
+        visitor.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
+        return connection
+
+
+async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
+    """End the connection of one that does not introduce itself, and of a command that asks nothing any more."""
+    while True:
+        await asyncio.sleep(visitor.patience)
+        if visitor.silent():
+            break
+    said = f"Nothing was asked for {visitor.patience:g} s, and there was no `initialize`: the connection is closed."
+    with contextlib.suppress(ConnectionError):
+        await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, InvalidRequest(said)))
+    await transport.close()
+
+
+async def _meet(transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom) -> Peer | None:
+    """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent.
+
+    Raises Overloaded for a front in a place that is kept for commands.
+    """
+    begun = b""
+    async with asyncio.timeout(visitor.patience):
+        while len(begun) < len(GREETING) and b"\n" not in begun:
+            data = await transport.read()
+            if not data:
+                break
+            begun += data
+        if begun.startswith(GREETING):
+            if visitor.kept:
+                raise admission.refusal
+            return await FrontPeer.meet(transport, begun, visitor.process, room)
+    return DirectPeer(transport, begun, instances.of(visitor.process), room) if begun else None
