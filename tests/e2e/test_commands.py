@@ -235,7 +235,7 @@ async def test_a_question_is_answered_in_an_attached_terminal(shared: Stack) -> 
 
     try:
         prompt = client.prompting(session, ASKS)
-        await eventually(lambda: says(b"y: allow"))
+        await eventually(lambda: says(b"y: Allow once"))
         os.write(ours, b"y\n")
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
         await eventually(lambda: says(b"Made."))
