@@ -18,7 +18,7 @@ from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import Process
 from tests.waiting import eventually
 
-COUNT: Final = 600
+COUNT: Final = 400
 TURN: Final = script(f"repeat {COUNT}x5ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
 LONG: Final = script("repeat 5000x5ms w{n}.")  # which nothing lets come to its end

@@ -23,13 +23,14 @@ from tests.waiting import eventually
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 SEED: Final = os.environ.get("PYKOCLAW_TEST_SEED", "20")
-FEW: Final = 20_000  # frames
+FEW: Final = 8_000  # frames
 MANY: Final = 2_000_000
 WARM: Final = 2_000  # frames after which everything was used once
 GROWTH: Final = 48  # MiB that the allocator may keep
 LINE: Final = 64 * 1024 * 1024  # bytes; above what is ever answered
-FAULTS: Final = re.compile(  # each with the line that it is in, and what follows it
-    r'.*"action": "(?:request|line|connection|follow_up|delivery)_failed".*|.*Traceback(?:.*\n){0,40}'
+FAULTS: Final = re.compile(  # whole lines; a traceback is in its line, or in those that follow it
+    r'.*"action": "(?:request|line|connection|follow_up|delivery)_failed".*|.*Traceback(?:.*\n?)(?:^[^{].*\n?)*',
+    re.MULTILINE,
 )
 OWN: Final = tuple(f"_pykoclaw.dev/{name}" for name in CONTROL)
 
@@ -44,6 +45,11 @@ def rss(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def assert_nothing_failed(log: str) -> None:
+    faults = [found[:10_000].replace("\\n", "\n") for found in FAULTS.findall(log)]
+    assert not faults, "\n".join(faults)
 
 
 @contextlib.asynccontextmanager
@@ -97,7 +103,7 @@ async def test_hostile_frames_at_all_doors_of_the_daemon(
     assert sum(one.answered for one in attackers) > 0.5 * sum(one.sent for one in attackers)
     assert process.returncode is None
     log = (stack.root / "daemon.log").read_text(errors="replace")
-    assert FAULTS.findall(log) == []
+    assert_nothing_failed(log)
     await eventually(lambda: descriptors(process.pid) <= at_rest)
     after = rss(process.pid)
     assert after <= before + GROWTH
@@ -120,4 +126,4 @@ async def test_hostile_frames_over_standard_streams(stack: Stack) -> None:
     await attacker.send(2000)
     assert attacker.faults == []
     assert await asyncio.wait_for(process.wait(), 30) == 0
-    assert FAULTS.findall((stack.root / "stdio.log").read_text(errors="replace")) == []
+    assert_nothing_failed((stack.root / "stdio.log").read_text(errors="replace"))
