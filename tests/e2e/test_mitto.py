@@ -273,25 +273,26 @@ async def test_5_no_line_is_too_long(web: Mitto) -> None:
     assert len(wire_of(web).text(conversation.session or "", "user_message_chunk")) > 3_000_000
 
 
-async def test_5_nobody_holds_the_pipes_of_a_killed_front(stack: Stack, web: Mitto) -> None:
+async def test_5_nobody_holds_the_pipes_of_a_killed_front(shared: Stack) -> None:
     """Mitto notices the end by the pipe, not by the process; daemon, workers and tools live on."""
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     turn = asyncio.ensure_future(web.prompt(conversation, play("bash touch begun; sleep 300", "text Never said.")))
-    await eventually(lambda: stack.find("sleep 300"))
+    await eventually(lambda: shared.find("sleep 300"))
     wire = wire_of(web)
     pipes = {os.readlink(f"/proc/{wire.process.pid}/fd/{number}") for number in range(3)}
-    for process in stack.processes():
+    for process in shared.processes():
         if process.pid != wire.process.pid:
             assert not pipes & descriptors(process.pid), process.command
     turn.cancel()
     began = time.monotonic()
     await web.shutdown()
     assert time.monotonic() - began < AT_ONCE
-    assert stack.find("sleep 300")
+    assert shared.find("sleep 300")
     await web.open(conversation)
     web.stop(conversation)
-    await eventually(lambda: not stack.find("sleep 300"))
+    await eventually(lambda: not shared.find("sleep 300"))
 
 
 # --- 6 to 12 ---------------------------------------------------------------------------------------------------------

@@ -162,10 +162,9 @@ async def test_additional_directories(stack: Stack) -> None:
     assert (more / "note.txt").read_text() == "here"
 
 
-async def test_texts_that_are_made_to_be_slow_hold_nobody_up(stack: Stack) -> None:
+async def test_texts_that_are_made_to_be_slow_hold_nobody_up(shared: Stack) -> None:
     """Each was matched for minutes to years by an expression; a successor tried it again."""
-    await stack.daemon()
-    client, other = await stack.front(), await stack.front()
+    client, other = await shared.front(), await shared.front()
     context = "[Session Context]\n---\n<user_request>\n"
     for hostile in (
         "<a-b>" * 600_000,
@@ -173,11 +172,11 @@ async def test_texts_that_are_made_to_be_slow_hold_nobody_up(stack: Stack) -> No
         context + "\n</user_request>" * 180_000 + "\n" * 100_000 + "x",
         "[CONVERSATION HISTORY - x]\n" * 100_000 + "\n[END OF HISTORY - Continue" * 20_000,
     ):
-        session = await client.new(stack.work)
+        session = await client.new(shared.work)
         answer = client.prompting(session, hostile, text("Read."))
-        await other.new(stack.work)
+        await other.new(shared.work)
         with contextlib.suppress(RpcError):  # the scripted model takes a text of megabytes for too long
             await client.answer(answer)
-        (turn,) = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ?", session)
+        (turn,) = shared.rows("SELECT state FROM acp_turns WHERE acp_session_id = ?", session)
         assert turn["state"] in ("done", "failed")
-        await other.new(stack.work)
+        await other.new(shared.work)
