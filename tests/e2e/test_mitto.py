@@ -193,7 +193,7 @@ async def test_2_a_front_whose_daemon_is_late_starts_all_the_same(stack: Stack, 
     assert conversation.start_failures == 0
 
 
-@pytest.mark.parametrize("method", ["new", "resume", "load"])
+@pytest.mark.parametrize("method", ["new", "resume", pytest.param("load", marks=pytest.mark.long)])
 async def test_3_commands_come_when_mitto_can_take_them(stack: Stack, web: Mitto, method: str) -> None:
     """Not before the answer, and not in the 20 ms after it."""
     first = Conversation()
@@ -724,8 +724,15 @@ async def test_c_what_was_missed_of_a_turn_that_still_runs_goes_on(shared: Stack
     assert ticks(1, first - 1) in conversation.text
 
 
-@pytest.mark.parametrize("wrapped", [False, True], ids=["as it was", "wrapped anew"])
-@pytest.mark.parametrize("over", [False, True], ids=["while it runs", "after its end"])
+@pytest.mark.parametrize(
+    ("wrapped", "over"),
+    [
+        pytest.param(False, False, id="as it was, while it runs"),
+        pytest.param(True, True, id="wrapped anew, after its end"),
+        pytest.param(True, False, id="wrapped anew, while it runs", marks=pytest.mark.long),
+        pytest.param(False, True, id="as it was, after its end", marks=pytest.mark.long),
+    ],
+)
 async def test_c_the_prompt_that_mitto_sends_again_joins_its_turn(shared: Stack, wrapped: bool, over: bool) -> None:
     web = Mitto(shared)
     web.wraps_again = wrapped

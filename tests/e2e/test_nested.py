@@ -76,7 +76,17 @@ def until(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["status", "approve", "sessions list", "workers stop", "workers list", "restart", "stop", "hand-over"]
+    "command",
+    [
+        "status",
+        "sessions list",
+        "workers stop",
+        "stop",
+        *(
+            pytest.param(command, marks=pytest.mark.long)
+            for command in ("approve", "workers list", "restart", "hand-over")
+        ),
+    ],
 )
 async def test_a_command_inside_of_a_session_is_refused(shared: Stack, command: str) -> None:
     client, session = await begun(shared)

@@ -82,8 +82,8 @@ DEATHS: list[Death] = [
     fork_server_and_worker_killed,
     evicted,
 ]
-# By the death of everything, by the crash tests, and by those of the worker alone.
-SHOWN_ELSEWHERE = (server_killed, server_terminated, fork_server_and_worker_killed)
+# By the death of everything, by the crash tests, and by those of the worker and of Claude alone.
+SHOWN_ELSEWHERE = (server_killed, server_terminated, fork_server_and_worker_killed, claude_killed)
 
 FIRST = script(
     "thinking I should make the directory.", "text Let me make it.", "bash mkdir made && echo done",

@@ -152,7 +152,7 @@ async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_
         pytest.param("worker_recorded", marks=pytest.mark.long),
         pytest.param("worker_ready", marks=pytest.mark.long),
         "turn_dispatched",
-        "prompt_sent",
+        pytest.param("prompt_sent", marks=pytest.mark.long),
         pytest.param("frames_received", marks=pytest.mark.long),
     ],
 )

@@ -78,7 +78,12 @@ KINDS: Final = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+LIKE_OTHERS: Final = ("half a line", "half a front", "no method")  # what they hold up, silent ones do as well
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=pytest.mark.long if one in LIKE_OTHERS else ()) for one in KINDS]
+)
 async def test_a_crowd_takes_no_descriptor_that_others_need(stack: Stack, kind: str) -> None:
     await stack.daemon(program=FEW_FILES, PYTHONPATH=str(REPOSITORY), PYKOCLAW_MAX_WORKERS="4")
     client = await stack.front()
