@@ -11,39 +11,26 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import (
-    PROTOCOL,
-    Ack,
-    Background,
-    FromWorker,
-    Heartbeat,
-    Hello,
-    Lost,
-    Numbered,
-    Ping,
-    Place,
-    Pong,
-    Ready,
-    Skipped,
-    Stop,
-    ToWorker,
-    check_order,
-)
+from pykoclaw_acp.channel.frames import PROTOCOL, Ack, Background, FromWorker, Hello, Ping, Pong, Ready, Stop, ToWorker
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.errors import Conflict, LaunchFailed, RowRefused, StaleEpoch, StoreClosed, WorkerFailed
+from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.pool import ending
+from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
-from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.system import memory, shortage
 
-KILL_AFTER: Final = 0.5  # s after SIGTERM
-BEQUEATH_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
-HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
-TERM_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
-HURRY: Final = 0.3  # s; the same while the server stops
+KILL_AFTER: Final = 0.5  # s after a request to terminate
+SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
+CLEAN_UP_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
+DIED: Final = TurnFailure("worker_lost", "Claude's worker process died.")
+REPLACED: Final = TurnFailure("worker_lost", "Claude's worker was replaced by a newer one.")
+NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
 
 log: Final = structlog.get_logger()
 
@@ -63,26 +50,26 @@ class WorkerLife:
     """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole time."""
 
     def __init__(self, begin: LaunchSpec | WorkerRecord, around: Surroundings) -> None:
+        adopted = isinstance(begin, WorkerRecord)
         self.spec: WorkerIdentity = begin.identity if isinstance(begin, WorkerRecord) else begin
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
         self.busy = True
         self.stopping = False
+        self.recorded = adopted  # its row is written; until then nobody listens to it
         self.idle_since = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
         self._begin = begin
         self._around = around
         self._channel: Channel | None = None
-        self._background = 0
-        self._frame = begin.acked_frame if isinstance(begin, WorkerRecord) else 0
-        self._lost: Lost | None = None
-        self.foreign = False
-        self.recorded = isinstance(begin, WorkerRecord)  # its row is written; until then nobody listens to it
-        self._left_alone = False
+        self._inbox = Inbox(self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0)
+        self._failure: TurnFailure | None = None  # why it is gone
+        self._detached = False
         self._hurry = False
-        self._greeting: Ready | None = None  # to be taken after the frames that the worker had told before
         self._liveness = Liveness(around.limits.stall_timeout, self.kill)
+
+    # --- its state --------------------------------------------------------------------------------------------------
 
     @property
     def workspace(self) -> str | None:
@@ -91,14 +78,30 @@ class WorkerLife:
         return begin.workspace if isinstance(begin, WorkerRecord) else begin.options.workspace
 
     @property
+    def foreign(self) -> bool:
+        """It speaks another version of the protocol, and gets no prompt."""
+        return self._inbox.foreign
+
+    @property
     def usable(self) -> bool:
         """It takes prompts, or will when it is ready."""
-        return not self.stopping and self._lost is None and not self.foreign
+        lost = self._failure is not None or self._inbox.last_words is not None
+        return not self.stopping and not lost and not self.foreign
 
     @property
     def answers(self) -> bool:
         """It has answered its Hello; it is ready as soon as what it had told before is in the log."""
-        return self._greeting is not None or self.ready.done()
+        return self._inbox.greeted or self.ready.done()
+
+    @property
+    def idle(self) -> bool:
+        """It is ready, and has neither a turn nor background work."""
+        return self.usable and not self.busy and not self._inbox.background and self.ready.done()
+
+    @property
+    def spent(self) -> bool:
+        """It speaks another version of the protocol, and what it had to do is done."""
+        return self.foreign and not self.stopping and not self.busy and not self._inbox.background
 
     @property
     def start_failure(self) -> str | None:
@@ -108,83 +111,83 @@ class WorkerLife:
         failure = self.ready.exception()
         return None if failure is None else str(failure)
 
-    @property
-    def spent(self) -> bool:
-        """It speaks another version of the protocol, and what it had to do is done."""
-        return self.foreign and not self.stopping and not self.busy and not self._background
-
-    @property
-    def idle(self) -> bool:
-        """It is ready, and has neither a turn nor background work."""
-        return self.usable and not self.busy and not self._background and self.ready.done()
+    # --- its life ---------------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        """Launch or adopt, listen, tell its end, clean up; or leave it alone when it was detached."""
-        spec = self.spec
-        structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch)
-        kind, message = "worker_lost", "Claude's worker process died."
-        watching: asyncio.Task[None] | None = None
+        """Launch or adopt it, listen until it is gone, clean up; if it was detached, leave it to the next daemon."""
+        structlog.contextvars.bind_contextvars(session=self.spec.session_id, epoch=self.spec.epoch)
         kills = memory.kills()
+        failure = DIED
         try:
-            self._channel = await self._open()
-            await self._channel.send(self._hello())
-            if self.stopping:
-                await self._channel.send(Stop(epoch=spec.epoch))
-            watching = asyncio.get_running_loop().create_task(self._liveness.watch())
-            async for batch in self._channel.batches():
-                with self._liveness.sign():
-                    await self._take(batch)
-        except LaunchFailed as error:
-            kind, message = error.kind, f"Claude's worker could not be launched: {error}"
-        except ConnectionError:
-            pass
-        except StoreClosed:
-            self._left_alone = True
-        except StaleEpoch:
-            log.warning("A worker that is not the newest was ended", action="worker_stale")
-            message = "Claude's worker was replaced by a newer one."
-            self.kill()
-        except Exception as error:
-            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
-            log.exception("The worker's frames could not be taken", action="frames_failed")
-            kind, message = "internal", "The answer could not be recorded; the log of pykoclaw-acp says why."
-            if (found := shortage.of(error)) is not None:
-                kind, message = found[0], f"Claude's worker could not go on: {found[1]}"
-            self.kill()
+            failure = await self._run()
         finally:
-            if watching is not None:
-                watching.cancel()
-            if self._left_alone:
+            if self._detached:
                 await asyncio.shield(self._leave())
             else:
-                if self._lost is None and kind == "worker_lost" and memory.kills() > kills:
-                    kind, message = "out_of_memory", memory.KILLED
-                if self._lost is None:
-                    self._lost = Lost(epoch=spec.epoch, kind="stopped" if self.stopping else kind, message=message)
+                if failure.kind == DIED.kind and memory.kills() > kills:
+                    failure = TurnFailure("out_of_memory", memory.KILLED)
+                self._failure = TurnFailure("stopped", failure.message) if self.stopping else failure
                 await asyncio.shield(self._end())
             self._liveness.ended()
 
-    def _hello(self) -> Hello:
-        return Hello(epoch=self.spec.epoch, after=self._frame, protocol=PROTOCOL, data=self._around.limits.data)
+    async def _run(self) -> TurnFailure:
+        """Launch or adopt it, and take what it says; returns why it is gone, unless it says so itself."""
+        watching: asyncio.Task[None] | None = None
+        try:
+            channel = self._channel = await self._open()
+            await channel.send(self._hello())
+            if self.stopping:
+                await channel.send(Stop(epoch=self.spec.epoch))
+            watching = asyncio.get_running_loop().create_task(self._liveness.watch())
+            async for batch in channel.batches():
+                with self._liveness.sign():
+                    await self._take(batch)
+        except LaunchFailed as error:
+            return TurnFailure(error.kind, f"Claude's worker could not be launched: {error.message}")
+        except ConnectionError:
+            pass
+        except StoreClosed:
+            self._detached = True
+        except StaleEpoch:
+            log.warning("A worker that is not the newest was ended", action="worker_stale")
+            self.kill()
+            return REPLACED
+        except Exception as error:
+            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
+            log.exception("The worker's frames could not be taken", action="frames_failed")
+            self.kill()
+            if (found := shortage.of(error)) is not None:
+                return TurnFailure(found[0], f"Claude's worker could not go on: {found[1]}")
+            return TurnFailure("internal", NOT_RECORDED)
+        finally:
+            if watching is not None:
+                watching.cancel()
+        return DIED
 
     async def _open(self) -> Channel:
         if isinstance(self._begin, WorkerRecord):
-            asyncio.get_running_loop().call_later(self._around.limits.worker_start_timeout, self._require_ready)
-            try:
-                channel = await self._around.launcher.attach(self._begin)
-            except LaunchFailed as error:
-                raise ConnectionError(str(error)) from error
-            structlog.contextvars.bind_contextvars(**channel.labels)
-            crash_points.reached("worker_attached")
-            log.info("Worker adopted", action="worker_adopted", after=self._frame)
-            return channel
-        channel = self._channel = await self._around.launcher.launch(self._begin)
+            return await self._adopt(self._begin)
+        return await self._launch(self._begin)
+
+    async def _launch(self, spec: LaunchSpec) -> Channel:
+        channel = self._channel = await self._around.launcher.launch(spec)
         crash_points.reached("worker_launched")
         structlog.contextvars.bind_contextvars(**channel.labels)
-        await self._around.ledger.worker_started(self._begin, channel.handle)
+        await self._around.ledger.worker_started(spec, channel.handle)
         self.recorded = True
         crash_points.reached("worker_recorded")
-        log.info("Worker launched", action="worker_launched", resume=self._begin.resume_session_id is not None)
+        log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
+        return channel
+
+    async def _adopt(self, worker: WorkerRecord) -> Channel:
+        asyncio.get_running_loop().call_later(self._around.limits.worker_start_timeout, self._require_ready)
+        try:
+            channel = await self._around.launcher.attach(worker)
+        except LaunchFailed as error:
+            raise ConnectionError(str(error)) from error
+        structlog.contextvars.bind_contextvars(**channel.labels)
+        crash_points.reached("worker_attached")
+        log.info("Worker adopted", action="worker_adopted", after=self._inbox.committed)
         return channel
 
     def _require_ready(self) -> None:
@@ -192,11 +195,7 @@ class WorkerLife:
             log.warning("An adopted worker does not answer", action="worker_silent", session=self.spec.session_id)
             self.kill()
 
-    def detach(self) -> None:
-        """Take what was received, then leave the worker to the next daemon: `live()` returns."""
-        self._left_alone = True
-        if self._channel is not None:
-            self._channel.detach()
+    # --- commands ---------------------------------------------------------------------------------------------------
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
@@ -204,31 +203,37 @@ class WorkerLife:
             raise ConnectionError("the worker is gone")
         await self._channel.send(frame)
 
-    async def responds(self) -> bool:
+    async def ping(self) -> bool:
         """Ask for a sign of life; False when the worker ends instead. One that was killed looks alive for a while."""
         return await self._liveness.ask(self.send(Ping(epoch=self.spec.epoch)))
 
+    def detach(self) -> None:
+        """Take what was received, then leave the worker to the next daemon: `live()` returns."""
+        self._detached = True
+        if self._channel is not None:
+            self._channel.detach()
+
     def kill(self) -> None:
-        """End the process at once."""
+        """End it at once."""
         if self._channel is not None:
             self._channel.kill()
 
     async def stop(self, grace: float, *, hurry: bool = False) -> None:
-        """Ask it to stop, SIGTERM after `grace` (s), SIGKILL: until it is gone and cleaned up."""
+        """Ask it to stop, after `grace` (s) terminate it, then kill it: until it is gone and cleaned up."""
         self.stopping = True
         self._hurry = hurry
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(grace):
                 await self.send(Stop(epoch=self.spec.epoch))
-        if not await self._ended_within(grace):
+        if not await self._join(grace):
             if self._channel is not None:
                 self._channel.terminate()
-            if not await self._ended_within(min(grace, KILL_AFTER)):
+            if not await self._join(min(grace, KILL_AFTER)):
                 self.kill()
         await self.cleaned.wait()
 
-    async def _ended_within(self, seconds: float) -> bool:
-        """Whether its process ends in time; that what it had to tell cannot be stored yet is no fault of its own."""
+    async def _join(self, seconds: float) -> bool:
+        """Whether it ends in time; that what it had to tell cannot be stored yet is no fault of its own."""
         ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.cleaned.wait())]
         if self._channel is not None:
             ends.append(asyncio.ensure_future(self._channel.gone()))
@@ -239,47 +244,33 @@ class WorkerLife:
                 one.cancel()
         return bool(done)
 
+    # --- what it says -----------------------------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        after, data = self._inbox.committed, self._around.limits.data
+        return Hello(epoch=self.spec.epoch, after=after, protocol=PROTOCOL, data=data)
+
     async def _take(self, batch: list[FromWorker]) -> None:
-        last = self._frame
-        numbered: list[Numbered] = []
-        for frame in batch:
-            if frame.epoch != self.spec.epoch:
-                continue
-            if isinstance(frame, Ready):
-                self._greet(frame)
-            elif isinstance(frame, Lost):
-                self._lost = frame
-            elif isinstance(frame, Pong):
-                self._liveness.answered()
-            elif isinstance(frame, Skipped) and not self.foreign:
-                raise ValueError(f"frame {frame.n} is not one of this protocol")
-            elif not isinstance(frame, Heartbeat | Place) and frame.n:
-                check_order(frame, last)
-                last = frame.n
-                numbered.append(frame)
-                if isinstance(frame, Background):
-                    self._background = frame.running
-                    self._around.changed(self)
-        if numbered:
+        """Commit what is new, then acknowledge it."""
+        inbox = self._inbox
+        if any(isinstance(frame, Pong) and frame.epoch == self.spec.epoch for frame in batch):
+            self._liveness.answered()
+        frames = inbox.sort(batch)
+        if any(isinstance(frame, Background) for frame in frames):
+            self._around.changed(self)
+        if frames:
             crash_points.reached("frames_received")
-            await self._around.listener.frames(self.spec.session_id, self.spec.epoch, numbered)
+            await self._around.listener.frames(self.spec.session_id, self.spec.epoch, frames)
             crash_points.reached("frames_committed")
-            self._frame = last
+            inbox.committed = frames[-1].n
             await asyncio.sleep(0)  # clients are shown it first
             with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
-                await self.send(Ack(epoch=self.spec.epoch, upto=self._frame))
+                await self.send(Ack(epoch=self.spec.epoch, upto=inbox.committed))
             crash_points.reached("frames_acknowledged")
-        if self._greeting is not None and self._frame >= self._greeting.upto:
-            await self._take_ready(self._greeting)
+        if (ready := inbox.take_greeting()) is not None:
+            await self._become_ready(ready)
 
-    def _greet(self, ready: Ready) -> None:
-        crash_points.reached("worker_ready")
-        self.foreign = ready.protocol != PROTOCOL
-        self._background = ready.background
-        self._greeting = ready
-
-    async def _take_ready(self, ready: Ready) -> None:
-        self._greeting = None
+    async def _become_ready(self, ready: Ready) -> None:
         if isinstance(self._begin, WorkerRecord):
             if self.foreign:
                 log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
@@ -289,68 +280,49 @@ class WorkerLife:
             self._around.listener.ready(self.spec.session_id, ready.offer)
         self._around.changed(self)
 
-    async def _take_spool(self) -> None:
-        """What a worker could not send any more, it may have left on disk."""
-        self.foreign = True  # nobody says which version wrote it
-        await self._around.launcher.deliver_spool(self.spec, self._frame, self._take)
+    # --- its end ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         """Whatever fails on the way, the session can have a new worker afterwards."""
         spec, around = self.spec, self._around
         await self._end_process()
-        keep_spool = False
-        try:
-            await self._take_spool()
-        except Exception as error:
-            keep_spool = not isinstance(error, (ValueError, *HOPELESS))  # the next start takes it
-            log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=keep_spool)
-        assert self._lost is not None
-        lost = self._lost
+        taken = await self._take_spool()
+        failure = self._inbox.last_words or self._failure or DIED
         if not self.ready.done():
-            self.ready.set_exception(WorkerFailed(lost.kind, lost.message))
-        log.info("Worker gone", action="worker_gone", reason=lost.kind, stopped=self.stopping)
-        try:
-            await until_done(
-                lambda: around.listener.lost(spec.session_id, spec.epoch, lost.kind, lost.message),
-                "A worker's end could not be told",
-                final=HOPELESS,
-            )
-        except Exception:
-            log.exception("A worker's end could not be told", action="lost_failed")
-        try:
-            await around.launcher.clean(spec, HURRY if self._hurry else TERM_GRACE, keep_spool=keep_spool)
-        except Exception:
-            log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
-        try:
-            if not keep_spool:  # else its row keeps the session from having another one
-                await until_done(
-                    lambda: around.ledger.worker_gone(spec.session_id, spec.epoch),
-                    "A worker's end could not be recorded",
-                    final=HOPELESS,
-                )
-        except Exception:
-            log.exception("A worker's end could not be recorded", action="worker_end_lost")
+            self.ready.set_exception(WorkerFailed(failure.kind, failure.message))
+        log.info("Worker gone", action="worker_gone", reason=failure.kind, stopped=self.stopping)
+        await ending.tell(spec, failure, around.listener)
+        grace = HURRIED_GRACE if self._hurry else CLEAN_UP_GRACE
+        await ending.clean_up(spec, around.launcher, grace, keep_spool=not taken)
+        if taken:  # else its row keeps the session from having another one
+            await ending.record(spec, around.ledger)
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()
         around.changed(self)
 
+    async def _take_spool(self) -> bool:
+        """Take what it could not send any more; False if the next start has to."""
+        self._inbox.foreign = True  # nobody says which version wrote it
+        try:
+            await self._around.launcher.deliver_spool(self.spec, self._inbox.committed, self._take)
+        except Exception as error:
+            hopeless = isinstance(error, (ValueError, *ending.HOPELESS))
+            log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=not hopeless)
+            return hopeless
+        return True
+
     async def _end_process(self) -> None:
-        """Whoever writes on while the spool is read would lose what he writes."""
+        """What a worker writes to its spool while that is read would be lost."""
         adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()  # it may be about to end by itself
-        wait = BEQUEATH_WAIT if adopted else KILL_AFTER
+        wait = SPOOL_WAIT if adopted else KILL_AFTER
         if self._channel is None:
             if isinstance(self._begin, WorkerRecord):
                 await self._around.launcher.end(self._begin, wait)
             return
-        await self._gone_within(self._channel, wait)
+        await self._join(wait)
         self._channel.kill()
-        await self._gone_within(self._channel, KILL_AFTER)
-
-    async def _gone_within(self, channel: Channel, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await channel.gone()
+        await self._join(KILL_AFTER)
 
     async def _leave(self) -> None:
         if self._channel is not None:

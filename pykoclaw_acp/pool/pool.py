@@ -107,7 +107,7 @@ class WorkerPool:
         worker.busy = True
         if worker.idle_timer is not None:
             worker.idle_timer.cancel()
-        return not worker.ready.done() or (await worker.responds() and worker.usable)
+        return not worker.ready.done() or (await worker.ping() and worker.usable)
 
     async def _ready(self, worker: WorkerLife) -> Ready:
         while not worker.answers:

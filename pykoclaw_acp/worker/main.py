@@ -22,7 +22,6 @@ from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
     Answer,
-    FromWorker,
     Heartbeat,
     Hello,
     Interrupt,
@@ -36,12 +35,9 @@ from pykoclaw_acp.channel.frames import (
     SetModel,
     Stop,
     ToWorker,
-    Where,
-    decode_to_worker,
-    encode,
 )
 from pykoclaw_acp.channel.home import HeldDirectory
-from pykoclaw_acp.channel.socket import SocketLine, peer_is_ours, read_frames
+from pykoclaw_acp.channel.socket import SocketLine
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.errors import ClaudeNotStarted
@@ -52,10 +48,10 @@ from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import lacks
 from pykoclaw_acp.worker.outbox import Outbox
+from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes
-HELLO_WAIT: Final = 10.0  # s; for the first frame of a connection
 GATHER: Final = 0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
 ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
@@ -74,8 +70,8 @@ class Worker:
         self._outbox = Outbox(Spool(files.spool, spec.epoch), spec.spool_limit, self._spool_full)
         self._claude = ClaudeSession(spec, files.temporary, self._outbox)
         self._home = HeldDirectory(spec.data)
-        self._line: SocketLine | None = None  # to the daemon; None: there is none
-        self._served = asyncio.Lock()  # by one daemon after the other
+        self._daemon = DaemonLine()
+        self._reception = Reception(spec.epoch, self._place, self._serve_daemon)
         self._committed = 0  # frames, when this daemon came
         self._claimed = asyncio.Event()
         self._connected = False
@@ -89,7 +85,7 @@ class Worker:
     @property
     def alone(self) -> bool:
         """There is no daemon that would clean up after it."""
-        return self._line is None and bool(self._spec.orphan_grace)
+        return not self._daemon.attached and bool(self._spec.orphan_grace)
 
     async def serve(self, listener: socket.socket) -> None:
         """Run until the end, leave nothing behind; raises TimeoutError when no daemon ever came."""
@@ -97,7 +93,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
-        self._start(self._daemons(listener))
+        self._start(self._reception.accept(listener, self._start))
         await asyncio.wait_for(self._claimed.wait(), ACCEPT_WAIT)
         self._start(self._frames())
         self._start(self._heartbeats())
@@ -105,22 +101,21 @@ class Worker:
         await self._ended.wait()
         await self._finish()
         self._tasks.cancel()
-        if self._line is not None:
-            self._line.end()
+        self._daemon.end()
         listener.close()
         self._home.close()
 
     async def _finish(self) -> None:
         """Stop what runs; what no daemon has acknowledged by then is left on disk."""
         resident = bool(self._spec.orphan_grace)
-        if resident and self._line is None and self._last_words is None and self._claude.in_turn:
+        if resident and not self._daemon.attached and self._last_words is None and self._claude.in_turn:
             await self._give_up()
         await self._claude.close()
-        if self._line is not None:
+        if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
         if resident:
-            self._outbox.bequeath(self._last_words if self._line is None else None)
+            self._outbox.bequeath(None if self._daemon.attached else self._last_words)
 
     async def _give_up(self) -> None:
         """End the turn in words, which the next daemon finds in the spool."""
@@ -156,7 +151,7 @@ class Worker:
             await self._lose(failure.kind, failure.message)
             return
         self._connected = True
-        await self._send(self._ready())
+        await self._daemon.send(self._ready())
         reason, kills, lacking = "it ended", memory.kills(), None
         try:
             await self._claude.run()
@@ -177,10 +172,10 @@ class Worker:
     async def _lose(self, kind: str, message: str) -> None:
         log.warning("Claude is lost", action="claude_lost", kind=kind, reason=message)
         self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
-        if self._line is not None:
+        if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
-        await self._send(self._last_words)
+        await self._daemon.send(self._last_words)
         self._ended.set()
 
     def _ready(self) -> Ready:
@@ -209,34 +204,6 @@ class Worker:
 
     # --- the daemon -------------------------------------------------------------------------------------------------
 
-    async def _daemons(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-            self._start(self._meet(connection))
-
-    async def _meet(self, connection: socket.socket) -> None:
-        """Whoever only asks gets an answer; daemons come one after the other.
-
-        The next one is heard when all that the last one wrote was read.
-        """
-        line = SocketLine(connection)
-        try:
-            if not peer_is_ours(connection):
-                return
-            frames = read_frames(line, decode_to_worker)
-            try:
-                first = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
-            except (TimeoutError, ValueError):
-                return
-            if isinstance(first, Where):
-                with contextlib.suppress(ConnectionError):
-                    await line.send(encode(self._place()))
-                return
-            async with self._served:
-                await self._daemon(line, first, frames)
-        finally:
-            await line.close()
-
     def _place(self) -> Place:
         held = self._home.where()
         last, acked = self._outbox.told
@@ -247,19 +214,17 @@ class Worker:
             pid=os.getpid(),
             last=last,
             acked=acked,
-            attached=self._line is not None,
+            attached=self._daemon.attached,
             path=held.path,
             device=held.device,
             inode=held.inode,
             deleted=held.deleted,
         )
 
-    async def _daemon(self, line: SocketLine, hello: ToWorker | None, frames: AsyncIterator[ToWorker | None]) -> None:
+    async def _serve_daemon(self, line: SocketLine, hello: Hello, frames: AsyncIterator[ToWorker | None]) -> None:
+        """Do what the daemon says, until its line ends."""
         if self._ended.is_set():
             return  # what is told from now on goes to disk
-        if not isinstance(hello, Hello) or hello.epoch != self._spec.epoch:
-            log.warning("Whoever connected is not our daemon", action="peer_refused")
-            return
         await self._attach(line, hello)
         try:
             async for frame in frames:
@@ -275,15 +240,15 @@ class Worker:
             self._orphaned.cancel()
             log.info("Adopted by a new daemon", action="adopted", after=hello.after, protocol=hello.protocol)
         self._home.follow(hello.data)
-        self._line = line
+        self._daemon.attach(line)
         self._claimed.set()
         self._committed = hello.after
         if self._connected:
-            await self._send(self._ready())
+            await self._daemon.send(self._ready())
         self._outbox.attach(hello.after)
 
     def _detach(self) -> None:
-        self._line = None
+        self._daemon.detach()
         if not self._spec.orphan_grace:
             self._ended.set()  # nobody would read a spool
             return
@@ -307,12 +272,12 @@ class Worker:
 
     async def _frames(self) -> None:
         while True:
-            await self._write(await self._outbox.take())
+            await self._daemon.write(await self._outbox.take())
             await asyncio.sleep(GATHER)
 
     async def _heartbeats(self) -> None:
         while True:
-            await self._send(Heartbeat(epoch=self._spec.epoch))
+            await self._daemon.send(Heartbeat(epoch=self._spec.epoch))
             await asyncio.sleep(HEARTBEAT)
             reap_orphans()
 
@@ -334,18 +299,9 @@ class Worker:
             self._outbox.acknowledge(frame.upto)
         elif isinstance(frame, Ping):
             if self._claude.alive:
-                await self._send(Pong(epoch=self._spec.epoch))
+                await self._daemon.send(Pong(epoch=self._spec.epoch))
         elif isinstance(frame, Stop):
             self._ended.set()
-
-    async def _send(self, frame: FromWorker) -> None:
-        await self._write(encode(frame))
-
-    async def _write(self, data: bytes) -> None:
-        """A daemon that is gone takes nothing; what is numbered is kept for the next one."""
-        if self._line is not None:
-            with contextlib.suppress(ConnectionError):
-                await self._line.send(data)
 
 
 def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:

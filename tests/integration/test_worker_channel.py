@@ -319,13 +319,13 @@ async def test_a_worker_says_what_claude_runs_with_and_up_to_which_frame(tmp_pat
         ready = await first.ready()
         assert (ready.mode, ready.model, ready.upto) == ("default", "default", 0)
         await first.line.close()
-        await eventually(lambda: rig.worker._line is None)
+        await eventually(lambda: not rig.worker._daemon.attached)
         rig.say("a")
         rig.say("b")
         second = await rig.connect()
         assert (await second.ready()).upto == 2
         await second.line.close()
-        await eventually(lambda: rig.worker._line is None)
+        await eventually(lambda: not rig.worker._daemon.attached)
         third = await rig.connect()
         assert (await third.ready(after=2)).upto == 0
         await third.line.close()

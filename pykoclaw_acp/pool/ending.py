@@ -1,0 +1,54 @@
+"""What follows the end of a worker: its session is told, what it left is removed, and its row goes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.channel.spec import WorkerIdentity
+from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.pool.launcher import Launcher
+from pykoclaw_acp.pool.listener import WorkerListener
+from pykoclaw_acp.pool.ports import Ledger
+from pykoclaw_acp.retries import until_done
+
+HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
+
+log: Final = structlog.get_logger()
+
+
+async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerListener) -> None:
+    """Tell the session, until it has recorded it."""
+    message = "A worker's end could not be told"
+    with _logged(message, "lost_failed"):
+        await until_done(
+            lambda: listener.lost(worker.session_id, worker.epoch, failure.kind, failure.message),
+            message,
+            final=HOPELESS,
+        )
+
+
+async def clean_up(worker: WorkerIdentity, launcher: Launcher, grace: float, *, keep_spool: bool) -> None:
+    """Remove what the worker has left, which gets `grace` (s) to end."""
+    with _logged("A dead worker could not be cleaned up", "clean_up_failed"):
+        await launcher.clean(worker, grace, keep_spool=keep_spool)
+
+
+async def record(worker: WorkerIdentity, ledger: Ledger) -> None:
+    """Delete the worker's row: from now on its session can have another one."""
+    message = "A worker's end could not be recorded"
+    with _logged(message, "worker_end_lost"):
+        await until_done(lambda: ledger.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS)
+
+
+@contextlib.contextmanager
+def _logged(message: str, action: str) -> Iterator[None]:
+    """A failure is logged, and keeps nothing that follows from happening."""
+    try:
+        yield
+    except Exception:
+        log.exception(message, action=action)

@@ -1,0 +1,70 @@
+"""What a worker says, sorted: what is to be committed, and what it says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import (
+    PROTOCOL,
+    Background,
+    FromWorker,
+    Heartbeat,
+    Lost,
+    Numbered,
+    Place,
+    Pong,
+    Ready,
+    Skipped,
+    check_order,
+)
+from pykoclaw_acp.model.failures import TurnFailure
+
+
+class Inbox:
+    """Frames up to `committed` are in the log. `last_words`: the worker cannot go on, or could not when it died."""
+
+    def __init__(self, epoch: int, committed: int) -> None:
+        self.committed = committed
+        self.background = 0  # tasks that run in the background
+        self.foreign = False  # it speaks another version of the protocol
+        self.last_words: TurnFailure | None = None
+        self._epoch = epoch
+        self._greeting: Ready | None = None
+
+    @property
+    def greeted(self) -> bool:
+        """The worker has answered its Hello, and what it had told before is not committed yet."""
+        return self._greeting is not None
+
+    def sort(self, batch: Sequence[FromWorker]) -> list[Numbered]:
+        """The frames to commit; raises ValueError if one is missing, or cannot be understood."""
+        last = self.committed
+        numbered: list[Numbered] = []
+        for frame in batch:
+            if frame.epoch != self._epoch:
+                continue
+            if isinstance(frame, Ready):
+                crash_points.reached("worker_ready")
+                self.foreign = frame.protocol != PROTOCOL
+                self.background = frame.background
+                self._greeting = frame
+            elif isinstance(frame, Lost):
+                self.last_words = frame.failure
+            elif isinstance(frame, Skipped) and not self.foreign:
+                raise ValueError(f"frame {frame.n} is not one of this protocol")
+            elif not isinstance(frame, Heartbeat | Place | Pong) and frame.n:
+                check_order(frame, last)
+                last = frame.n
+                numbered.append(frame)
+                if isinstance(frame, Background):
+                    self.background = frame.running
+        return numbered
+
+    def take_greeting(self) -> Ready | None:
+        """The answer to Hello, once, as soon as everything that the worker had told before is committed."""
+        greeting = self._greeting
+        if greeting is None or self.committed < greeting.upto:
+            return None
+        self._greeting = None
+        return greeting
