@@ -18,7 +18,7 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
     kept = f" What is left of the file is kept in {file}." if file is not None else ""
     said = (
         "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
-        f" part of that file is damaged or gone: at least {missing} of its entries.{kept} What"
+        f" part of that file is damaged, gone or cannot be read: at least {missing} of its entries.{kept} What"
         " follows comes after the gap.\n\n"
     )
     return [Text(message_id, said)]

@@ -1,13 +1,16 @@
 """What a dead worker has left on disk: its spool is read, and kept for the user where it is damaged.
 
-A spool that cannot be read at all (permissions, a disk's error) is not damaged: OSError, and it can be tried again.
+A spool that cannot be read (permissions, a disk's error) is not damaged. It is tried again for a while, and then said
+to be lost, and kept: taken later, it would stand behind the end of its turn.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import stat
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +28,9 @@ from pykoclaw_acp.link.places import Places
 BATCH: Final = 500  # frames that are handed on at once, at most
 BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
 MOST_KEPT: Final = 20  # damaged spools; the oldest go first
+PATIENCE: Final = 5.0  # s in which a spool that cannot be read is tried again
+FORGOTTEN_AFTER: Final = 60.0  # s; what cannot be read after that has its own time
+FIRST_PAUSE: Final = 0.1  # s until the second try; each time twice as long
 DAMAGED: Final = "damaged"  # the directory of those, beside that of the spools
 
 log: Final = structlog.get_logger()
@@ -33,7 +39,7 @@ log: Final = structlog.get_logger()
 def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]:
     """Batches of what the worker had not told up to frame `after`; a damaged spool is kept, and Gaps name it.
 
-    Nothing if there is none. Raises OSError if it cannot be read.
+    Nothing if there is none. Raises OSError if it cannot be read, after what could be.
     """
     try:
         file = _open(path)
@@ -44,18 +50,24 @@ def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]
         return
     batch: list[FromWorker] = []
     size = 0
+    unread: OSError | None = None
     with file:
-        for frame in salvage.frames(file, epoch, after):
-            one = frame
-            if isinstance(frame, Gap) and frame.file is None:
-                one = msgspec.structs.replace(frame, file=keep(path))
-            batch.append(one)
-            size += len(encode(one))
-            if len(batch) == BATCH or size >= BATCH_SIZE:
-                yield batch
-                batch, size = [], 0
+        try:
+            for frame in salvage.frames(file, epoch, after):
+                one = frame
+                if isinstance(frame, Gap) and frame.file is None:
+                    one = msgspec.structs.replace(frame, file=keep(path))
+                batch.append(one)
+                size += len(encode(one))
+                if len(batch) == BATCH or size >= BATCH_SIZE:
+                    yield batch
+                    batch, size = [], 0
+        except OSError as error:
+            unread = error
     if batch:
         yield batch
+    if unread is not None:
+        raise unread
 
 
 def _open(path: Path) -> BinaryIO | None:
@@ -65,10 +77,51 @@ def _open(path: Path) -> BinaryIO | None:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-async def deliver(path: Path, epoch: int, after: int, into: Callable[[list[FromWorker]], Awaitable[None]]) -> None:
-    """Hand on everything after frame `after`; raises OSError if the spool cannot be read, and what `into` raises."""
-    for batch in read_spool(path, epoch, after):
-        await take(batch, into, path)
+class Patience:
+    """How long spools that cannot be read are tried: all together, so that a faulty disk holds up a start once."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def until(self) -> float:
+        """Up to when, now that one cannot be read; s, monotonic."""
+        now = time.monotonic()
+        if now > self._until + FORGOTTEN_AFTER:
+            self._until = now + PATIENCE
+        return self._until
+
+
+async def deliver(
+    path: Path,
+    epoch: int,
+    after: int,
+    into: Callable[[list[FromWorker]], Awaitable[None]],
+    patience: Patience | None = None,
+) -> None:
+    """Hand on everything after frame `after`, and a Gap for what cannot be read; raises what `into` raises."""
+    patience, pause = patience or Patience(), FIRST_PAUSE
+    while True:
+        batches = read_spool(path, epoch, after)
+        while True:
+            try:
+                batch = next(batches, None)
+            except OSError as error:
+                log.warning("A dead worker's spool cannot be read", action="spool_unreadable", error=str(error))
+                break
+            if batch is None:
+                return
+            await take(batch, into, path)
+            after = max([after, *(frame.n for frame in batch if isinstance(frame, Numbered))])
+        left = patience.until() - time.monotonic()
+        if left <= 0:
+            break
+        await asyncio.sleep(min(pause, left))
+        pause *= 2
+    file = None
+    with suppress(OSError):
+        file = keep(path)
+    log.error("A dead worker's spool cannot be read; it counts as lost", action="spool_lost", file=file or str(path))
+    await take([Gap(epoch=epoch, n=after + 1, first=after + 1, file=file)], into, path)
 
 
 async def take(batch: list[FromWorker], into: Callable[[list[FromWorker]], Awaitable[None]], path: Path) -> None:
@@ -108,11 +161,19 @@ def keep(spool: Path) -> str:
         try:
             os.link(spool, target, follow_symlinks=False)
         except OSError:  # a file system without such links
-            shutil.copyfile(spool, target)
+            _copy(spool, target)
         with suppress(OSError):
             os.chmod(target, 0o600)
     log.error("A worker's spool is damaged; it is kept", action="spool_damaged", file=str(target))
     return str(target)
+
+
+def _copy(spool: Path, target: Path) -> None:
+    """A copy; where it cannot be read the file itself goes there."""
+    try:
+        shutil.copyfile(spool, target)
+    except OSError:
+        os.replace(spool, target)
 
 
 def kept(directory: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -41,6 +42,7 @@ class LocalLauncher:
         self._fork_server = ForkServer(directory / "workers.log", resident=resident)
         self._boot_id = processes.boot_id()
         self._pids: dict[str, int] = {}  # of live workers, by their cookies
+        self._patience = leftovers.Patience()
         self._inherited: dict[str, WorkerFiles] = {}  # by cookie: they may be in another state directory
         processes.become_subreaper()
 
@@ -106,7 +108,7 @@ class LocalLauncher:
 
     async def deliver_spool(self, worker: WorkerIdentity, after: int, into: Deliver) -> None:
         """Hand on the frames of its spool file."""
-        await leftovers.deliver(Path(self._files(worker).spool), worker.epoch, after, into)
+        await leftovers.deliver(Path(self._files(worker).spool), worker.epoch, after, into, self._patience)
 
     async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
         """End the processes with its cookie, collect the dead ones, remove its files."""
@@ -157,9 +159,9 @@ def _stray(process: WorkerProcess) -> reaper.Stray:
 
 
 def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
-    Path(files.socket).unlink(missing_ok=True)
-    if not keep_spool:
-        Path(files.spool).unlink(missing_ok=True)
+    for path in (files.socket,) if keep_spool else (files.socket, files.spool):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
     shutil.rmtree(files.temporary, ignore_errors=True)
 
 

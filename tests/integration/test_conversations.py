@@ -659,8 +659,8 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
 async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreadable(*_: object) -> list[list[FromWorker]]:
-        raise OSError("it cannot be read")
+    async def unreadable(*_: object) -> None:
+        raise RuntimeError("nobody has foreseen this")
 
     async with rig(tmp_path) as r:
         session = await r.session()
@@ -674,7 +674,7 @@ async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
         )
         await r.database.commit(Unit(statements=(row,)))
         with monkeypatch.context() as broken:
-            broken.setattr(r.launcher, "spooled", unreadable)
+            broken.setattr(r.launcher, "deliver_spool", unreadable)
             outcome = await r.run(session, "say 1")
         assert outcome.failure is not None
         assert outcome.failure.kind == "spool_pending"

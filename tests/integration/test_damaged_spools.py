@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame, FromWorker, Gap, encode
 from pykoclaw_acp.channel.processes import WorkerProcess
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.channel.spec import WorkerIdentity
+from pykoclaw_acp.model.events import Failure, Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_adoption import _die, _write_spool, alive, daemon, ended, found, killed, texts
-from tests.integration.test_pool import hanging, rig
+from tests.integration.test_pool import Rig, hanging, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -94,27 +98,99 @@ async def test_a_frame_that_the_database_refuses_takes_no_other_with_it(tmp_path
         assert len(leftovers.kept(tmp_path)) == 1
 
 
-async def test_a_spool_that_cannot_be_read_now_is_tried_again_at_the_next_start(
-    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+class Sick:
+    """The disk under a spool: reading fails at a line, so many times; None: for good."""
+
+    def __init__(self, line: int, times: int | None) -> None:
+        self.line = line
+        self.times = times
+        self.failed = 0
+
+    def __call__(self, path: Path) -> Any:
+        lines = iter(path.read_bytes().splitlines(keepends=True)[: self.line])
+
+        def readline(_: int) -> bytes:
+            if line := next(lines, b""):
+                return line
+            if self.times is not None and self.failed >= self.times:
+                return b""
+            self.failed += 1
+            raise OSError(5, "Input/output error")
+
+        if self.times is not None and self.failed >= self.times:
+            return open(path, "rb")
+        return MagicMock(readline=readline)
+
+
+async def order(r: Rig, session: Any) -> list[str]:
+    """What the log says, the turn's end included; a gap in square brackets."""
+    logged = [one.event for one in await SessionJournal(r.database).read(session.id, 0, 1000)]
+    said = [one.text for one in logged if isinstance(one, Text | Failure)]
+    return ["[gap]" if MISSING in text else "[end]" if "not sent again" in text else text for text in said]
+
+
+@pytest.mark.parametrize("line", [0, 3])
+async def test_a_spool_that_cannot_be_read_for_a_while_is_waited_for(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch, line: int
 ) -> None:
+    monkeypatch.setattr(leftovers, "FIRST_PAUSE", 0.001)
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
     await _die(alive)
-
-    def refuse(*_: object) -> Any:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(leftovers, "_open", refuse)
-        async with daemon(tmp_path) as after:
-            assert await after.states() == {turn.turn_id: "unknown"}
-            assert await texts(after, session) == []
-            assert there(path)
+    sick = Sick(line, times=3)
+    monkeypatch.setattr(leftovers, "_open", sick)
     async with daemon(tmp_path) as after:
+        assert sick.failed == 3
+        assert await after.states() == {turn.turn_id: "done"}
         assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 "
         assert not there(path)
         assert leftovers.kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("line", [0, 3])
+async def test_what_stays_unreadable_is_said_to_be_lost_and_comes_behind_no_end(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch, line: int
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    path = spool(channel, turn.turn_id)
+    written = path.read_bytes()
+    await _die(alive)
+    with monkeypatch.context() as patch:
+        patch.setattr(leftovers, "PATIENCE", 0.05)
+        patch.setattr(leftovers, "_open", Sick(line, times=None))
+        async with daemon(tmp_path) as after:
+            assert await after.states() == {turn.turn_id: "failed" if line else "unknown"}
+    async with daemon(tmp_path) as after:  # now it could be read: that is too late
+        assert await order(after, session) == [*(["w1 w2 "] if line else []), "[gap]", "[end]"]
+        (kept,) = leftovers.kept(tmp_path)
+        assert str(kept) in "".join(await texts(after, session))
+        assert kept.read_bytes() == written
+        assert not there(path)
+        assert (await after.run(await found(after, session), "say 1")).state == "done"
+
+
+@pytest.mark.parametrize(("patience", "expected"), [(60.0, "said "), (0.05, "[gap]")])
+async def test_the_spool_of_a_worker_that_dies_under_a_living_daemon_comes_before_its_end_or_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float, expected: str
+) -> None:
+    monkeypatch.setattr(leftovers, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(leftovers, "PATIENCE", patience)
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        path = Path(_write_spool(channel, encode(channel.event(turn.turn_id, "said "))))
+
+        async def deliver(worker: WorkerIdentity, after: int, into: Any) -> None:
+            await leftovers.deliver(path, worker.epoch, after, into)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(r.launcher, "deliver_spool", deliver)
+            patch.setattr(leftovers, "_open", Sick(0, times=None if expected == "[gap]" else 3))
+            channel.kill()
+            assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")
+        assert await order(r, session) == [expected, "[end]"]
+        assert (await r.run(session, "say 1")).state == "done"
 
 
 async def test_a_worker_that_lives_tells_its_gap_itself(tmp_path: Path, alive: WorkerProcess) -> None:
