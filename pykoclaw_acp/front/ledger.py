@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
+_MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
 _KEPT: Final = ("additionalDirectories", "mcpServers")  # of their parameters: what the next daemon must be told
 
 
 class KeptLine:
     """A line of the client's, kept until it need not be sent to a daemon again."""
 
-    __slots__ = ("acknowledged", "at", "content", "message", "number")
+    __slots__ = ("acknowledged", "at", "content", "deaths", "message", "number", "taken")
 
     def __init__(self, number: int, content: bytes | bytearray, at: float) -> None:
         self.number = number
@@ -29,6 +30,8 @@ class KeptLine:
         self.at = at  # s, monotonic
         self.message: dict[str, Any] = {}  # a request's id, method, and parameters that matter; a response's id
         self.acknowledged = False
+        self.taken = False  # a daemon has it where no death of its own is the end of it
+        self.deaths = 0  # daemons that died before one had taken it
 
     @property
     def is_request(self) -> bool:
@@ -71,6 +74,8 @@ class Ledger:
         self._initialize: Any = None
         self._count = 0
         self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
+        self._lost: dict[str, Any] | None = None  # the daemon that was there last, and did not say that it ends
+        self._over: list[KeptLine] = []  # what it had not taken then
 
     # --- what the client sends ----------------------------------------------------------------------------------------
 
@@ -101,6 +106,7 @@ class Ledger:
 
     def follow_session(self, session_id: str, seq: int, line: int) -> None:
         """The session's updates after `seq` come next."""
+        self.note_taken(line)
         before = self.sessions.get(session_id)
         self.sessions[session_id] = Followed(seq, line, seq if before is None else min(seq, before.begun))
 
@@ -126,6 +132,16 @@ class Ledger:
             line.acknowledged = True
             self._drop_acknowledged()
 
+    def note_taken(self, number: int) -> None:
+        """The request outlives the daemon."""
+        line = self.lines.get(number)
+        if line is not None:
+            line.taken = True
+
+    def note_lost(self, daemon: dict[str, Any] | None) -> None:
+        """The connection to a daemon ended; None: it had said so, or nobody knows which process that was."""
+        self._lost, self._over = daemon, [line for line in self.open_requests() if not line.taken]
+
     def add_request(self, ask_id: str) -> bool:
         """Note a request of the daemon's. False if the client has it, or has answered it: it is not passed on."""
         if ask_id in self._asked or any(line.message.get("id") == ask_id for line in self._responses()):
@@ -145,6 +161,8 @@ class Ledger:
         """The first line of a connection; `arrived`: up to where the client was given sessions' updates."""
         now = time.monotonic()
         self._wall = time.time() - now
+        self._count_deaths()
+        deaths = [line for line in self.lines.values() if line.deaths][:_MOST_DEATHS]
         sessions = {
             session_id: {
                 "seq": session.seq,
@@ -163,6 +181,7 @@ class Ledger:
             "initialize": self._initialize,
             "sessions": sessions,
             "asked": sorted(self._asked),
+            "deaths": {str(line.number): line.deaths for line in deaths},
             "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
         # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the daemon would refuse it.
@@ -178,6 +197,13 @@ class Ledger:
 
     def _responses(self) -> Iterator[KeptLine]:
         return (line for line in self.lines.values() if "method" not in line.message and not line.acknowledged)
+
+    def _count_deaths(self) -> None:
+        """Now that another daemon is there, it can be seen what became of the one before."""
+        if self._lost is not None and client_process.is_gone(self._lost):
+            for line in self._over:
+                line.deaths += not line.taken
+        self._lost, self._over = None, []
 
     def _drop_acknowledged(self) -> None:
         for number, line in list(self.lines.items()):

@@ -12,7 +12,7 @@ from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     import _socket
-    from typing import Final
+    from typing import Any, Final
 
     from pykoclaw_acp.front.ledger import Ledger
     from pykoclaw_acp.front.receipts import Receipts
@@ -36,6 +36,7 @@ class Link:
         self.out = Outflow(self.descriptor)
         self.welcome = False  # it has answered the hello
         self.refusal: str | None = None  # why it will not
+        self.daemon: dict[str, Any] | None = None  # which process it is, until it says that it ends
         self._welcomed_at = 0.0
         self._dry = False
 
@@ -96,8 +97,12 @@ class Link:
         except ValueError:
             return  # of a newer daemon's lines, what is not understood is passed over
 
-    def _note_welcome(self, _: list[int], __: bytes | bytearray) -> None:
+    def _note_welcome(self, _: list[int], known: bytes | bytearray) -> None:
         self.welcome, self._welcomed_at = True, time.monotonic()
+        self.daemon = json.loads(known).get("daemon")
+
+    def _note_farewell(self, _: list[int], __: bytes | bytearray) -> None:
+        self.daemon = None
 
     def _note_refusal(self, line: bytes) -> None:
         """As any client is refused, since the daemon has not heard that this is a front."""
@@ -134,6 +139,16 @@ class Link:
             self._write(answer)
             self._receipts.expect_answer(numbers[0], self._client.total)
 
+    def _pass_refusal(self, numbers: list[int], error: bytes | bytearray) -> None:
+        """The daemon did not look at the request, and so does not know its id."""
+        line = self._ledger.lines.get(numbers[0])
+        if line is not None and line.is_request:
+            request_id = json.dumps(line.message["id"]).encode()
+            self._pass_answer(numbers, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id, bytes(error)))
+
+    def _note_taken(self, numbers: list[int], _: bytes | bytearray) -> None:
+        self._ledger.note_taken(numbers[0])
+
     def _acknowledge(self, numbers: list[int], _: bytes | bytearray) -> None:
         self._ledger.acknowledge(numbers[0])
 
@@ -158,6 +173,9 @@ HANDLERS: Final = {
     lines.CURSOR: Link._advance,
     lines.DETACHED: Link._drop_session,
     lines.ANSWER: Link._pass_answer,
+    lines.TAKEN: Link._note_taken,
+    lines.REFUSE: Link._pass_refusal,
+    lines.BYE: Link._note_farewell,
     lines.ACK: Link._acknowledge,
     lines.REQUEST: Link._pass_request,
     lines.NOTIFY: Link._pass_notification,

@@ -263,6 +263,7 @@ class Relay:
         assert self._dialer is not None
         link.close()
         self._link = None
+        self._ledger.note_lost(link.daemon)
         if link.welcome:
             self._dialer.welcomed(link.stood)
         else:

@@ -32,3 +32,15 @@ def of(pid: int) -> dict[str, Any] | None:
         }
     except (OSError, ValueError):
         return None
+
+
+def is_gone(process: dict[str, Any]) -> bool:
+    """Whether the process that these are the facts of has ended; false where that cannot be seen from here."""
+    here = own()
+    if here is None or any(process.get(key) != here[key] for key in ("boot", "space")):
+        return False
+    try:
+        fields = proc.stat(process["pid"])[1]
+        return int(fields[proc.START]) != process["start"] or fields[proc.STATE] in "ZX"
+    except (OSError, ValueError):
+        return True

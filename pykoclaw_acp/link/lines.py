@@ -69,12 +69,15 @@ UPDATE: Final = Kind("update", "token", "seq", text="LINE")
 CURSOR: Final = Kind("cursor", "token", "seq")
 DETACHED: Final = Kind("detached", "token")
 ANSWER: Final = Kind("answer", "n", text="LINE")
+TAKEN: Final = Kind("taken", "n")
+REFUSE: Final = Kind("refuse", "n", text="ERROR")
+BYE: Final = Kind("bye")
 ACK: Final = Kind("ack", "n")
 REQUEST: Final = Kind("request", text="ID LINE")
 NOTIFY: Final = Kind("notify", text="LINE")
 
 FROM_FRONT: Final = (HELLO, SENT, RESENT, SEEN, DONE)
-FROM_DAEMON: Final = (WELCOME, ATTACHED, UPDATE, CURSOR, DETACHED, ANSWER, ACK, REQUEST, NOTIFY)
+FROM_DAEMON: Final = (WELCOME, ATTACHED, UPDATE, CURSOR, DETACHED, ANSWER, TAKEN, REFUSE, BYE, ACK, REQUEST, NOTIFY)
 GREETING: Final = HELLO.word + b" "  # what a connection begins with if a front has made it
 
 

@@ -174,10 +174,15 @@ def encode_result(message_id: bytes, result: Any) -> bytes:
 
 def encode_error(message_id: bytes, error: AcpError) -> bytes:
     """An error answer's line, with its newline."""
+    return b'{"jsonrpc":"2.0","id":' + message_id + b',"error":' + error_object(error) + b"}\n"
+
+
+def error_object(error: AcpError) -> bytes:
+    """An error as it stands in an answer."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
-    return b'{"jsonrpc":"2.0","id":' + message_id + b',"error":' + msgspec.json.encode(body) + b"}\n"
+    return msgspec.json.encode(body)
 
 
 def encode_request(message_id: str, method: str, params: Any) -> bytes:

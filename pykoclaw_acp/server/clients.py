@@ -36,6 +36,7 @@ from pykoclaw_acp.system.unix_socket import peer_pid, peer_uid
 from pykoclaw_acp.tasks import Tasks
 
 CALLS_GRACE: Final = 0.5  # s; for calls that came just before the end
+FAREWELL: Final = 0.1  # s; for telling fronts that the end is an orderly one
 
 log: Final = structlog.get_logger()
 
@@ -82,6 +83,9 @@ class Clients:
             begun = [connection.begun() for connection in self._connections]
             async with asyncio.timeout(CALLS_GRACE):
                 await asyncio.gather(*begun)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await asyncio.gather(*(one.farewell() for one in self._connections), return_exceptions=True)
         await self._tasks.end()
         self._spare.close()
 

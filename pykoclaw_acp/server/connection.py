@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.errors import AcpError, TurnFailed
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import InitializeParams
@@ -21,6 +21,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.turns import outcomes
 
 INITIALIZE: Final = "initialize"
 
@@ -77,6 +78,10 @@ class Connection:
         await self.calls.ended()
         self.leave()
 
+    async def farewell(self) -> None:
+        """Tell the client, if it is a front, that the daemon ends in order; raises ConnectionError."""
+        await self._peer.farewell()
+
     def leave(self) -> None:
         """The client is gone: nothing is answered any more, and its turns go on without it."""
         self.calls.abandon()
@@ -92,6 +97,12 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _dispatch(self, line: ClientLine) -> None:
+        if line.deaths >= outcomes.MAX_ATTEMPTS and not await self._sessions.was_taken(
+            f"{self._peer.key}:{line.number}"
+        ):
+            log.error("A line over which daemons died is refused", action="line_deadly", line=line.number)
+            await self._peer.refuse(line.number, TurnFailed(outcomes.DEADLY_LINE, {"errorKind": "server_died"}))
+            return
         read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:

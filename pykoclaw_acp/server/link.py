@@ -10,9 +10,10 @@ import msgspec
 import structlog
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import ParseError
-from pykoclaw_acp.link import lines
+from pykoclaw_acp.errors import AcpError, ParseError
+from pykoclaw_acp.link import client_process, lines
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.limits import Count, Id, Name
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.peer import ClientLine, Listener, Transport
@@ -45,6 +46,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     """What a front knows when it connects; `asked` are ids of our requests that its client has not answered.
 
     `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake, at one moment.
+    `deaths`: by line, how many daemons died before one had taken it.
     `parent` is the process that has started it: empty from a front that does not say it, null if it could not be seen.
     """
 
@@ -56,6 +58,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     initialize: msgspec.Raw = NOTHING
     sessions: Annotated[dict[Name, Followed], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
+    deaths: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     clocks: tuple[Count, Count] | None = None
 
 
@@ -105,8 +108,8 @@ class FrontPeer:
             hello = _hello.decode(said[len(lines.GREETING) : end])
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ParseError("The front's introduction cannot be read.") from error
+        known = {"version": __version__, "link": lines.LINK, "daemon": client_process.own()}
         peer = cls(transport, hello, bytes(said[end + 1 :]), pid, room)
-        known = {"version": __version__, "link": lines.LINK}
         await transport.write(lines.WELCOME.build(text=msgspec.json.encode(known)))
         return peer
 
@@ -157,6 +160,18 @@ class FrontPeer:
         """The line need not be sent again."""
         await self._transport.write(lines.ACK.build(number))
 
+    async def taken(self, number: int) -> None:
+        """Whatever becomes of this daemon, it is not over this request."""
+        await self._transport.write(lines.TAKEN.build(number))
+
+    async def refuse(self, number: int, error: AcpError) -> None:
+        """The front knows the request's id."""
+        await self._transport.write(lines.REFUSE.build(number, text=jsonrpc.error_object(error)))
+
+    async def farewell(self) -> None:
+        """The front does not hold this end against its lines."""
+        await self._transport.write(lines.BYE.build())
+
     async def request(self, key: bytes, line: bytes) -> None:
         """A request of ours; the front drops it if its client has it already."""
         await self._transport.write(lines.REQUEST.prefix(line=key + b" " + line))
@@ -191,7 +206,8 @@ class FrontPeer:
 
     def _take_resent(self, numbers: list[int], content: bytes | bytearray | Oversized) -> ClientLine:
         number, sent = numbers
-        return ClientLine(number, content, sent_at=sent, uptime=self._uptime(sent))
+        deaths = self.hello.deaths.get(str(number), 0)
+        return ClientLine(number, content, sent_at=sent, uptime=self._uptime(sent), deaths=deaths)
 
     def _note_seen(self, numbers: list[int], _: object) -> None:
         token, seq = numbers

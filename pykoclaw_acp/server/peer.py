@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
+from pykoclaw_acp.protocol import jsonrpc
 
 if TYPE_CHECKING:
+    from pykoclaw_acp.errors import AcpError
     from pykoclaw_acp.link.framing import Room
 
 
@@ -28,13 +30,14 @@ class ClientLine:
     """A line of the client's, under a number of its own.
 
     If a front sends it once more, `sent_at` is when its client did (ms since 1970, for people), and `uptime` how long
-    this boot had been awake then (ms).
+    this boot had been awake then (ms). `deaths`: of daemons before one had taken it.
     """
 
     number: int
     content: bytes | bytearray | Oversized
     sent_at: int | None = None
     uptime: int | None = None
+    deaths: int = 0
 
 
 class Listener(Protocol):
@@ -84,6 +87,15 @@ class Peer(Protocol):
 
     async def acknowledge(self, number: int) -> None:
         """The line has no response, and was dealt with."""
+
+    async def taken(self, number: int) -> None:
+        """The request outlives this daemon."""
+
+    async def refuse(self, number: int, error: AcpError) -> None:
+        """The request is refused without a look at it."""
+
+    async def farewell(self) -> None:
+        """The daemon ends, and it is not over anything that the client has said."""
 
     async def request(self, key: bytes, line: bytes) -> None:
         """A request of ours, whose id is `key` (JSON)."""
@@ -150,6 +162,16 @@ class DirectPeer:
         self.listener.done(number)
 
     async def acknowledge(self, number: int) -> None:
+        """Nothing to write."""
+
+    async def taken(self, number: int) -> None:
+        """Nothing to write."""
+
+    async def refuse(self, number: int, error: AcpError) -> None:  # noqa: ARG002  only a front counts lines
+        """Of such a client no line comes again."""
+        await self._transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
+
+    async def farewell(self) -> None:
         """Nothing to write."""
 
     async def request(self, key: bytes, line: bytes) -> None:  # noqa: ARG002  the line holds it

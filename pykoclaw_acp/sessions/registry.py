@@ -204,6 +204,10 @@ class Sessions:
         """Whether this prompt was accepted before and has not ended, as far as its keys tell."""
         return await self._journal.has_unfinished(session.id, keys)
 
+    async def was_taken(self, request_key: str) -> bool:
+        """Whether this request has made a session or a turn."""
+        return await self._journal.was_taken(request_key)
+
     async def is_open(self, ask_id: str) -> bool:
         """Whether the question waits for an answer."""
         return await self._journal.is_open(ask_id)

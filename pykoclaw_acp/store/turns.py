@@ -121,6 +121,11 @@ async def has_unfinished(database: Database, session_id: str, keys: PromptKeys) 
     return bool(rows)
 
 
+async def exists(database: Database, request_key: str) -> bool:
+    """Whether there is a turn of this request."""
+    return bool(await database.read("SELECT 1 FROM acp_turns WHERE request_key = ?", (request_key,)))
+
+
 async def of_front(database: Database, session_id: str, front: str) -> list[str]:
     """Ids of the turns that this front asked for."""
     rows = await database.read(

@@ -42,6 +42,24 @@ async def test_daemons_that_die_between_accepting_and_sending_a_prompt_stop_at_t
     assert stack.daemon_pid() == third, "it lives"
 
 
+@pytest.mark.parametrize("step", ["prompt_received"])
+async def test_daemons_that_die_before_they_have_taken_a_prompt_stop_at_the_second(stack: Stack, step: str) -> None:
+    stack.environment["PYKOCLAW_CRASH_AT"] = step
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    for words in ("never", "nor this"):
+        before = stack.daemon_pid()
+        with pytest.raises(RpcError) as error:
+            await client.answer(client.prompting(session, text(words)))
+        assert error.value.kind == "server_died"
+        assert "is not looked at again" in error.value.message
+        assert stack.rows("SELECT state FROM acp_turns") == []
+        assert stack.daemon_pid() not in (None, before)
+    await client.load(session, stack.work)
+    assert stack.asked() == []
+
+
 async def test_a_restart_while_the_worker_starts_is_no_death(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()

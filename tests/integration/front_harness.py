@@ -124,11 +124,11 @@ class Connection:
             pass
         return line
 
-    def hello(self) -> dict[str, Any]:
-        """Read the introduction, and welcome the front."""
+    def hello(self, **more: Any) -> dict[str, Any]:
+        """Read the introduction, and welcome the front; `more` is said in the welcome."""
         kind, _, known = self.line().partition(b" ")
         assert kind == b"front"
-        self.send(b'welcome {"version":"0","link":1}')
+        self.send(b"welcome " + encode({"version": "0", "link": 1, **more}))
         value = json.loads(known)
         assert isinstance(value, dict)
         return value

@@ -6,8 +6,10 @@ import json
 import os
 import select
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "initialize": None,
         "sessions": {},
         "asked": [],
+        "deaths": {},
     }
     client.write(b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}')
     assert link.line() == b'> 1 {"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
@@ -243,6 +246,51 @@ def test_what_is_not_answered_is_sent_again_in_its_order(client: Client, daemon:
     client.notify("end")
     assert link.line().startswith(b"> 7 ")
     assert client.is_silent()
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_daemons_that_died_over_a_request_are_counted_until_one_has_taken_it(
+    client: Client, daemon: Daemon, counts: bool
+) -> None:
+    """Each of them is a process that dies, or else ends in order, lives on, has taken the request, or says nothing."""
+    with processes(4) as there:
+        request_id = 0
+        for at, process in enumerate(there):
+            known = client_process.of(process.pid)
+            link = daemon.accept()
+            hello = link.hello(**({} if at == 3 and not counts else {"daemon": known}))
+            assert hello["deaths"] == ({"1": at} if at and counts else {})
+            if at == 0:
+                request_id = client.request("session/prompt")
+            assert link.line().startswith(b"> 1 " if at == 0 else b">> 1 ")
+            if at == 0 and not counts:
+                link.send(b"bye")
+            elif at == 2 and not counts:
+                link.send(b"taken 1")
+            if at != 1 or counts:
+                process.kill()
+                process.wait()
+            daemon.restart()
+        link = daemon.accept()
+        assert link.hello()["deaths"] == ({"1": 4} if counts else {})
+        link.send(b'refuse 1 {"code":-32010,"message":"no","data":{"errorKind":"server_died"}}', b"refuse 1 {}")
+        error = {"code": -32010, "message": "no", "data": {"errorKind": "server_died"}}
+        assert client.message() == {"jsonrpc": "2.0", "id": request_id, "error": error}
+        while (line := link.line()) != b"done 1":
+            assert line.startswith(b">> 1 ")
+        daemon.restart()
+        assert daemon.accept().hello()["deaths"] == {}
+
+
+@contextmanager
+def processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    started = [subprocess.Popen(["sleep", "1000"]) for _ in range(count)]
+    try:
+        yield started
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
 
 
 def test_a_new_daemon_is_told_where_the_client_stands(client: Client, daemon: Daemon) -> None:

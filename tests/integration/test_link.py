@@ -180,6 +180,31 @@ async def test_a_prompt_that_a_front_sends_again_is_the_same_turn(tmp_path: Path
         assert prompts(r) == ["hang"]
 
 
+async def test_a_request_over_which_two_daemons_died_is_refused_without_a_look_at_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with front(r, deaths={"1": 2, "2": 1, "7": 2}) as one:
+            one.say(">> 1 5 no JSON: to read this would show that")
+            one.call(2, "session/new", again=5, cwd="/", mcpServers=[])
+            await one.answer(2)
+            number, _, error = one.rests("refuse")[0].partition(" ")
+            assert number == "1"
+            assert json.loads(error)["data"] == {"errorKind": "server_died"}
+            assert "Nothing of it is kept" in json.loads(error)["message"]
+            assert len(one.rests("answer")) == 1
+            session = (await one.answer(2))["result"]["sessionId"]
+            one.call(7, "session/prompt", **words(session, "hang"))  # new: nobody died over this one
+            await eventually(lambda: one.rests("taken"))
+            assert one.rests("taken") == ["7"]
+        # What was taken all the same is answered as ever: the daemon died before it had said so.
+        async with front(r, deaths={"2": 2, "7": 9}) as again:
+            again.call(2, "session/new", again=5, cwd="/", mcpServers=[])
+            assert (await again.answer(2))["result"]["sessionId"] == session
+            again.call(7, "session/prompt", again=5, **words(session, "hang"))
+            await eventually(lambda: again.rests("taken"))
+            assert again.rests("refuse") == []
+            assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
+
+
 async def test_a_session_that_a_front_asks_for_again_is_made_once(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)

@@ -41,6 +41,10 @@ class MemorySessionStore(MemoryStore):
         rows = self.database.read().sessions.values()
         return next((row.record.session_id for row in rows if row.record.request_key == request_key), None)
 
+    async def was_taken(self, request_key: str) -> bool:
+        turns = self.database.read().turns.values()
+        return await self.find_created(request_key) is not None or any(row.keys.request == request_key for row in turns)
+
     async def name_taken(self, name: str) -> bool:
         database = self.database.read()
         names = {row.record.conversation_name for row in database.sessions.values()}

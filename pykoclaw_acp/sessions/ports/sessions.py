@@ -23,6 +23,9 @@ class SessionStore(Store, Protocol):
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this `session/new` request has created."""
 
+    async def was_taken(self, request_key: str) -> bool:
+        """Whether this request has made a session or a turn."""
+
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""
 

@@ -25,6 +25,10 @@ DEADLY: Final = (
     f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
     "sent to Claude. The server's log says more; what was written is kept here."
 )
+DEADLY_LINE: Final = (
+    f"The server died {MAX_ATTEMPTS} times before it had taken this request, so it is not looked at again. Nothing of "
+    "it is kept, and nothing was sent to Claude. The server's log says more."
+)
 COPIED: Final = "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
 WAITS_ELSEWHERE: Final = (
     "This is a copy of the data directory {path}: the prompt waits there, and was not sent from here."

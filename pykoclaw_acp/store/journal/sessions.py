@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import merging, overview, sessions
+from pykoclaw_acp.store import merging, overview, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -28,6 +28,10 @@ class SqlSessionStore(SqlStore):
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this request has created."""
         return await sessions.find_created(self._database, request_key)
+
+    async def was_taken(self, request_key: str) -> bool:
+        """Whether this request has made a session or a turn."""
+        return await self.find_created(request_key) is not None or await turns.exists(self._database, request_key)
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""
