@@ -59,6 +59,7 @@ class Calls:
         self._fewer = asyncio.Event()  # a call has ended, or was taken over
         self._order = SessionOrder()
         self._heavy = asyncio.Lock()
+        self._slow = asyncio.Lock()
         self._follow_ups = Tasks()
 
     def __len__(self) -> int:
@@ -168,6 +169,9 @@ class Calls:
             raise RequestCancelled("The request was cancelled.")
         if method.heavy:
             async with self._turnstile.heavy:
+                return await method.handler(call, params)
+        if method.slow:
+            async with self._slow:
                 return await method.handler(call, params)
         session_id = getattr(params, "session_id", None)
         if session_id is None:

@@ -24,7 +24,8 @@ class Method(Generic[C, P]):
     Calls that name the same session begin in the order in which they came, each after the one before has returned or
     handed back a `Later`; calls without a session do not wait for anything. `before_initialize`: may be called first.
     `answers_cancel`: after `$/cancel_request` it still answers by itself, through `Call.on_cancel`. `heavy`: its answer
-    may be large, or cost much: a client has one such call at a time, until it has taken the answer.
+    may be large, or cost much: a client has one such call at a time, until it has taken the answer. `slow`: it waits
+    for commits: a client has one such call at a time, so that those of others do not queue behind all of its own.
     """
 
     params: type[P]
@@ -32,3 +33,4 @@ class Method(Generic[C, P]):
     before_initialize: bool = False
     answers_cancel: bool = False
     heavy: bool = False
+    slow: bool = False

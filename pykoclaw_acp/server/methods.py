@@ -11,7 +11,7 @@ from pykoclaw_acp.server.dispatch import Method
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),
-    "session/new": Method(messages.NewSessionParams, lifecycle.new),
+    "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True),
     "session/load": Method(messages.LoadSessionParams, lifecycle.load),
     "session/resume": Method(messages.ResumeSessionParams, lifecycle.resume),
     "session/close": Method(messages.SessionParams, lifecycle.close),

@@ -34,6 +34,14 @@ class _Change:
     whole: bool
 
 
+@dataclass(eq=False, slots=True)
+class _Look:
+    """Somebody reads the cursors of a session and a name; `stale`: some of them were committed meanwhile."""
+
+    at: tuple[str, str]
+    stale: bool = True
+
+
 class Confirmations:
     """Written behind: what a crash takes of the last moment is shown once more, never lost.
 
@@ -46,7 +54,7 @@ class Confirmations:
         self._journal = journal
         self._unwritten: dict[_Key, _Change] = {}
         self._written: dict[_Key, _Change] = {}  # while they are
-        self._commits = 0
+        self._looks: set[_Look] = set()
         self._batches = 0  # that were begun
         self._kept = 0  # the newest of them that is in the database, with all before it
         self._hurry = asyncio.Event()
@@ -114,11 +122,14 @@ class Confirmations:
 
     async def _cursors(self, session_id: str, client: str) -> list[Cursor]:
         """Those of this name, as they will be when everything is written."""
-        while True:
-            commits = self._commits
-            found = {(one.instance, one.front): one for one in await self._journal.cursors(session_id, client)}
-            if commits == self._commits:
-                break
+        look = _Look((session_id, client))
+        self._looks.add(look)
+        try:
+            while look.stale:  # what others commit all the time is of other sessions
+                look.stale = False
+                found = {(one.instance, one.front): one for one in await self._journal.cursors(session_id, client)}
+        finally:
+            self._looks.discard(look)
         for changes in (self._written, self._unwritten):
             for (session, name, instance, front), change in changes.items():
                 if (session, name) != (session_id, client):
@@ -161,8 +172,10 @@ class Confirmations:
             log.exception("Confirmations could not be written yet", action="confirmations_waiting")
             return False
         finally:
+            touched = {key[:2] for key in self._written}
+            for look in self._looks:
+                look.stale = look.stale or look.at in touched
             self._written = {}
-            self._commits += 1
         self._kept = batch
         self._news.set()
         self._news = asyncio.Event()

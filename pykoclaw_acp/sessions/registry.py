@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -61,7 +62,8 @@ class Sessions:
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # by alias: the session that it leads to
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
-        self._creating = asyncio.Lock()
+        self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
+        self._names: set[str] = set()  # of conversations that are being made
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self.find, journal)
         self._deleted: set[str] = set()  # while they are
@@ -79,8 +81,11 @@ class Sessions:
         client: str | None = None,
     ) -> Session:
         """A new session, in the database before this returns; the same one for a request that comes again."""
-        async with self._creating:
-            if request_key is not None and (made := await self._journal.find_created(request_key)) is not None:
+        if request_key is None:
+            return await self._create(cwd, directories, servers, None, client)
+        lock = self._creating.setdefault(request_key, asyncio.Lock())
+        async with lock:
+            if (made := await self._journal.find_created(request_key)) is not None:
                 found = await self.find(made)
                 if found is not None:
                     self.remember(found, directories, servers)
@@ -96,16 +101,21 @@ class Sessions:
         client: str | None,
     ) -> Session:
         session_id = str(uuid4())
+        name = await self._free_name(session_id)
         record = SessionRecord(
             session_id=session_id,
-            conversation_name=await self._free_name(session_id),
+            conversation_name=name,
             cwd=cwd,
             additional_directories=directories,
             model=self._template.model,
             request_key=request_key,
             client=client,
         )
-        await self._journal.create(record)
+        self._names.add(name)
+        try:
+            await self._journal.create(record)
+        finally:
+            self._names.discard(name)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
         session = self._make(record, servers)
         session.opened = True
@@ -370,6 +380,6 @@ class Sessions:
     async def _free_name(self, session_id: str) -> str:
         for length in range(NAME_LENGTH, len(session_id) + 1):
             name = f"acp-{session_id[:length]}"
-            if not await self._journal.name_taken(name):
+            if not await self._journal.name_taken(name) and name not in self._names:
                 return name
         raise RuntimeError("a UUID was given out twice")

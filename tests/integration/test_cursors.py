@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.model.cursors import Cursor, Reader
 from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.sessions.cursor_retention import LIMIT, CursorAges
 from pykoclaw_acp.store import migrate
@@ -503,3 +504,28 @@ async def test_a_confirmation_is_written_under_its_instance(tmp_path: Path) -> N
         await seen(w, one, 6)
         rows = await w.r.database.read("SELECT acp_session_id, client, instance, front, seq FROM acp_cursors")
         assert rows == [(session, "editor", "this boot:1:1:7", "front 1", 6)]
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_only_what_is_confirmed_of_the_same_session_makes_a_claim_look_again(tmp_path: Path, own: bool) -> None:
+    """Else a client that keeps the database busy keeps all others from opening their sessions."""
+    async with rig(tmp_path) as r:
+        mine, theirs = await r.session(), await r.session()
+        confirmations, journal = r.sessions.confirmations, SessionJournal(r.database)
+        me, other = Reader("editor", "me", "front 1"), Reader("editor", "other", "front 2")
+        reads, read = 0, journal.cursors
+
+        async def cursors(session_id: str, client: str) -> list[Cursor]:
+            nonlocal reads
+            reads += 1
+            found = await read(session_id, client)
+            if reads < 20:  # what was confirmed after the look is committed before it is used
+                confirmations.note(mine.id if own and reads == 1 else theirs.id, other, reads)
+                await confirmations.flush()
+            return found
+
+        confirmations._journal = journal
+        journal.cursors = cursors  # type: ignore[method-assign]
+        confirmations.alive = lambda _: False
+        assert await confirmations.claim(mine.id, 100, me, []) == (1 if own else None)
+        assert reads == (2 if own else 1)

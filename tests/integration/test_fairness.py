@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from pykoclaw_acp import tasks
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol.control import SessionSummary
 from pykoclaw_acp.server import calls
 from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
 from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.test_connection import client, hanging, prompt
 from tests.integration.test_control import caller, prompted
 from tests.integration.test_link import front
@@ -165,6 +167,30 @@ async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(
         assert refused
         assert {error["code"] for error in refused} == {-32012}
         assert {error["data"]["errorKind"] for error in refused} == {"too_many_calls"}
+
+
+async def test_a_flood_of_new_sessions_is_served_in_turn_with_another_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order in which the journal gets them: neither a lock nor its queue is full of one client's."""
+    gate, made, create = asyncio.Event(), list[str](), SessionJournal.create
+
+    async def creating(journal: SessionJournal, record: SessionRecord) -> None:
+        await gate.wait()
+        made.append(str(record.cwd))
+        await create(journal, record)
+
+    monkeypatch.setattr(SessionJournal, "create", creating)
+    async with rig(tmp_path) as r, client(r) as flood, client(r) as other:
+        asked = [flood.begin("session/new", cwd="/", mcpServers=[]) for _ in range(400)]
+        await eventually(lambda: len(flood.connection.calls) == 400)
+        quiet = other.begin("session/new", cwd="/proc", mcpServers=[])
+        await eventually(lambda: len(other.connection.calls))
+        gate.set()
+        assert "result" in await other.answer(quiet)
+        assert made.index("/proc") <= 4
+        for one in asked:
+            assert "result" in await flood.answer(one)
 
 
 async def test_many_requests_in_one_breath_are_begun_in_portions(tmp_path: Path) -> None:
