@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -75,6 +76,15 @@ def is_frugal(line: Line) -> bool:
     """Whether it certainly has no more values than it may have, nor deeper ones; texts may look like them."""
     openings = line.count(b"[") + line.count(b"{")
     return openings <= MOST_DEPTH and openings + line.count(b",") <= MOST_VALUES
+
+
+def released(line: Line) -> Generator[None, None, None]:
+    """Free a line that was read, in steps: to give back 60 MiB takes 5 ms in one call. What others see of it stays."""
+    if isinstance(line, bytearray):
+        with suppress(BufferError):
+            while line:
+                del line[max(0, len(line) // 2 - PIECE) :]  # more than a half: else nothing is given back
+                yield
 
 
 def shorten(line: Line) -> Generator[None, None, Short]:

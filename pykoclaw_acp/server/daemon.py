@@ -24,7 +24,7 @@ from pykoclaw_acp.server.clients import Clients
 from pykoclaw_acp.server.lag import LoopLag, run
 from pykoclaw_acp.server.sockets import Listening
 from pykoclaw_acp.store.database import ABANDONED
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system import allocator, shortage
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
@@ -169,6 +169,7 @@ def main(load: Callable[[], Settings]) -> int:
     starter = _Starter()
     withhold_memory()
     make_no_core_files()
+    allocator.keep_large_blocks_apart()
     for mark in MARKS:
         os.environ.pop(mark, None)
     faulthandler.enable()  # systemd's watchdog ends a daemon that hangs with SIGABRT: the log says where

@@ -37,8 +37,15 @@ class Read:
 async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None) -> Read:
     """One line as a message. What would take long to read is refused, under its id where that is to be seen.
 
-    `rest` is awaited between the pieces of a long one.
+    `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a bytearray.
     """
+    found = await _read(line, rest)
+    if not isinstance(line, Oversized) and len(line) > MAX_OTHER:
+        await in_pieces(long_lines.released(line), rest)
+    return found
+
+
+async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None) -> Read:
     if isinstance(line, Oversized):
         return Read(Invalid(line_id.find(line.head), _thrown_away(line)))
     if long_lines.is_simple(line):

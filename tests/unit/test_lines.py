@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import tracemalloc
 from typing import Any
 
@@ -166,18 +168,59 @@ def test_a_text_full_of_commas_and_brackets_is_a_text() -> None:
 
 
 def test_an_image_of_64_mib_is_refused_for_what_it_is_and_not_kept() -> None:
-    line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
-    line += b'{"type":"image","mimeType":"image/png","data":"' + b"A" * (63 * MIB) + b'"}]}}'
     tracemalloc.start()
     try:
+        line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
+        line += b'{"type":"image","mimeType":"image/png","data":"'
+        for _ in range(63):
+            line += b"A" * MIB
+        line += b'"}]}}'
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
         params = read(line).long
-        _, peak = tracemalloc.get_traced_memory()
+        after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 12 * MIB
+    assert peak - before < 12 * MIB
+    assert after < MIB
     assert isinstance(params, PromptParams)
     with pytest.raises(AcpError, match=r"`prompt\[0\]`: this agent takes text and resource_link, not image."):
         prompt.accepted(params.prompt)
+
+
+def test_a_long_line_that_was_read_is_given_back_in_parts() -> None:
+    line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
+    line += b'{"type":"text","text":"' + b"A" * (9 * MIB) + b'"}]}}'
+    assert len(list(long_lines.released(bytearray(line)))) > 5, "each step gives back half of what is left"
+    assert read(line).message is not None
+    assert line == b"", "whatever still refers to it, a turn for instance"
+
+
+def test_what_is_seen_of_a_line_stays() -> None:
+    short = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"a":"' + b"x" * 1000 + b'"}}')
+    kept = bytes(short)
+    with memoryview(short):
+        assert list(long_lines.released(short)) == []
+    assert short == kept
+    long = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[]},"x":[')
+    long += b",".join([b'"' + b"y" * 1000 + b'"'] * 1200) + b"]}"
+    message = read(long).message
+    assert isinstance(message, Request)
+    assert bytes(message.params) == b'{"sessionId":"s","prompt":[]}'
+
+
+def test_a_line_that_grows_is_not_copied() -> None:
+    """Counted in pages that one piece touches: a copy touches all of them anew."""
+    program = (
+        "import resource; from pykoclaw_acp.system import allocator; allocator.keep_large_blocks_apart();"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt; piece = b'x' * 262144; most = 0\n"
+        "del (first := bytearray(30 << 20))[:]; del first; line = bytearray(); beside = []\n"
+        "for at in range(120):\n"
+        "    before = faults(); line += piece; most = max(most, faults() - before); beside.append(bytearray(900_000))\n"
+        "print(most)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert int(result.stdout) <= 16 * 64, "a piece has 64 pages"
 
 
 def test_a_prompt_that_is_too_long_is_refused_and_not_joined() -> None:
