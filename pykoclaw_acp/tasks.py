@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-SLICE: Final = 0.001  # s of CPU time between two yields to the event loop
+SLICE: Final = 0.0005  # s of CPU time between two yields to the event loop
 
 
 class Tasks:

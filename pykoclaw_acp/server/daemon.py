@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp import __version__
+from pykoclaw_acp import __version__, terminal
 from pykoclaw_acp.config import Settings
 from pykoclaw_acp.errors import Exhausted, RestartWanted, StartupError
 from pykoclaw_acp.link import readiness
@@ -165,7 +165,32 @@ class _Starter:
 
 
 def main(load: Callable[[], Settings]) -> int:
-    """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`."""
+    """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`.
+
+    Does not return if a database was abandoned: SQLite would close its files at the end of the interpreter, and delete
+    the write-ahead log of whatever is at their path by then.
+    """
+    try:
+        status = _main(load)
+    except BaseException as error:
+        if ABANDONED:
+            os._exit(_complain(error))
+        raise
+    if ABANDONED:
+        os._exit(status)
+    return status
+
+
+def _complain(error: BaseException) -> int:
+    """What the program says of an error that ends it; returns the exit status."""
+    if isinstance(error, StartupError):
+        terminal.complain(*f"pykoclaw-acp: {error}".split("\n"))
+        return error.exit_code
+    log.error("The daemon failed", action="daemon_failed", exc_info=error)
+    return 1
+
+
+def _main(load: Callable[[], Settings]) -> int:
     starter = _Starter()
     withhold_memory()
     make_no_core_files()
@@ -194,6 +219,4 @@ def main(load: Callable[[], Settings]) -> int:
         log.exception("The daemon cannot go on", action="daemon_exhausted", kind=exhausted.kind, reason=str(exhausted))
         starter.failed(exhausted)
         raise exhausted from error
-    if ABANDONED:
-        os._exit(status)
     return status

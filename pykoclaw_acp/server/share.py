@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-SLICE: Final = 0.001  # s of the thread's CPU time that one piece of work may take
+SLICE: Final = 0.0005  # s of the thread's CPU time that one piece of work may take
 CALLS: Final = 16  # that may be begun in it
 REST: Final = 0.001  # s after a slice that belong to the others, and to the threads that read for them
 
