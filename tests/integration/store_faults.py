@@ -1,7 +1,9 @@
-"""A store that fails when a test says so: SQLite's errors at any statement of the writer."""
+"""A store that fails when a test says so: SQLite's errors at any statement of the writer, and the system's."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +20,7 @@ class StoreError:
     """One of SQLite's errors; `rolls_back`: SQLite has ended the transaction when it is raised.
 
     `kept`: it comes from a COMMIT that is found in the file after a crash, as when the last fsync fails; until then
-    nothing more can be written.
+    nothing more can be written. `look`: it is none of SQLite's: the system refuses a look at the database's files.
     """
 
     name: str
@@ -27,6 +29,7 @@ class StoreError:
     kind: type[sqlite3.DatabaseError] = sqlite3.OperationalError
     rolls_back: bool = False
     kept: bool = False
+    look: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}{' rolled back' if self.rolls_back else ''}{' kept' if self.kept else ''}"
@@ -48,7 +51,9 @@ FULL: Final = StoreError("FULL", 13, "database or disk is full", rolls_back=True
 FULL_OPEN: Final = StoreError("FULL", 13, "database or disk is full")
 UNSURE: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True, kept=True)
 
-ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT, FULL_OPEN, IOERR_OPEN)
+EIO: Final = StoreError("EIO", errno.EIO, os.strerror(errno.EIO), look=True)
+
+ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT, FULL_OPEN, IOERR_OPEN, EIO)
 
 
 class Faults:
@@ -88,7 +93,7 @@ class Faults:
             return None
         self.statements.append(sql)
         error = self._error
-        if error is None or len(self.statements) <= self._after:
+        if error is None or error.look or len(self.statements) <= self._after:
             return None
         if error.kept:
             if self.raised:
@@ -98,12 +103,22 @@ class Faults:
         # Once it has come it comes where it would: a lock at BEGIN, the others where something is to be written.
         if self.raised and head.startswith("BEGIN") != (error.code == BUSY.code):
             return None
+        self._came()
+        return error
+
+    def look(self) -> None:
+        """The store looks at its files; raises OSError if that is to fail."""
+        error = self._error
+        if error is not None and error.look and len(self.statements) >= self._after:
+            self._came()
+            raise OSError(error.code, error.message)
+
+    def _came(self) -> None:
         self.raised += 1
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:
                 self._error = None
-        return error
 
 
 class Life:
@@ -146,6 +161,24 @@ class FaultyConnection(sqlite3.Connection):
         elif error.rolls_back and self.in_transaction:
             super().execute("ROLLBACK")
         raise error.made()
+
+
+class FaultyLooks:
+    """Stands in the place of `os` where the store looks at its files."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def stat(self, *given: Any) -> os.stat_result:
+        self._faults.look()
+        return os.stat(*given)
+
+    def pread(self, *given: Any) -> bytes:
+        self._faults.look()
+        return os.pread(*given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
 
 
 class FaultyModule:

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
 from tests.integration.rest import come_to_rest, compare_with_a_new_client
-from tests.integration.store_faults import BUSY, CORRUPT, ERRORS, FULL, IOERR, READONLY, UNSURE, StoreError
+from tests.integration.store_faults import BUSY, CORRUPT, EIO, ERRORS, FULL, IOERR, READONLY, UNSURE, StoreError
 from tests.promises import check, check_at_rest, turns
 
 LONGEST: Final = 60  # statements of one scenario, above which something is wrong
@@ -215,6 +215,8 @@ IN_TURN: Final = [
     (READONLY, "until healed"),
     (IOERR, "once"),
     (CORRUPT, "for a while"),
+    (EIO, "once"),
+    (EIO, "for a while"),
 ]
 
 

@@ -191,7 +191,7 @@ async def test_a_slice_of_work_ends_without_calls_too(monkeypatch: pytest.Monkey
     share = Share(Turnstile())
     share.begin()
     for _ in range(10):
-        now += 0.0004
+        now += 0.0002
         await share.step(begun=False)
     assert share.waited == 3
 

@@ -1,0 +1,119 @@
+"""A copy to read history from: whatever the system refuses on the way, nothing is left half and nothing breaks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.sqlite import sqlite3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "pykoclaw.db"
+    path.parent.mkdir()
+    path.write_bytes(b"database")
+    path.with_name("pykoclaw.db-wal").write_bytes(b"log")
+    return path
+
+
+@pytest.fixture
+def spare(tmp_path: Path) -> list[Path]:
+    places = [tmp_path / name for name in ("first", "second")]
+    for place in places:
+        place.mkdir(mode=0o700)
+    return places
+
+
+def failing(real: Callable[..., Any], number: int, at: Callable[..., bool]) -> Callable[..., Any]:
+    def call(*given: Any, **named: Any) -> Any:
+        if at(*given):
+            raise OSError(number, os.strerror(number), str(given[0]))
+        return real(*given, **named)
+
+    return call
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in (place / history_copy.NAME).iterdir()}
+
+
+def test_the_first_place_with_room_is_taken(path: Path, spare: list[Path]) -> None:
+    copied = history_copy.make(path, spare)
+    assert copied == spare[0] / history_copy.NAME / path.name
+    assert files(spare[0]) == {"pykoclaw.db": b"database", "pykoclaw.db-wal": b"log"}
+    assert copied.parent.stat().st_mode & 0o777 == 0o700
+    assert copied.stat().st_mode & 0o777 == 0o600
+    history_copy.remove(copied)
+    assert list(spare[0].iterdir()) == []
+
+
+def test_what_cannot_be_looked_at_is_not_copied(path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    eio = failing(Path.stat, errno.EIO, lambda one, *_: one.name.startswith("pykoclaw.db"))
+    monkeypatch.setattr(Path, "stat", eio)
+    assert history_copy.make(path, spare) is None
+    assert not history_copy.is_worth_it(path)
+    assert [list(place.iterdir()) for place in spare] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "number"),
+    [
+        (shutil, "disk_usage", errno.EIO),
+        (Path, "mkdir", errno.EROFS),
+        (shutil, "copyfileobj", errno.ENOSPC),
+        (history_copy, "_copy", errno.EIO),
+    ],
+)
+def test_a_place_that_fails_is_left_empty_and_the_next_one_taken(
+    path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int
+) -> None:
+    """At whatever step, also after a part was written."""
+
+    def at_first(one: Any, target: Any = None, *_: Any) -> bool:
+        if name == "copyfileobj":
+            one = os.readlink(f"/proc/self/fd/{target.fileno()}")
+        return str(spare[0]) in str(target if name == "_copy" else one)
+
+    monkeypatch.setattr(owner, name, failing(getattr(owner, name), number, at_first))
+    assert history_copy.make(path, spare) == spare[1] / history_copy.NAME / path.name
+    assert list(spare[0].iterdir()) == []
+    assert history_copy.make(path, spare[:1]) is None
+
+
+def test_a_link_in_the_copys_place_is_not_followed(path: Path, spare: list[Path], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (spare[0] / history_copy.NAME).symlink_to(elsewhere)
+    assert history_copy.make(path, spare) == spare[1] / history_copy.NAME / path.name
+    assert list(elsewhere.iterdir()) == []
+
+
+async def test_a_copy_that_cannot_be_opened_is_removed_and_said(
+    tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pykoclaw.db"
+    await (await Database.open(path)).close()
+    connect, refused = sqlite3.connect, sqlite3.OperationalError("unable to open database file")
+    refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    def cannot(file: Any, *given: Any, **named: Any) -> Any:
+        if Path(file) == path:
+            raise refused
+        if Path(file).parent.name == history_copy.NAME:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return connect(file, *given, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", cannot)
+    with pytest.raises(DatabaseUnusable, match=r"The copy .* cannot be used: Input/output error\."):
+        await Database.open(path, spare)
+    assert [list(place.iterdir()) for place in spare] == [[], []]
