@@ -77,8 +77,11 @@ def directories(context: Context) -> Finding:
     found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
     if own.level != "ok" or not found:
         return own
-    weakness = min(found, key=lambda one: not one.certain)
-    return Finding("directories", "problem" if weakness.certain else "warning", weakness.words, weakness.remedy)
+    weak = list({one.directory: one for one in sorted(found, key=lambda one: not one.certain)}.values())
+    words, remedies = (
+        " ".join(dict.fromkeys(each)) for each in zip(*((one.words, one.remedy) for one in weak), strict=True)
+    )
+    return Finding("directories", "problem" if weak[0].certain else "warning", words, remedies)
 
 
 def instance(context: Context) -> Finding:

@@ -127,6 +127,10 @@ class Dialer:
         """Start a daemon, unless somebody else is about to."""
         if self.pause or self._lacks_database():
             return None
+        from pykoclaw_acp.front import inside  # as below: only who starts a daemon needs it
+
+        if (words := inside.refusal(self.places)) is not None:
+            raise NotStarted(words, 1, "nested_caller")
         secure_directory(self.places.directory)
         self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:

@@ -50,11 +50,7 @@ class Places:
 
         Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.
         """
-        found: dict[str, str] = {}
-        home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
-        for values in (os.environ, _read(home_file) if os.path.isfile(home_file) else {}):
-            known = {name.lower(): value for name, value in values.items() if name.lower() in _SETTINGS}
-            found = {name: value for name, value in known.items() if value} | found
+        found = _settings(_SETTINGS)
         data, state, socket = (found.get(name) for name in _SETTINGS)
         return cls(
             _absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
@@ -213,6 +209,20 @@ def _is_own_directory(path: str) -> bool:
     except (OSError, ValueError):
         return False
     return os.path.isabs(path) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def setting(name: str) -> str | None:
+    """What this setting is, by the rule of `Places.find`; `name` in small letters."""
+    return _settings((name,)).get(name)
+
+
+def _settings(names: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
+    for values in (os.environ, _read(home_file) if os.path.isfile(home_file) else {}):
+        known = {name.lower(): value for name, value in values.items() if name.lower() in names}
+        found = {name: value for name, value in known.items() if value} | found
+    return found
 
 
 def _read(path: str) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import spawn
 from pykoclaw_acp.front.call import DaemonAbsent, call
+from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import LOCK_NAME, Places, lock_holder
 from tests.integration.front_harness import FAKE_START, WAIT, Client
 from tests.waiting import eventually_sync
@@ -43,6 +44,28 @@ def starter(places: Places, mode: str, **variables: str) -> Client:
 
 def starts(places: Places) -> list[str]:
     return Path(places.data, "starts").read_text().splitlines()
+
+
+def test_a_front_inside_of_a_session_does_not_start_the_sessions_daemon(places: Places) -> None:
+    """It would be refused by it; a daemon of another database is its own matter."""
+    os.makedirs(places.data)
+    directory = Path(places.state, "0123456789ab")
+    directory.mkdir(parents=True)
+    record = records.Record(directory.name, records.Site.of(places.data))
+    inside = {"PYKOCLAW_WORKER": f"{directory.name}:the:session:3"}
+    records.write(places.state, record)
+    with starter(places, "serve", **inside) as client:
+        request_id = client.request("initialize", INITIALIZE)
+        error = client.message()
+        assert error["id"] == request_id
+        assert error["error"]["data"] == {"errorKind": "nested_caller"}
+        assert "inside of session the:session: " in error["error"]["message"]
+        assert "PYKOCLAW_NESTED_ACCESS=clients" in error["error"]["message"]
+    assert not Path(places.data, "starts").exists()
+    with starter(places, "serve", PYKOCLAW_NESTED_ACCESS="clients", **inside) as client:
+        client.request("session/new")
+        assert "result" in client.message()
+    assert len(starts(places)) == 1
 
 
 def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:

@@ -182,6 +182,20 @@ def test_a_directory_above_that_others_can_write_is_named(
     assert (finding.level, finding.found, finding.advice) == (level, found.words, "Close it.")
 
 
+def test_every_weak_directory_above_is_named_and_the_dangerous_one_first(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weak = [
+        trusted_path.Weakness(name, f"Everybody can write to {name}.", f"Close {name}.", certain=name == "/b")
+        for name in ("/a", "/b", "/c")
+    ]
+    monkeypatch.setattr(trusted_path, "examine", lambda *_: weak)
+    finding = doctor_machine.directories(context)
+    assert finding.level == "problem"
+    assert finding.found == "Everybody can write to /b. Everybody can write to /a. Everybody can write to /c."
+    assert finding.advice == "Close /b. Close /a. Close /c."
+
+
 def test_what_is_shared_with_a_group_on_purpose_is_well(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
     path = database(context)
