@@ -190,7 +190,7 @@ def test_every_weak_directory_above_is_named_and_the_dangerous_one_first(
         for name in ("/a", "/b", "/c")
     ]
     monkeypatch.setattr(trusted_path, "examine", lambda *_: weak)
-    finding = doctor_machine.directories(context)
+    finding = machine.directories(context)
     assert finding.level == "problem"
     assert finding.found == "Everybody can write to /b. Everybody can write to /a. Everybody can write to /c."
     assert finding.advice == "Close /b. Close /a. Close /c."
