@@ -68,11 +68,11 @@ class AcpClient:
 
     # --- sessions.ports.Client ----------------------------------------------------------------------------------------
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
         await self.peer.follow_session(session_id, seq, number)
 
-    def detached(self, session_id: str) -> None:
+    def stop_updates(self, session_id: str) -> None:
         """The session was closed."""
         self.subscriber.drop(session_id)
         self.asking.soon(self.peer.drop_session(session_id))
@@ -93,23 +93,23 @@ class AcpClient:
         """Send an empty line: no event of the log, since it says nothing."""
         await self.peer.notify(update_line(session_id, projection.empty_line(seq)))
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def skip_own(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""
         await self.peer.move_cursor(session_id, seq)
 
-    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
-        if question.form is not None:
-            form = projection.elicitation(session_id, question.form)
-            raw = await self.asking.request(question.ask_id, "elicitation/create", form)
+        if request.form is not None:
+            form = projection.elicitation(session_id, request.form)
+            raw = await self.asking.request(request.ask_id, "elicitation/create", form)
             result = jsonrpc.decode_params(raw, ElicitationResult)
             return {"action": result.action, "content": result.content}
-        params = projection.permission(session_id, question)
-        raw = await self.asking.request(question.ask_id, "session/request_permission", params)
+        params = projection.permission(session_id, request)
+        raw = await self.asking.request(request.ask_id, "session/request_permission", params)
         outcome = jsonrpc.decode_params(raw, PermissionResult).outcome
         return {"outcome": outcome.outcome, "optionId": outcome.option_id}
 
-    def settled(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str) -> None:
         """The question's outcome is in the database."""
         self.asking.settled(ask_id)
 

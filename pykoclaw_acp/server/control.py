@@ -191,7 +191,7 @@ class Control:
 
     async def answer(self, call: Call, params: control.AnswerParams) -> control.Answered:  # noqa: ARG002
         """Answer one of them."""
-        asked = await self._sessions.requests.answer(params.question, params.decision, by="cli")
+        asked = await self._sessions.requests.decide(params.question, params.decision, by="cli")
         return control.Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
 
     # --- workers ------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Control:
                 ),
                 one.request,
             )
-            for one in await self._sessions.requests.open()
+            for one in await self._sessions.requests.list_pending()
             if one.request.ask_id.startswith(prefix)
         ]
 

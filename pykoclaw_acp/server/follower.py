@@ -28,10 +28,10 @@ class Follower:
         self.present = present
         self._peer = peer
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
 
-    def detached(self, session_id: str) -> None:
+    def stop_updates(self, session_id: str) -> None:
         """Nothing to say."""
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
@@ -47,28 +47,28 @@ class Follower:
     async def end_line(self, session_id: str, seq: int) -> None:
         """Nothing to say: it resumes nothing."""
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def skip_own(self, session_id: str, seq: int) -> None:
         """Nothing to say: it never submits a prompt."""
 
-    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
         """Show the question until it is settled; the answer never comes from here."""
         shown = control.QuestionNotification(
-            id=question.ask_id,
+            id=request.ask_id,
             session=session_id,
-            title=question.title,
-            always=question.always is not None,
-            **whole(question),
+            title=request.title,
+            always=request.always is not None,
+            **whole(request),
         )
         await self._peer.notify(encode_notification(control.QUESTION, shown))
         never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         try:
             return await never
         finally:
-            settled = control.SettledNotification(id=question.ask_id)
+            settled = control.SettledNotification(id=request.ask_id)
             with contextlib.suppress(ConnectionError):
                 await self._peer.notify(encode_notification(control.SETTLED, settled))
 
-    def settled(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str) -> None:
         """Nothing to do: whoever was asked is told when the asking ends."""
 
 

@@ -128,11 +128,11 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         current = next((left.turn for left in mine if not left.background), None)
         background = [left.turn.turn_id for left in mine if left.background]
         session.adopt(worker.identity.epoch, current, background, open_tools)
-        session.restore_questions(worker.identity.epoch, questions)
+        session.permissions.restore(worker.identity.epoch, questions)
     for owner, turn in waiting:
         if owner is not None:
             owner.requeue(turn)
-            owner.restore_questions(0, [one for one in about_trust if one.turn_id == turn.turn_id])
+            owner.permissions.restore(0, [one for one in about_trust if one.turn_id == turn.turn_id])
     if adopted or waiting:
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -16,31 +16,29 @@ from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Command, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.state import SessionState
 
 log: Final = structlog.get_logger()
 
 
 class Choosing:
-    """One session's. A choice is logged before it is answered; the live worker is told, the next one launched so."""
+    """One session's mode and model. A choice is logged, then the live worker is told; the next one starts with it."""
 
-    def __init__(self, session: Session, journal: OfferStore, workers: Workers) -> None:
-        self._session = session
-        self._journal = journal
+    def __init__(self, state: SessionState, store: OfferStore, workers: Workers) -> None:
+        self._state = state
+        self._store = store
         self._workers = workers
         self._choice = asyncio.Lock()
 
     async def selection(self) -> Selection:
         """What is chosen, and what can be, as far as it is known without asking Claude."""
-        options = self._session.options
-        offer = await self._journal.offer(options.cwd)
+        options = self._state.options
+        offer = await self._store.offer(options.cwd)
         return offers.selection(options.permission_mode, options.model, offer, bypass=options.bypass)
 
     async def commands(self) -> tuple[Command, ...]:
         """The slash commands, as the last worker in this directory knew them."""
-        offer = await self._journal.offer(self._session.options.cwd)
+        offer = await self._store.offer(self._state.options.cwd)
         return () if offer is None else offer.commands
 
     async def choose(self, parameter: str, *, mode: str | None = None, model: str | None = None) -> Selection:
@@ -57,49 +55,38 @@ class Choosing:
             changed: list[Event] = [ConfigChanged(then)]
             if then.mode != now.mode:
                 changed.insert(0, ModeChanged(then.mode))
-            before = self._session.options
-            await self._session.tell(changed)
-            log.info("Chosen", action="chosen", session=self._session.id, mode=then.mode, model=then.model)
-            await self.apply(before)
+            before = self._state.options
+            await self._state.log.tell(changed)
+            log.info("Chosen", action="chosen", session=self._state.id, mode=then.mode, model=then.model)
+            await self.tell_worker(before)
             return then
 
-    async def apply(self, before: WorkerOptions) -> None:
-        """Tell the worker, which knows `before`, what was chosen since; without one the next is launched so."""
-        options, epoch = self._session.options, self._session.epoch
+    async def tell_worker(self, before: WorkerOptions) -> None:
+        """Tell the worker, which was launched or told `before`, what was chosen since; the next one starts with it."""
+        options, epoch = self._state.options, self._state.epoch
         with contextlib.suppress(ConnectionError):
             if options.permission_mode != before.permission_mode:
-                await self._workers.send(self._session.id, SetMode(epoch=epoch, mode=options.permission_mode))
+                await self._workers.send(self._state.id, SetMode(epoch=epoch, mode=options.permission_mode))
             model = options.model or offers.DEFAULT_MODEL
             if model != (before.model or offers.DEFAULT_MODEL):
-                await self._workers.send(self._session.id, SetModel(epoch=epoch, model=model))
+                await self._workers.send(self._state.id, SetModel(epoch=epoch, model=model))
 
-    async def settle(self, ready: Ready) -> None:
-        """An adopted worker says what it runs with, and may not have got what was chosen or set since."""
-        options = self._session.options
+    async def bring_up_to_date(self, ready: Ready) -> None:
+        """Tell an adopted worker what was chosen since the mode and model that it says it runs with."""
+        options = self._state.options
         mode, model = options.permission_mode, options.model or offers.DEFAULT_MODEL
-        await self.apply(replace(options, permission_mode=ready.mode or mode, model=ready.model or model))
+        await self.tell_worker(replace(options, permission_mode=ready.mode or mode, model=ready.model or model))
 
-    def follow(self, event: Event | None) -> None:
-        """An event is in the log: from now on it is so."""
-        if isinstance(event, ModeChanged):
-            self._session.record.mode = event.mode
-            self._session.options = replace(self._session.options, permission_mode=event.mode)
-        elif isinstance(event, ConfigChanged):
-            model = event.selection.model
-            if self._session.options.model is not None or model != offers.DEFAULT_MODEL:
-                self._session.record.model = model
-                self._session.options = replace(self._session.options, model=model)
-
-    async def offered(self, offer: Offer) -> None:
-        """A worker is ready, and says what there is; clients are told if its commands are news."""
-        cwd = self._session.options.cwd
-        known = await self._journal.offer(cwd)
+    async def keep_offer(self, offer: Offer) -> None:
+        """Store what a worker that is ready offers, and tell clients of commands that are new."""
+        cwd = self._state.options.cwd
+        known = await self._store.offer(cwd)
         if offer in (known, Offer()):
             return
         with contextlib.suppress(StoreUnavailable):  # the next worker says it again
-            await self._journal.keep_offer(cwd, offer)
+            await self._store.keep_offer(cwd, offer)
         if known is None or offer.commands != known.commands:
-            for subscription in list(self._session.subscriptions):
+            for subscription in list(self._state.subscriptions):
                 with contextlib.suppress(ConnectionError):
                     await subscription.client.offer(subscription.session_id, offer.commands)
 

@@ -14,15 +14,20 @@ from pykoclaw_acp.sessions.tail import Tail
 
 
 class SessionLog:
-    """The newest events in memory, the rest in the database. `follow` gets each event that was committed."""
+    """The newest events in memory, the rest in the database. `apply` is called with each event that was committed."""
 
-    def __init__(self, record: SessionRecord, journal: LogStore, follow: Callable[[Event | None], None]) -> None:
+    def __init__(self, record: SessionRecord, store: LogStore, apply: Callable[[Event | None], None]) -> None:
         self.open_tools = OpenTools()
         self._record = record
-        self._journal = journal
-        self._follow = follow
+        self._store = store
+        self._apply = apply
         self._tail = Tail()
         self._news = asyncio.Event()
+
+    @property
+    def last_seq(self) -> int:
+        """The newest event's place."""
+        return self._record.last_seq
 
     async def read_after(self, cursor: int, limit: int) -> list[Logged]:
         """The next events after the cursor, pieces of a message as one; waits until there are any."""
@@ -31,34 +36,34 @@ class SessionLog:
         if recent := self._tail.after(cursor):
             return recent if len(recent) == 1 else folding.merged(recent)
         end = self._record.last_seq
-        read = await self._journal.read(self._record.session_id, cursor, limit)
+        read = await self._store.read(self._record.session_id, cursor, limit)
         return folding.merged(read) or [Logged(end, None, None)]
 
     async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
-        """Write down events that belong to no turn, and show them; `patient`: they have happened already."""
-        self.committed(await self._journal.append(self._record.session_id, events, patient=patient), None, events)
+        """Commit and publish events of no turn; `patient`: wait while the database cannot be written."""
+        self.committed(await self._store.append(self._record.session_id, events, patient=patient), None, events)
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
-        """Show events that the journal has just taken."""
+        """Publish events that were just committed."""
         self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
 
     def publish(self, logged: Sequence[Logged]) -> None:
-        """Show events with their places, as the journal gives them back."""
+        """Give committed events to whoever reads the log."""
         if not logged:
             return
         for one in logged:
             self.open_tools.follow(one.event)
-            self._follow(one.event)
+            self._apply(one.event)
         self._tail.extend(logged)
         self._record.last_seq = max(self._record.last_seq, logged[-1].seq)
         self._news.set()
         self._news = asyncio.Event()
 
     def forget(self) -> None:
-        """Nobody follows: who comes later reads from the database."""
+        """Free the events in memory: later readers read the database."""
         self._tail.clear()
 
     def pruned(self) -> None:
-        """Its events are gone."""
+        """Note that all events were deleted from the database."""
         self._record.pruned_upto = self._record.last_seq
         self._tail.clear()

@@ -113,7 +113,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     if known is not None and not await asyncio.to_thread(_same_place, known, options.cwd):
         raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
     await sessions.reopen(session, options.cwd, options.directories, options.servers)
-    session.unclaimed.client_came(subscriber.name)
+    session.unclaimed.claim_for(subscriber.name)
     if options.away_policy is not None:
         await sessions.set_away_policy(session.id, options.away_policy)
     return session

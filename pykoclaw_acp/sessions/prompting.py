@@ -49,7 +49,7 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     turn = Turn(str(uuid4()), session.id, prompt.content, keys, shown, client=subscriber.name, sent=sent)
     if prompt.request_key is not None and sessions.awaits_recovery and await sessions.in_journal(session, keys):
         return None
-    turn = await session.accept(turn, subscription)
+    turn = await session.intake.accept(turn, subscription)
     subscriber.expect_answer(prompt.number, session, turn)
     return session, turn
 

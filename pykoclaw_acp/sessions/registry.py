@@ -23,9 +23,11 @@ from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
+from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
-from pykoclaw_acp.sessions.session import NOT_OPEN, Session
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.tasks import Tasks
 
@@ -65,7 +67,7 @@ class Sessions:
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
         self._names: set[str] = set()  # of conversations that are being made
         self.confirmations = Confirmations(journal, alive)
-        self.requests = AllRequests(self.find, journal)
+        self.requests = AllRequests(self._find_broker, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
         self.awaits_recovery = False
@@ -155,6 +157,10 @@ class Sessions:
             self.workers.set_resume(owner, record.claude_session_id)
         return live
 
+    async def _find_broker(self, session_id: str) -> Broker | None:
+        session = await self.find(session_id)
+        return None if session is None else session.permissions
+
     async def get(self, session_id: str) -> Session:
         """The session under this id; raises SessionNotFound."""
         session = await self.find(session_id)
@@ -178,7 +184,7 @@ class Sessions:
         if live is not None:
             return live
         live = self._make(record, ())
-        live.restore_questions(0, parked)
+        live.permissions.restore(0, parked)
         return live
 
     async def reopen(
@@ -236,7 +242,7 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """End its turns and its worker, for all of its ids; it can be loaded again."""
-        async with session.accepting:
+        async with session.intake.lock:
             await self._journal.mark_closed(session.id)
             session.record.closed = True  # from now on nobody prompts it
             session.cancel()
@@ -250,7 +256,7 @@ class Sessions:
         for subscription in subscriptions:
             if subscription in session.subscriptions:  # and no load has put another one in its place
                 subscription.close()
-                subscription.client.detached(subscription.session_id)
+                subscription.client.stop_updates(subscription.session_id)
 
     async def delete(self, session: Session) -> None:
         """End its turns and its worker, and delete what was said; from now on nobody finds it, under any of its ids."""
@@ -278,7 +284,7 @@ class Sessions:
         session = await self.get(session_id)
         await self._soon(self._journal.set_away_policy(session.id, policy, patient=True))
         session.record.away_policy = policy
-        session.permissions.policy_changed()
+        session.permissions.restart_clocks()
 
     async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
         """Write down what a client has opened: it does not wait long for that, since it can read meanwhile."""
@@ -288,6 +294,11 @@ class Sessions:
             task.result()
         else:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def mark_request_answered(self, session_id: str, request_key: str) -> None:
+        """Note that a client which has the session open has the response to this request."""
+        if (live := self._live.get(self.owner(session_id))) is not None:
+            live.mark_request_answered(request_key)
 
     def in_use(self, session_id: str) -> bool:
         """A client has it open, or a turn runs or waits."""
@@ -311,10 +322,10 @@ class Sessions:
     def make_room(self, session_id: str) -> None:
         """A session waits for a worker: park the oldest question that nobody is there to answer, one at a time."""
         if (waiting := self._live.get(session_id)) is not None:
-            waiting.waits_for_worker()
-        if any(session.giving_up_worker for session in self._live.values()):
+            waiting.pause_current()
+        if any(session.gives_up_worker for session in self._live.values()):
             return
-        away = {session: since for session in self._live.values() if (since := session.permissions.away_longest)}
+        away = {session: since for session in self._live.values() if (since := session.permissions.unattended_since)}
         if away:
             min(away, key=lambda session: away[session]).permissions.park_oldest()
 
@@ -335,12 +346,12 @@ class Sessions:
         """A worker runs, and says what it offers."""
         live = self._live.get(session_id)
         if live is not None:
-            live.offered(offer)
+            live.keep_offer(offer)
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """A worker of another daemon answers."""
         if (live := self._live.get(session_id)) is not None:
-            await live.adopted(ready, foreign=foreign)
+            await live.catch_up(ready, foreign=foreign)
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """A worker's frames, to their session."""

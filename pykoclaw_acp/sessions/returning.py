@@ -54,4 +54,4 @@ async def _go_on(subscriber: Subscriber, front: str | None, session_id: str, pla
     known = await subscriber.claim(session, session_id, upto=seq)
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
-    subscription.own |= session.queued(own) if place.load else own
+    subscription.own |= session.still_queued(own) if place.load else own

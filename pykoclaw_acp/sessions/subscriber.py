@@ -40,7 +40,7 @@ class Subscriber:
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         for session, turn in self._prompts.values():
-            session.joining.lose(turn)
+            session.deduplication.lose_call(turn)
         left = len(self._prompts)
         self._prompts.clear()
         return left
@@ -60,7 +60,7 @@ class Subscriber:
         made.reader = self._reader
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
-            made.own = session.queued(previous.own)
+            made.own = session.still_queued(previous.own)
             previous.close()
         return made
 
@@ -95,7 +95,7 @@ class Subscriber:
         """The client was shown the session's updates up to `seq`."""
         subscription = self.subscriptions.get(session_id)
         # A front may have been shown more than there is, if the database was restored from a copy meanwhile.
-        if subscription is not None and seq <= subscription.session.last_seq:
+        if subscription is not None and seq <= subscription.last_seq:
             self.sessions.confirmations.note(session_id, self._reader, seq)
 
     # --- prompts ------------------------------------------------------------------------------------------------------
@@ -121,10 +121,10 @@ class Subscriber:
         session, turn = self._prompts.pop(number, (None, None))
         if session is None or turn is None:
             return False
-        session.answered(turn)
+        session.mark_answered(turn)
         return True
 
     def confirm_earlier_answer(self, request_key: str) -> None:
         """The client has an answer that an earlier daemon gave: if it was a turn's, the turn is over for it."""
-        for subscription in self.subscriptions.values():
-            subscription.session.answered_before(request_key)
+        for session_id in self.subscriptions:
+            self.sessions.mark_request_answered(session_id, request_key)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
 
 PAGE: Final = 500  # events read from the log at once, at most
 
@@ -22,7 +21,7 @@ log: Final = structlog.get_logger()
 
 
 class Subscription:
-    """Delivers a session's events to one client, in order, each once, from `after` on.
+    """Delivers a session's events to one client, in order, each once, from `after` on; calls `end` when it ends.
 
     `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
@@ -32,15 +31,24 @@ class Subscription:
     """
 
     def __init__(
-        self, session: Session, client: Client, after: int, number: int = 0, hold: float = 0, *, session_id: str = ""
+        self,
+        session_id: str,
+        session_log: SessionLog,
+        client: Client,
+        after: int,
+        end: Callable[[Subscription], None],
+        *,
+        number: int = 0,
+        hold: float = 0,
     ) -> None:
-        self.session = session
-        self.session_id = session_id or session.id
+        self.session_id = session_id
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
         self.loose_end = False
         self.reader: Reader | None = None
+        self._log = session_log
+        self._end = end
         self._number = number
         self._hold = hold
         self._begun = False
@@ -51,8 +59,13 @@ class Subscription:
 
     @property
     def alive(self) -> bool:
-        """It still delivers."""
+        """Whether it still delivers."""
         return not self._task.done()
+
+    @property
+    def last_seq(self) -> int:
+        """The newest event's place in the session's log."""
+        return self._log.last_seq
 
     async def reached(self, seq: int) -> None:
         """Wait until the client was sent everything up to `seq`, or the subscription was closed.
@@ -66,7 +79,7 @@ class Subscription:
             raise error
 
     async def end_line(self) -> None:
-        """If there is a loose end, end it."""
+        """End a line that was left open by text whose end the client does not see."""
         if self.loose_end:
             self.loose_end = False
             await self.client.end_line(self.session_id, self.cursor)
@@ -74,34 +87,34 @@ class Subscription:
     def close(self) -> None:
         """Stop delivering."""
         self._task.cancel()
-        self.session.unsubscribe(self)
+        self._end(self)
 
     async def _deliver(self) -> None:
         try:
-            await self.client.attached(self.session_id, self.cursor, self._number)
+            await self.client.start_updates(self.session_id, self.cursor, self._number)
             if self._hold:
                 await asyncio.sleep(self._hold)
             self._begun = True
             self._moved.set()
             while True:
                 pace = Pace()
-                for logged in await self.session.log.read_after(self.cursor, PAGE):
+                for logged in await self._log.read_after(self.cursor, PAGE):
                     if self._is_own(logged):
                         await self.end_line()
-                        await self.client.passed(self.session_id, logged.seq)
+                        await self.client.skip_own(self.session_id, logged.seq)
                     else:
                         await self.client.deliver(self.session_id, logged)
                     self.cursor = logged.seq
                     await pace.step()
                 self._moved.set()
         except ConnectionError:
-            log.info("The client is gone", action="client_gone", session=self.session.id)
+            log.info("The client is gone", action="client_gone", session=self.session_id)
             raise
         except Exception:
-            log.exception("The log could not be shown", action="delivery_failed", session=self.session.id)
+            log.exception("The log could not be shown", action="delivery_failed", session=self.session_id)
             raise
         finally:
-            self.session.unsubscribe(self)
+            self._end(self)
             # Those who wait look again once this task is done.
             asyncio.get_running_loop().call_soon(self._moved.set)
 

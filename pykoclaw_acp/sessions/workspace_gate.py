@@ -7,8 +7,8 @@ the question lets Claude run without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -22,11 +22,11 @@ from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import TrustStore, Workers, Workspaces
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.trust.content import Content
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
 
 LOOKS: Final = 5  # changes of a directory in the middle of one prompt's beginning, at most
 CHANGING: Final = "What acts in the directory keeps changing, so the prompt was not sent to Claude. Send it again."
@@ -37,21 +37,33 @@ log: Final = structlog.get_logger()
 class WorkspaceGate:
     """Of one session. Without `workspaces` every directory is trusted."""
 
-    def __init__(self, session: Session, journal: TrustStore, workers: Workers, workspaces: Workspaces | None) -> None:
-        self._session = session
-        self._journal = journal
+    def __init__(
+        self,
+        state: SessionState,
+        store: TrustStore,
+        workers: Workers,
+        broker: Broker,
+        workspaces: Workspaces | None,
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._broker = broker
         self._workers = workers
         self._workspaces = workspaces
+        self._tasks = Tasks()
         self._seen: tuple[WorkerOptions, Content] | None = None
 
-    async def admit(self, turn: Turn, options: WorkerOptions) -> tuple[WorkerOptions, list[Event]]:
+    async def admit(
+        self, turn: Turn, options: WorkerOptions, pause: Callable[[Turn], None]
+    ) -> tuple[WorkerOptions, list[Event]]:
         """The options with what counts for its worker, and what the log says about it; asks if need be.
 
+        `pause` is called with the turn once it waits for the user.
         Raises WorkerFailed if the user refuses.
         """
         for _ in range(LOOKS):
             content = await self._look(options)
-            said, workspace = await self._decide(turn, content)
+            said, workspace = await self._decide(turn, content, pause)
             if not said or await self.unchanged():  # the answer may have taken long
                 return replace(options, workspace=workspace), said
         raise WorkerFailed("workspace_changing", CHANGING)
@@ -61,6 +73,11 @@ class WorkspaceGate:
         if self._workspaces is None or self._seen is None:
             return True
         return await self._workspaces.unchanged(self._seen[1])
+
+    def drop_request(self, turn: Turn) -> None:
+        """Close the trust request of a turn that has ended, if one is pending."""
+        if self._broker.trust_request(turn.turn_id) is not None:
+            self._tasks.start(self._broker.drop_trust_request(turn.turn_id))
 
     async def _look(self, options: WorkerOptions) -> Content:
         if self._workspaces is None:
@@ -75,48 +92,49 @@ class WorkspaceGate:
     async def _first_use(self, cwd: str, content: Content) -> None:
         """Directories of conversations from before there was a question are trusted as they are now."""
         paths = [cwd, *(place.path for place in content.acting)]
-        for one in await self._journal.trusted(paths):
+        for one in await self._store.trusted(paths):
             if one.content == FIRST_USE and one.path in paths:
-                await self._journal.trust_first_use(one.path, content.acting)
+                await self._store.trust_first_use(one.path, content.acting)
 
-    async def _decide(self, turn: Turn, content: Content) -> tuple[list[Event], str]:
+    async def _decide(self, turn: Turn, content: Content, pause: Callable[[Turn], None]) -> tuple[list[Event], str]:
         if not content.key:
             return [], ""
-        known = await self._journal.trusted([one.path for one in content.acting])
+        known = await self._store.trusted([one.path for one in content.acting])
         doubtful = [one for one in content.acting if not is_trusted(one, known)]
         if not doubtful:
             return [], TRUSTED + ("" if _whatever(content, known) else content.key)
         without = WITHOUT + content.key
-        if self._workers.workspace(self._session.id) == without:
+        if self._workers.workspace(self._state.id) == without:
             return [], without
         if prompt_text.by_client_itself(turn.content, turn.client):  # nobody reads its answer
             return [], without
-        request, verdict = await self._ask(turn, doubtful)
-        chosen = verdict.option if decisions.is_choice(request, verdict) else None
-        log.info("Workspace question settled", action="workspace_settled", session=self._session.id, choice=chosen)
+        request, decision = await self._ask(turn, doubtful, pause)
+        chosen = decision.option if decisions.is_choice(request, decision) else None
+        log.info("Workspace question settled", action="workspace_settled", session=self._state.id, choice=chosen)
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
-        said = workspace_words.answered(request)
+        said = workspace_words.log_events(request)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
 
-    async def _ask(self, turn: Turn, doubtful: Sequence[Workspace]) -> tuple[PermissionRequest, Decision]:
+    async def _ask(
+        self, turn: Turn, doubtful: Sequence[Workspace], pause: Callable[[Turn], None]
+    ) -> tuple[PermissionRequest, Decision]:
         """The answer to the question about these: of now, or of a daemon that died before the prompt left."""
-        for one in await self._journal.workspace_answers(turn.turn_id):
+        for one in await self._store.workspace_answers(turn.turn_id):
             if one.outcome is not None and one.request.workspaces == tuple(doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
-        questions = self._session.permissions
-        open_ask = questions.about_trust(turn.turn_id)
-        if open_ask is not None and open_ask.workspaces != tuple(doubtful):
-            await questions.turn_over(turn.turn_id)
-            open_ask = None
-        if open_ask is None:
-            open_ask = workspace_words.question(turn.turn_id, doubtful)
-            await self._journal.ask(self._session.id, open_ask)
-            questions.open(0, open_ask, self._session.last_seq)
-        self._session.waits_for_worker()  # whatever ends the daemon meanwhile, it is not this prompt
-        return open_ask, await questions.settled(open_ask.ask_id)
+        request = self._broker.trust_request(turn.turn_id)
+        if request is not None and request.workspaces != tuple(doubtful):
+            await self._broker.drop_trust_request(turn.turn_id)
+            request = None
+        if request is None:
+            request = workspace_words.request(turn.turn_id, doubtful)
+            await self._store.ask(self._state.id, request)
+            self._broker.open(0, request, self._state.last_seq)
+        pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
+        return request, await self._broker.wait_settled(request.ask_id)
 
 
 def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:

@@ -30,8 +30,8 @@ DONE: Final = {
 """What a choice on the command line has brought about."""
 
 
-def question(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
-    """Are these directories trusted?"""
+def request(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
+    """The request to trust these directories."""
     ask_id = str(uuid4())
     complete = all(one.content for one in workspaces)
     said = [*(_listed(one) for one in workspaces), _CHOICES, *([] if complete else [_INCOMPLETE])]
@@ -50,8 +50,8 @@ def question(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest
     )
 
 
-def answered(request: PermissionRequest) -> list[Event]:
-    """The question in the log, once it is answered."""
+def log_events(request: PermissionRequest) -> list[Event]:
+    """The log events of a request that is settled."""
     started = ToolStarted(request.tool_call_id, TOOL, request.title, "other", request.input, request.content)
     return [started, ToolEnded(request.tool_call_id, "completed")]
 

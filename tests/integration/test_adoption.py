@@ -183,7 +183,7 @@ async def test_prompts_that_waited_are_run_in_their_order(tmp_path: Path, alive:
         again = await found(second, session)
         assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
         for one in second.sessions.live:
-            one.unclaimed.client_came("its client")
+            one.unclaimed.claim_for("its client")
         await eventually(lambda: channel._adopted)
         channel.say(channel.ended(running.turn_id))
         await eventually(lambda: not again.busy)
@@ -222,7 +222,7 @@ async def test_a_detached_daemon_commits_what_it_received_and_leaves_the_workers
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
         again = await found(second, session)
-        again.unclaimed.client_came("its client")
+        again.unclaimed.claim_for("its client")
         await eventually(lambda: not again.busy)
         assert await texts(second, session) == ["received", "0 "]
 
@@ -290,12 +290,12 @@ async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives
         )
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
-        (row,) = await second.sessions.requests.open()
+        (row,) = await second.sessions.requests.list_pending()
         assert row.request.ask_id == "open"
         await eventually(
             lambda: [(one.ask_id, one.decision) for one in channel.answers] == [("answered", "allow_once")]
         )
-        await second.sessions.requests.answer("open", "allow_once", "somebody")
+        await second.sessions.requests.decide("open", "allow_once", "somebody")
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
 
 
@@ -418,7 +418,7 @@ async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, 
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: not again.permissions._waiting)
+        await eventually(lambda: not again.permissions._pending)
         assert await second.database.read("SELECT outcome FROM acp_permissions") == [("interrupted",)]
 
 

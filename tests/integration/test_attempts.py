@@ -115,13 +115,13 @@ async def test_the_third_daemon_ends_a_prompt_over_which_two_died_and_runs_the_n
     async with killed(tmp_path, alive) as second:
         second.launcher.slow = True
         again = await _taken_over(second, tmp_path, session)
-        again.unclaimed.client_came("its client")
+        again.unclaimed.claim_for("its client")
         await eventually(lambda: second.launcher.launched)
         assert await attempts(second) == [2, 0]
         assert [turn.content[0]["text"] for turn in again.turns] == ["say 1", "say 2"]
     async with daemon(tmp_path) as third:
         again = await found(third, session)
-        again.unclaimed.client_came("its client")
+        again.unclaimed.claim_for("its client")
         await eventually(lambda: not again.busy)
         rows = await third.database.read("SELECT state, attempts FROM acp_turns ORDER BY position")
         assert rows == [("failed", 2), ("done", 1)]

@@ -125,7 +125,7 @@ async def test_a_deadline_goes_on_where_it_was(tmp_path: Path, machine: Machine,
         machine.later(1000)
         machine.set_wall(hours)
         session = await restarted(r, asking)
-        timer = session.permissions._waiting["q1"].clock._timer
+        timer = session.permissions._pending["q1"].clock._timer
         assert timer is not None
         remaining = timer.when() - asyncio.get_running_loop().time()
         assert abs(remaining - (LONG - 1000)) < 60

@@ -346,7 +346,7 @@ class Named(Client):
         self.ids.add(session_id)
         await super().deliver(session_id, logged)
 
-    def detached(self, session_id: str) -> None:
+    def stop_updates(self, session_id: str) -> None:
         self.ids.add(f"detached {session_id}")
 
 

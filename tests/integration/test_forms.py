@@ -103,9 +103,9 @@ async def test_a_command_can_only_deny_it(tmp_path: Path) -> None:
         await asking.asked("q1")
         for decision in ALLOWING:
             with pytest.raises(InvalidParams, match="only a client that shows forms"):
-                await r.sessions.requests.answer("q1", decision, "cli")
+                await r.sessions.requests.decide("q1", decision, "cli")
         assert (await asking.row("q1"))[1] is None
-        await r.sessions.requests.answer("q1", "deny", "cli")
+        await r.sessions.requests.decide("q1", "deny", "cli")
         assert await asking.settled("q1") == ("decline", None, "cli")
         assert await given(asking) == ("decline", None)
 
@@ -140,11 +140,11 @@ async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         deadline = await asking.away("q1")
         assert abs(deadline / 1000 - time.time() - LONG) < 60
         assert (await asking.row("q1"))[0] == "wait"
-        (one,) = asking.session.permissions._waiting.values()
+        (one,) = asking.session.permissions._pending.values()
         await eventually(lambda: one.clock.away)
-        assert asking.session.permissions.away_longest is None
+        assert asking.session.permissions.unattended_since is None
         r.sessions.make_room("another")
-        assert one.held
+        assert one.holds_worker
         person = Person(forms=True)
         asking.session.subscribe(person, 0)
         await person.answer("q1", ADA)
@@ -194,7 +194,7 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
             await person.answer(ask_id, outcome)
             await asking.settled(ask_id)
         rows = await permissions.settled(r.database, ["yes", "no", "away"])
-        found = [decisions.stored(7, row) for row in rows]
+        found = [decisions.stored_to_worker(7, row) for row in rows]
         assert {(one.ask_id, one.decision, str(one.content), one.epoch) for one in found} == {
             ("yes", "accept", "{'name': 'Ada'}", 7),
             ("no", "decline", "None", 7),

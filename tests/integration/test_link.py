@@ -541,12 +541,12 @@ async def test_a_prompt_whose_call_is_given_up_is_accepted_as_a_whole_or_not_at_
         session = await new(one)
         found = await r.sessions.find(session)
         assert found is not None
-        await found.accepting.acquire()
+        await found.intake.lock.acquire()
         one.call(2, "session/prompt", **words(session, "hang"))
         await eventually(lambda: found._tasks)
         assert one.connection is not None
         one.connection.leave()
-        found.accepting.release()
+        found.intake.lock.release()
         await eventually(lambda: prompts(r) == ["hang"])
         assert [(turn.waiting, turn.lost_at is None) for turn in found.turns] == [(0, False)]
 
@@ -557,11 +557,11 @@ async def test_a_prompt_that_meets_a_close_is_refused_or_stopped_and_every_clien
         await two.result(1, "session/resume", sessionId=session, cwd="/")
         found = await r.sessions.find(session)
         assert found is not None
-        await found.accepting.acquire()
+        await found.intake.lock.acquire()
         two.call(2, "session/close", sessionId=session)
         one.call(2, "session/prompt", **words(session, "hang"))
         await eventually(lambda: found._tasks)
-        found.accepting.release()
+        found.intake.lock.release()
         await two.answer(2)
         answer = await one.answer(2)
         assert answer.get("result", {}).get("stopReason") == "cancelled" or "not open" in answer["error"]["message"]

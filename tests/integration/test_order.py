@@ -42,7 +42,7 @@ async def test_seven_prompts_of_one_moment_run_in_their_order_after_a_kill(
             await first.prompt(session, f"say {at}")
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        again.unclaimed.client_came("its client")
+        again.unclaimed.claim_for("its client")
         await _go_on(second, channel, running.turn_id)
         await eventually(lambda: not again.busy)
         assert channel.prompts == ["hang", *(f"say {at}" for at in range(1, 8))]
@@ -65,7 +65,7 @@ async def test_a_clock_that_is_set_back_between_two_prompts_changes_nothing(
         ]
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        again.unclaimed.client_came("its client")
+        again.unclaimed.claim_for("its client")
         await _go_on(second, channel, running.turn_id)
         await eventually(lambda: not again.busy)
         assert channel.prompts == ["hang", "say 1", "say 2", "say 3", "say 4"]
@@ -97,10 +97,10 @@ async def test_the_turn_that_an_answer_to_a_parked_question_makes_may_run_unatte
             tool_kind="execute",
         )  # fmt: skip
         channel.say(ask)
-        await eventually(lambda: session.permissions.open_ids)
-        session.permissions._begin_parking(next(iter(session.permissions._waiting.values())))
+        await eventually(lambda: session.permissions.pending_ids)
+        session.permissions._start_parking(next(iter(session.permissions._pending.values())))
         await eventually(turn.ended.done)
-        await session.permissions.answer("q", Decision("selected", "allow_once", "somebody"))
+        await session.permissions.decide("q", Decision("selected", "allow_once", "somebody"))
         await eventually(lambda: len(r.launcher.launched) == 2 or len(channel.prompts) == 2)
         rows = await r.database.read("SELECT position, unattended FROM acp_turns ORDER BY position")
         assert rows == [(1, 0), (2, 1)]

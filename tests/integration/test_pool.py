@@ -49,25 +49,25 @@ class Client:
         await asyncio.sleep(0)
         self.shown.append(logged)
 
-    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
         return {"outcome": "cancelled"}
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
+    async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         pass
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         pass
 
-    async def passed(self, session_id: str, seq: int) -> None:
+    async def skip_own(self, session_id: str, seq: int) -> None:
         pass
 
     async def end_line(self, session_id: str, seq: int) -> None:
         pass
 
-    def detached(self, session_id: str) -> None:
+    def stop_updates(self, session_id: str) -> None:
         pass
 
-    def settled(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str) -> None:
         pass
 
     @property
@@ -471,7 +471,7 @@ async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: P
         own = session.subscribe(author, 0)
         session.subscribe(other, 0)
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])
-        await asyncio.wait_for((await session.accept(turn, own)).ended, 30)
+        await asyncio.wait_for((await session.intake.accept(turn, own)).ended, 30)
         for subscription in session.subscriptions:
             await subscription.reached(session.last_seq)
         assert not [one for one in author.shown if isinstance(one.event, UserMessage)]

@@ -58,16 +58,16 @@ class Person(test_pool.Client):
         self.told: list[str] = []
         self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
-    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
-        self.asked.append(question)
-        future = self._open[question.ask_id] = asyncio.get_running_loop().create_future()
+    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+        self.asked.append(request)
+        future = self._open[request.ask_id] = asyncio.get_running_loop().create_future()
         try:
             return dict(await future)
         except asyncio.CancelledError:
-            self.withdrawn.append(question.ask_id)
+            self.withdrawn.append(request.ask_id)
             raise
 
-    def settled(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str) -> None:
         self.told.append(ask_id)
 
     async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:
@@ -310,7 +310,7 @@ async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(t
 async def test_claude_is_not_asked_again_about_the_very_call_that_was_answered(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r, always="make")
-        await r.sessions.requests.answer("q1", "allow_always", "cli")
+        await r.sessions.requests.decide("q1", "allow_always", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         (turn,) = asking.session.turns
         person = Person()
@@ -335,7 +335,7 @@ async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
             await eventually(lambda: person.told == ["q1"])  # noqa: B023  the front need not keep the answer
             place.close()
             assert await asking.row("q1") == ("parked", None, None, None)
-        await r.sessions.requests.answer("q1", "deny", "cli")
+        await r.sessions.requests.decide("q1", "deny", "cli")
         assert await asking.settled("q1") == ("selected", "reject_once", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert "refused" in going_on(r)
@@ -354,24 +354,24 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         assert session is not None
         session.subscribe(person, 0)
         assert await eventually(lambda: person.ids) == ["q1"]
-        (waiting,) = await later.requests.open()
+        (waiting,) = await later.requests.list_pending()
         assert (waiting.request.title, waiting.policy) == ("Bash: make", "parked")
-        await later.requests.answer("q1", "allow_once", "cli")
+        await later.requests.decide("q1", "allow_once", "cli")
         await eventually(lambda: person.withdrawn == ["q1"])
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         # The daemon dies once more while that turn runs: the answer still holds for the call.
         (row,) = await SessionJournal(r.database).questions(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
-        session.permissions._grants = ParkedAnswers()
-        session.restore_questions(2, [row])
+        session.permissions._parked_answers = ParkedAnswers()
+        session.permissions.restore(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so
             again._open.append("same")
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).questions(session.id)
-            session.restore_questions(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
+            session.permissions.restore(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
         else:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
@@ -388,7 +388,7 @@ async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tm
         assert asking.turn.ended.done()
         assert not later.ended.done()
         assert r.launcher.live == [r.launcher.launched[1]]
-        assert not asking.session.giving_up_worker
+        assert not asking.session.gives_up_worker
 
 
 async def test_the_oldest_question_that_nobody_looks_at_makes_room(
@@ -455,11 +455,11 @@ async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> N
         asking = await begin(r, person)
         asking.ask("q1", always="make")
         await eventually(lambda: person.asked)
-        await r.sessions.requests.answer("q", "allow_always", "cli")
+        await r.sessions.requests.decide("q", "allow_always", "cli")
         assert await asking.row("q1") == ("attended", "selected", "allow_always", "cli")
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
         with pytest.raises(InvalidRequest, match="not waiting any more"):
-            await r.sessions.requests.answer("q1", "deny", "cli")
+            await r.sessions.requests.decide("q1", "deny", "cli")
 
 
 async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
@@ -469,7 +469,7 @@ async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
         for ask_id in ("q1", "q2", "q3"):
             asking.ask(ask_id)
         await asking.asked("q3")
-        await r.sessions.requests.answer("q2", "deny", "cli")
+        await r.sessions.requests.decide("q2", "deny", "cli")
         assert person.ids == ["q1"]
         await person.answer("q1", choice("allow_once"))
         await person.answer("q3", choice("reject_once"))
@@ -494,13 +494,13 @@ async def test_an_approval_that_cannot_be_says_why(
         asking = await begin(r)
         asking.ask("old")
         await asking.asked("old")
-        await r.sessions.requests.answer("old", "deny", "cli")
+        await r.sessions.requests.decide("old", "deny", "cli")
         asking.ask("q1")
         asking.ask("q10")
         await asking.asked("q10")
         with pytest.raises(error, match=words):
-            await r.sessions.requests.answer(question, decision, "cli")
-        assert [one.request.ask_id for one in await r.sessions.requests.open()] == ["q1", "q10"]
+            await r.sessions.requests.decide(question, decision, "cli")
+        assert [one.request.ask_id for one in await r.sessions.requests.list_pending()] == ["q1", "q10"]
 
 
 # --- a new daemon --------------------------------------------------------------------------------------------------
@@ -509,15 +509,15 @@ async def test_an_approval_that_cannot_be_says_why(
 async def restarted(r: Rig, asking: Asking) -> Session:
     """What the next daemon has, its worker adopted; the session of the one that died says and does nothing more."""
     old = asking.session
-    for one in old.permissions._waiting.values():
-        one.stop()
-        assert one.settling is not None
-        one.settling.cancel()
+    for one in old.permissions._pending.values():
+        one.stop_timers()
+        assert one.settlement is not None
+        one.settlement.cancel()
     rows = await SessionJournal(r.database).questions(old.id)
     r.sessions._live.pop(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
-    session.restore_questions(asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED])
+    session.permissions.restore(asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED])
     session.adopt(asking.channel.spec.epoch, asking.turn, (), OpenTools())
     return session
 
@@ -548,7 +548,7 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
             r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000))
         )
         session = await restarted(r, asking)
-        timer = session.permissions._waiting["q1"].clock._timer
+        timer = session.permissions._pending["q1"].clock._timer
         assert timer is not None
         assert abs(timer.when() - asyncio.get_running_loop().time() - (LONG - 1000)) < 60
 
@@ -586,10 +586,10 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
         await asking.asked("parked")
         await write(r, permissions.park("parked"))
         await write(r, permissions.settle_parked(Settlement("parked", "selected", "allow_once"), asking.turn.turn_id))
-        await r.sessions.requests.answer("yes", "allow_once", "cli")
-        await r.sessions.requests.answer("no", "deny", "cli")
+        await r.sessions.requests.decide("yes", "allow_once", "cli")
+        await r.sessions.requests.decide("no", "deny", "cli")
         rows = await permissions.settled(r.database, ["yes", "no", "open", "parked", "never asked"])
-        given = [decisions.stored(7, row) for row in rows]
+        given = [decisions.stored_to_worker(7, row) for row in rows]
         assert {(one.ask_id, one.decision, one.epoch) for one in given} == {
             ("yes", "allow_once", 7),
             ("no", "reject", 7),

@@ -124,7 +124,7 @@ async def test_what_is_asked_for_is_refused_at_once_and_what_happened_waits(
             r.sessions.rename(session.id, "new"),
             r.sessions.delete(session),
             r.sessions.close(session),
-            r.sessions.requests.answer("x", "deny", by="cli"),
+            r.sessions.requests.decide("x", "deny", by="cli"),
         ):
             with pytest.raises(StoreUnavailable) as refused:
                 await request
@@ -205,9 +205,9 @@ async def test_an_answer_to_a_question_is_kept_and_applied_later(tmp_path: Path,
         channel._n += 1
         asked = {"ask_id": "q", "turn_id": running.turn_id, "tool_call_id": "t", "title": "rm", "tool_kind": "execute"}
         channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, PermissionRequest))
-        await eventually(lambda: session.permissions.open_ids == ["q"])
+        await eventually(lambda: session.permissions.pending_ids == ["q"])
         disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
-        answering = asyncio.ensure_future(session.permissions.answer("q", Decision("selected", "allow_once", "test")))
+        answering = asyncio.ensure_future(session.permissions.decide("q", Decision("selected", "allow_once", "test")))
         await not_within(answering)
         assert channel.answers == []
         disk.error = None
@@ -382,10 +382,10 @@ async def test_another_client_does_not_start_it_and_its_own_does(tmp_path: Path)
         session, turn = await requeued(r)
         session.requeue(turn)
         session.subscribe(Client(), 0)
-        session.unclaimed.client_came("zed")
+        session.unclaimed.claim_for("zed")
         await not_within(turn.ended)
         assert not r.launcher.launched
-        session.unclaimed.client_came("mitto")
+        session.unclaimed.claim_for("mitto")
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
@@ -433,7 +433,7 @@ async def test_what_a_new_prompt_of_the_same_front_passes_over_is_not_run(tmp_pa
         session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
         session.requeue(turn)
         newer = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3"))
-        await session.accept(newer, session.subscribe(Client(), 0))
+        await session.intake.accept(newer, session.subscribe(Client(), 0))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
         assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
         assert [channel.prompts for channel in r.launcher.launched] == [["say 2"]]

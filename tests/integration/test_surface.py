@@ -400,10 +400,10 @@ async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_p
         await r.pool.stop(session)
         r.sessions.forget(60)
         assert r.sessions.live == [live], "somebody has looked for it just now"
-        live.joining.remember(lost := Turn("lost", session, []))
+        live.deduplication.expect(lost := Turn("lost", session, []))
         r.sessions.forget(0)
         assert r.sessions.live == [live], "a client may send its prompt again"
-        await live.joining.answered(lost)
+        await live.deduplication.mark_answered(lost)
         r.sessions.forget(0)
         assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
         async with client(r) as wire:

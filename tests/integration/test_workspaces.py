@@ -190,7 +190,7 @@ async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> No
         assert (await over(turn)).state == "cancelled"
         await eventually(lambda: one.person.withdrawn == [ask_id])
         assert one.options == []
-        assert await r.sessions.requests.open() == []
+        assert await r.sessions.requests.list_pending() == []
 
 
 async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work: Path) -> None:
@@ -225,13 +225,13 @@ async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path:
         turn = await one.prompt()
 
         async def waiting() -> Any:
-            return await r.sessions.requests.open()
+            return await r.sessions.requests.list_pending()
 
         found: Any = await eventually(waiting)
         (question,) = found
         assert question.request.title.startswith(f"Trust {work}?")
         await until_policy(r, question.request.ask_id, "park")
-        await r.sessions.requests.answer(question.request.ask_id, "allow_always", "cli")
+        await r.sessions.requests.decide(question.request.ask_id, "allow_always", "cli")
         await over(turn)
         assert [(one.path, one.by) for one in await trust.listing(r.database)] == [(str(work), "cli")]
         assert [each.restricted for each in one.options] == [False]
@@ -346,7 +346,7 @@ async def test_a_question_is_kept_for_the_next_daemon_as_long_as_its_prompt_wait
         ask_id = await one.asked()
         await write(r, permissions.interrupt_all())
         await write(r, permissions.interrupt_all([one.session.id]))
-        assert [question.request.ask_id for question in await r.sessions.requests.open()] == [ask_id]
+        assert [question.request.ask_id for question in await r.sessions.requests.list_pending()] == [ask_id]
         await one.answer(turn, "allow_once")
         attempts = await r.database.read("SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn.turn_id,))
         assert attempts == [(1,)]

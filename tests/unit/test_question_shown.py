@@ -173,7 +173,7 @@ def test_a_change_is_shown_line_by_line_and_its_escapes_are_seen() -> None:
 
 def test_what_each_decision_means_is_beside_the_question(daemon: list[Any]) -> None:
     assert "\n  --allow: Allow once; --deny: Reject\n" in CliRunner().invoke(cli, ["approve"]).stdout
-    trust = told(workspace_words.question("t", [Workspace("/w", "c", ("hook at Stop: x",))]))
+    trust = told(workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))]))
     meant = "y: Run without it; a: Trust it, as it is now; n: Refuse: do not send the prompt"
     assert choices(trust, {decision: key for key, decision in attach.KEYS.items()}) == meant
     older = {name: value for name, value in trust.items() if name != "choices"}

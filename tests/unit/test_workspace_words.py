@@ -33,7 +33,7 @@ def text(question: PermissionRequest) -> str:
 
 def test_what_a_directory_holds_is_neutral_and_in_a_block_that_it_cannot_end(tmp_path: Path) -> None:
     found = hostile(tmp_path / "a\u202eb")
-    question = workspace_words.question("t", found)
+    question = workspace_words.request("t", found)
     (note,) = workspace_words.left_out("t", found)
     assert isinstance(note, Text)
     for said in (question.title, text(question), note.text, workspace_words.refusal(found)):
@@ -46,7 +46,7 @@ def test_what_a_directory_holds_is_neutral_and_in_a_block_that_it_cannot_end(tmp
 
 
 def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
-    question = workspace_words.question("t", hostile(tmp_path / "work"))
+    question = workspace_words.request("t", hostile(tmp_path / "work"))
     parts = msgspec.json.decode(msgspec.json.encode(projection.question_parts(question)))
     told = {"title": question.title, "tool": question.tool, "input": question.input, "content": parts}
     shown = click.unstyle(rendered(told))
@@ -56,5 +56,5 @@ def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
 
 def test_two_hundred_things_that_were_found_are_all_in_the_question() -> None:
     found = tuple(f".claude/settings.json: hook at Stop: {at} {'x' * 600}" for at in range(200))
-    said = text(workspace_words.question("t", [Workspace("/w", "c", found)]))
+    said = text(workspace_words.request("t", [Workspace("/w", "c", found)]))
     assert [line for line in found if line not in said] == []

@@ -1,10 +1,10 @@
-"""Questions of a session: asked of every attached client that can be, settled by the first answer, or by a policy."""
+"""A session's broker of permission requests: asks its clients, and settles each by the first decision."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final
 
 import structlog
 
@@ -19,347 +19,337 @@ from pykoclaw_acp.model.permissions import (
     Settlement,
     StoredRequest,
 )
-from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.model.turns import Turn, TurnTimes
+from pykoclaw_acp.sessions.permissions import audience, decisions
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.permissions.settlement import Settler
-from pykoclaw_acp.sessions.ports import Client, PermissionStore, Workers
+from pykoclaw_acp.sessions.ports import PermissionStore, Workers
+from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
-
-NOT_WAITING: Final = "This question is not waiting any more: it was answered, or its turn has ended."
+NOT_PENDING: Final = "This question is not waiting any more: it was answered, or its turn has ended."
 
 log: Final = structlog.get_logger()
 
 
 class Broker:
-    """Those that wait, the oldest first. A client is asked one at a time: Mitto refuses the first when a second comes.
+    """Pending requests of one session, the oldest first.
 
-    A client that does not choose leaves the question to the others; that the last one does not choose settles it.
+    A client is asked one at a time, since Mitto refuses the first request when a second comes. A client that does not
+    choose leaves the request to the others; if none is left, that settles it. A parked request is settled by a choice
+    alone. Forms are never parked, because the MCP server waits inside of a tool call: under `park` they wait.
 
-    A parked question is settled by a choice alone: a client that cannot ask anybody leaves it open. Forms are never
-    parked, since the MCP server that asks waits inside of a tool call: under the policy `park` they wait.
+    `park` writes down that a request is parked, and stops its turn; `claim` and `enqueue` as in Settler.
     """
 
-    def __init__(self, session: Session, journal: PermissionStore, workers: Workers, times: TurnTimes) -> None:
-        self._session = session
-        self._journal = journal
+    def __init__(
+        self,
+        state: SessionState,
+        store: PermissionStore,
+        workers: Workers,
+        times: TurnTimes,
+        *,
+        park: Callable[[PermissionRequest], Awaitable[None]],
+        claim: Callable[[str], None],
+        enqueue: Callable[[Turn], None],
+    ) -> None:
+        self._state = state
+        self._store = store
         self._times = times
-        self._waiting: dict[str, PendingRequest] = {}
-        self._grants = ParkedAnswers()
-        self._settling = Settler(session, journal, workers, self._grants, self._close)
+        self._park = park
+        self._pending: dict[str, PendingRequest] = {}
+        self._parked_answers = ParkedAnswers()
+        self._settler = Settler(
+            state.id, store, workers, self._parked_answers, close=self._close, claim=claim, enqueue=enqueue
+        )
         self._restored: set[str] = set()
         self._tasks = Tasks()
 
-    # --- from the session -------------------------------------------------------------------------------------------
+    @property
+    def pending_ids(self) -> list[str]:
+        """Ids of the requests that are pending, parked ones too."""
+        return list(self._pending)
+
+    # --- requests come and go ---------------------------------------------------------------------------------------
 
     def open(self, epoch: int, request: PermissionRequest, seq: int) -> None:
-        """Ask the clients, once each was shown the log up to `seq`; a form that none of them can show is cancelled."""
-        one = self._add(epoch, request, seq, self._journal.clock.now())
-        if self._is_granted(one):
+        """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them can show."""
+        one = self._add(epoch, request, seq, self._store.clock.now())
+        if self._use_parked_answer(one):
             return
-        if request.form is not None and self._session.attended and not self._attended(one):
-            one.give(decisions.UNSUPPORTED)
+        if request.form is not None and self._state.attended and not self._is_attended(one):
+            one.decide(decisions.UNSUPPORTED)
             return
-        self._limit(one, at_least=0)
-        self._offer(one)
+        self._start_limit(one, at_least=0)
+        self._ask_clients(one)
 
     def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
-        """Take over what another daemon left, from `PermissionStore.questions`; `epoch`: of the live worker.
+        """Take over the rows that another daemon left; `epoch` is that of the session's live worker.
 
         Deadlines go on.
         """
         for row in rows:
             if row.outcome is not None:
-                self._grants.restore(row)
+                self._parked_answers.restore(row)
                 continue
-            since = self._journal.clock.now() if row.asked_clock is None else row.asked_clock
-            one = self._add(epoch, row.request, self._session.last_seq, since)
+            since = self._store.clock.now() if row.asked_clock is None else row.asked_clock
+            one = self._add(epoch, row.request, self._state.last_seq, since)
             if row.policy == RequestPolicy.PARKED:
                 one.parking = asyncio.get_running_loop().create_future()
                 one.parking.set_result(None)
             elif row.request.workspaces:  # it waits with its prompt, for no worker
-                self._limit(one, at_least=self._times.away_grace)
-            elif self._is_granted(one):  # that daemon ended before it could say so
+                self._start_limit(one, at_least=self._times.away_grace)
+            elif self._use_parked_answer(one):  # that daemon ended before it could say so
                 continue
             else:
-                self._limit(one, at_least=self._times.away_grace)
+                self._start_limit(one, at_least=self._times.away_grace)
                 self._restored.add(row.request.ask_id)
-            self._offer(one, row)
+            self._ask_clients(one, row)
 
-    async def settle_restored(self, asked: Collection[str]) -> None:
-        """The adopted worker has these questions open: others that were restored were asked by one that is gone."""
-        moot, self._restored = self._restored.difference(asked), set()
-        for ask_id in moot & self._waiting.keys():
+    async def interrupt_orphans(self, asked: Collection[str]) -> None:
+        """Close restored requests that are not among those which the adopted worker has open."""
+        orphans, self._restored = self._restored.difference(asked), set()
+        for ask_id in orphans & self._pending.keys():
             await self._interrupt(ask_id)
 
-    def adopted(self, turn_id: str) -> None:
-        """This turn of another daemon goes on, unless its question was parked in that daemon's last moment."""
-        if any(one.parking is not None and one.request.turn_id == turn_id for one in self._waiting.values()):
-            self._session.stop_for_parked(turn_id)
-
-    def attached(self, subscription: Subscription) -> None:
-        """A client came: it is asked what is still open, and the clocks stop."""
-        for one in self._waiting.values():
-            if not self._can_ask_at(subscription, one.request):
-                continue
-            if one.clock.runs:
-                one.clock.stop()
-                self._note(one, RequestPolicy.ATTENDED, None)
-            self._ask(one, subscription)
-
-    def detached(self) -> None:
-        """A client left; if it was the last one that can be asked, the clocks begin anew."""
-        for one in self._waiting.values():
-            if not self._attended(one) and (not one.clock.runs or one.passed):
-                self._start_clock(one)
-
-    def policy_changed(self) -> None:
-        """The session has another away policy: clocks that run begin anew under it."""
-        for one in self._waiting.values():
-            if one.clock.runs:
-                self._start_clock(one)
+    async def interrupt_all(self) -> None:
+        """Close the requests that a worker waited for: it is gone."""
+        for ask_id in list(self._pending):
+            await self._interrupt(ask_id)
 
     def withdraw(self, ask_id: str) -> None:
-        """The question is moot, which its row says already; a parked one never is."""
-        one = self._waiting.get(ask_id)
+        """Close a request whose row is settled already; a parked one stays."""
+        one = self._pending.get(ask_id)
         if one is None:
             return
         one.withdrawn = True
         if one.parking is None:
             self._close(one)
-            if one.settling is not None:
-                one.settling.cancel()
-
-    async def withdraw_all(self) -> None:
-        """No worker waits for any answer any more."""
-        for ask_id in list(self._waiting):
-            await self._interrupt(ask_id)
+            if one.settlement is not None:
+                one.settlement.cancel()
 
     async def _interrupt(self, ask_id: str) -> None:
-        if self._waiting[ask_id].parking is None and not self._waiting[ask_id].request.workspaces:
-            await self._journal.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
+        if self._pending[ask_id].parking is None and not self._pending[ask_id].request.workspaces:
+            await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
-    # --- about trust, for a prompt that waits ------------------------------------------------------------------------
+    # --- clients come and go ----------------------------------------------------------------------------------------
 
-    def about_trust(self, turn_id: str) -> PermissionRequest | None:
-        """The open question about trust of this turn."""
-        asks = (
-            one.request for one in self._waiting.values() if one.request.workspaces and one.request.turn_id == turn_id
-        )
-        return next(asks, None)
+    def add_client(self, subscription: Subscription) -> None:
+        """Ask a client that came what is pending, and stop the away clocks."""
+        for one in self._pending.values():
+            if not audience.can_ask(self._state.subscriptions, subscription, one.request):
+                continue
+            if one.clock.runs:
+                one.clock.stop()
+                self._note_policy(one, RequestPolicy.ATTENDED, None)
+            self._ask(one, subscription)
 
-    async def settled(self, ask_id: str) -> Decision:
-        """Wait for the verdict on an open question; when this returns it is in the database."""
-        one = self._waiting[ask_id]
-        assert one.settling is not None
-        await asyncio.wait([one.settling])
-        if one.settling.cancelled() or not one.settling.result():
+    def start_clocks(self) -> None:
+        """Start the away clocks of requests that a client which left was the last to be asked."""
+        for one in self._pending.values():
+            if not self._is_attended(one) and (not one.clock.runs or one.passed):
+                self._start_clock(one)
+
+    def restart_clocks(self) -> None:
+        """Start the clocks that run anew, under another away policy of the session."""
+        for one in self._pending.values():
+            if one.clock.runs:
+                self._start_clock(one)
+
+    # --- trust requests, for a prompt that waits ----------------------------------------------------------------------
+
+    def trust_request(self, turn_id: str) -> PermissionRequest | None:
+        """The pending trust request of this turn."""
+        requests = (one.request for one in self._pending.values())
+        return next((one for one in requests if one.workspaces and one.turn_id == turn_id), None)
+
+    async def wait_settled(self, ask_id: str) -> Decision:
+        """Wait until a pending request is settled; returns its decision when that is in the database."""
+        one = self._pending[ask_id]
+        assert one.settlement is not None
+        await asyncio.wait([one.settlement])
+        if one.settlement.cancelled() or not one.settlement.result():
             return decisions.UNANSWERED
-        return one.verdict.result()
+        return one.decision.result()
 
-    async def turn_over(self, turn_id: str) -> None:
-        """The turn does not wait for the user's trust any more."""
-        request = self.about_trust(turn_id)
-        if request is not None and not self._waiting[request.ask_id].verdict.done():
-            await self._journal.settle(Settlement(request.ask_id, RequestOutcome.INTERRUPTED))
+    async def drop_trust_request(self, turn_id: str) -> None:
+        """Close the trust request of a turn that does not wait for it any more."""
+        request = self.trust_request(turn_id)
+        if request is not None and not self._pending[request.ask_id].decision.done():
+            await self._store.settle(Settlement(request.ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(request.ask_id)
 
-    async def answer(self, ask_id: str, verdict: Decision) -> None:
-        """Settle a question by a choice; when this returns the answer is in the database.
+    # --- decisions --------------------------------------------------------------------------------------------------
 
-        Raises InvalidParams for an option that was not offered, InvalidRequest when the question waits no more, and
-        InternalError when the answer could not be recorded.
+    async def decide(self, ask_id: str, decision: Decision) -> None:
+        """Settle a pending request by a choice; returns when that is in the database.
+
+        Raises InvalidParams for an option that was not offered, InvalidRequest if the request is not pending any more,
+        and InternalError if the decision could not be recorded.
         """
-        one = self._waiting.get(ask_id)
-        if one is None or one.verdict.done() or one.settling is None:
-            raise InvalidRequest(NOT_WAITING)
-        if not decisions.is_choice(one.request, verdict):
+        one = self._pending.get(ask_id)
+        if one is None or one.decision.done() or one.settlement is None:
+            raise InvalidRequest(NOT_PENDING)
+        if not decisions.is_choice(one.request, decision):
             raise InvalidParams(f"This question can be answered with: {', '.join(decisions.offered(one.request))}.")
-        one.give(verdict)
-        await asyncio.wait([one.settling])
-        if one.settling.cancelled():
-            raise InvalidRequest(NOT_WAITING)
-        if not one.settling.result():
+        one.decide(decision)
+        await asyncio.wait([one.settlement])
+        if one.settlement.cancelled():
+            raise InvalidRequest(NOT_PENDING)
+        if not one.settlement.result():
             raise InternalError("The answer could not be recorded; the log of pykoclaw-acp says why.")
 
-    @property
-    def open_ids(self) -> list[str]:
-        """Those that wait, parked ones too."""
-        return list(self._waiting)
+    async def _settle(self, one: PendingRequest) -> bool:
+        """Wait for the decision and settle by it; returns whether it is in the database."""
+        decision = await asyncio.shield(one.decision)
+        one.stop_timers()
+        if one.parking is not None:
+            await asyncio.wait([one.parking])
+        try:
+            recorded = await self._settler.settle(one, decision)
+        except StoreClosed:
+            return False  # the client's answer was not acknowledged: its front gives it to the next daemon
+        log.info("Permission settled", action="permission_settled", session=self._state.id, outcome=decision.outcome)
+        return recorded
+
+    def _use_parked_answer(self, one: PendingRequest) -> bool:
+        """Decide the request as the parked one of the identical call was decided, once; False if there is none."""
+        found = self._parked_answers.take(one.request)
+        if found is not None:
+            one.answers, decision = found
+            one.decide(decision)
+        return found is not None
+
+    def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
+        loop = asyncio.get_running_loop()
+        clock = AwayClock(self._times, self._store.clock, lambda policy: self._apply_policy(one, policy))
+        one = self._pending[request.ask_id] = PendingRequest(epoch, request, seq, since, clock, loop.create_future())
+        one.settlement = loop.create_task(self._settle(one))
+        return one
+
+    def _close(self, one: PendingRequest) -> None:
+        """Remove the request, and tell the clients that it is settled."""
+        self._pending.pop(one.request.ask_id, None)
+        one.stop_timers()
+        one.asking.cancel()
+        for subscription in self._state.subscriptions:
+            subscription.client.close_request(one.request.ask_id)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _is_attended(self, one: PendingRequest) -> bool:
+        return audience.is_attended(self._state.subscriptions, one)
+
+    def _ask_clients(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
+        """Ask the clients that are there; if there are none, start the away clock."""
+        for subscription in self._state.subscriptions:
+            if audience.can_ask(self._state.subscriptions, subscription, one.request):
+                self._ask(one, subscription)
+        if not self._is_attended(one):
+            self._start_clock(one, row)
+
+    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
+        one.asking.start(self._ask_client(one, subscription))
+
+    async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
+        """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it went away."""
+        client = subscription.client
+        try:
+            async with subscription.asking:
+                await subscription.reached(one.seq)
+                outcome = await client.request_permission(subscription.session_id, one.request)
+            decision = decisions.by_client(one.request, outcome, client.name)
+        except ConnectionError:
+            return
+        except Exception as error:  # noqa: BLE001  whatever a client does, the request is settled
+            log.info("A client could not answer", action="permission_unanswered", error=repr(error))
+            decision = decisions.UNANSWERED
+        if decisions.is_choice(one.request, decision):
+            one.decide(decision)
+            return
+        one.passed[subscription] = decision
+        if one.parking is None and not self._is_attended(one):
+            one.decide(decision)
+        else:
+            client.close_request(one.request.ask_id)  # for this client: it will be asked again when it comes back
+
+    # --- time, and nobody there -------------------------------------------------------------------------------------
+
+    def _start_limit(self, one: PendingRequest, at_least: float) -> None:
+        """Limit how long (s) a request is pending, whoever is there."""
+        if self._times.permission_timeout is not None:
+            left = max(self._times.permission_timeout - self._store.clock.age(one.since), at_least)
+            one.limit = asyncio.get_running_loop().call_later(left, one.decide, decisions.OVERDUE)
+
+    def _start_clock(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
+        if not one.holds_worker:
+            return
+        policy = self._state.record.away_policy or self._times.away_policy
+        if audience.passed(self._state.subscriptions, one) is not None:
+            policy = AwayPolicy.DENY
+        if policy == AwayPolicy.PARK and one.request.workspaces:  # it has no worker to give up
+            one.clock.stop()
+            self._note_policy(one, RequestPolicy.PARK, None)
+            return
+        if policy == AwayPolicy.PARK and one.request.form is not None:
+            policy = AwayPolicy.WAIT
+        self._note_policy(one, RequestPolicy(policy), one.clock.start(policy, row))
+
+    def _apply_policy(self, one: PendingRequest, policy: AwayPolicy) -> None:
+        """Let the away policy decide: nobody came in time."""
+        if (decision := audience.passed(self._state.subscriptions, one)) is not None:
+            one.decide(decision)
+        elif policy != AwayPolicy.PARK:
+            one.decide(decisions.by_policy(one.request, policy))
+        elif one.holds_worker:
+            self._start_parking(one)
+
+    def _note_policy(self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None) -> None:
+        self._tasks.start(self._write_policy(one.request.ask_id, policy, deadline))
+
+    async def _write_policy(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+        try:
+            await self._store.set_clock(ask_id, policy, deadline)
+        except Exception:
+            log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
 
     # --- parking ----------------------------------------------------------------------------------------------------
 
     @property
-    def away_longest(self) -> int | None:
-        """When the oldest question was asked (ms, own clock) that keeps a worker and that nobody is there to answer."""
-        return min((one.since for one in self._waiting.values() if one.parkable), default=None)
+    def unattended_since(self) -> int | None:
+        """When the oldest request was asked (ms, own clock) that can be parked."""
+        return min((one.since for one in self._pending.values() if one.parkable), default=None)
 
     def park_oldest(self) -> None:
-        """Give up the worker for the sake of others; the question waits on."""
-        away = [one for one in self._waiting.values() if one.parkable]
-        if away:
-            self._begin_parking(min(away, key=lambda one: one.since))
+        """Park the oldest request that can be parked."""
+        parkable = [one for one in self._pending.values() if one.parkable]
+        if parkable:
+            self._start_parking(min(parkable, key=lambda one: one.since))
 
-    def _begin_parking(self, one: PendingRequest) -> None:
+    def has_parked(self, turn_id: str) -> bool:
+        """Whether a request of this turn is parked."""
+        return any(one.parking is not None and one.request.turn_id == turn_id for one in self._pending.values())
+
+    def _start_parking(self, one: PendingRequest) -> None:
         one.parking = asyncio.get_running_loop().create_future()
-        one.stop()
-        self._tasks.start(self._park(one, one.parking))
+        one.stop_timers()
+        self._tasks.start(self._park_pending(one, one.parking))
 
-    async def _park(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
+    async def _park_pending(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
         try:
-            await self._session.park(one.request, decisions.parked(one.request))
-            log.info("Question parked", action="question_parked", session=self._session.id, question=one.request.ask_id)
+            await self._park(one.request)
+            log.info("Question parked", action="question_parked", session=self._state.id, question=one.request.ask_id)
         except Exception:
             one.parking = None
             if one.withdrawn:  # its turn ended at the same moment
                 self.withdraw(one.request.ask_id)
                 return
-            log.exception("A question could not be parked", action="question_not_parked", session=self._session.id)
-            if not self._attended(one):
+            log.exception("A question could not be parked", action="question_not_parked", session=self._state.id)
+            if not self._is_attended(one):
                 self._start_clock(one)
         finally:
             done.set_result(None)
-
-    # --- asking -----------------------------------------------------------------------------------------------------
-
-    def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
-        loop = asyncio.get_running_loop()
-        clock = AwayClock(self._times, self._journal.clock, lambda policy: self._act(one, policy))
-        one = self._waiting[request.ask_id] = PendingRequest(epoch, request, seq, since, clock, loop.create_future())
-        one.settling = loop.create_task(self._settle(one))
-        return one
-
-    def _is_granted(self, one: PendingRequest) -> bool:
-        """The answer to a parked question settles it."""
-        found = self._grants.take(one.request)
-        if found is not None:
-            one.grant, verdict = found
-            one.give(verdict)
-        return found is not None
-
-    def _offer(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
-        """Ask who is there; with nobody there, the away policy's clock runs."""
-        for subscription in self._session.subscriptions:
-            if self._can_ask_at(subscription, one.request):
-                self._ask(one, subscription)
-        if not self._attended(one):
-            self._start_clock(one, row)
-
-    def _attended(self, one: PendingRequest) -> bool:
-        """A client is there that can be asked this, and has not passed."""
-        return any(
-            place.alive and self._can_ask_at(place, one.request) and place not in one.passed
-            for place in self._session.subscriptions
-        )
-
-    def _can_ask_at(self, subscription: Subscription, request: PermissionRequest) -> bool:
-        """Whether the client is asked there: one that follows the session under several ids, under the first alone."""
-        client = subscription.client
-        places = [place for place in self._session.subscriptions if place.client is client]
-        return _can_ask(client, request) and places[0].session_id == subscription.session_id
-
-    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
-        one.asked.start(self._ask_client(one, subscription))
-
-    async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        """A client's choice counts, and that it does not choose if nobody else can; one that went away says nothing."""
-        client = subscription.client
-        try:
-            async with subscription.asking:
-                await subscription.reached(one.seq)
-                outcome = await client.ask(subscription.session_id, one.request)
-            verdict = decisions.of_client(one.request, outcome, client.name)
-        except ConnectionError:
-            return
-        except Exception as error:  # noqa: BLE001  whatever a client does, the question is settled
-            log.info("A client could not answer", action="permission_unanswered", error=repr(error))
-            verdict = decisions.UNANSWERED
-        if decisions.is_choice(one.request, verdict):
-            one.give(verdict)
-            return
-        one.passed[subscription] = verdict
-        if one.parking is None and not self._attended(one):
-            one.give(verdict)
-        else:
-            client.settled(one.request.ask_id)  # for this client: it will be asked again when it comes the next time
-
-    # --- settling ---------------------------------------------------------------------------------------------------
-
-    def _close(self, one: PendingRequest) -> None:
-        """Nobody is asked any more; those who were are told that it is settled."""
-        self._waiting.pop(one.request.ask_id, None)
-        one.stop()
-        one.asked.cancel()
-        for subscription in self._session.subscriptions:
-            subscription.client.settled(one.request.ask_id)
-
-    async def _settle(self, one: PendingRequest) -> bool:
-        """Wait for the verdict, write it down, tell everybody; whether it is in the database."""
-        verdict = await asyncio.shield(one.verdict)
-        one.stop()
-        if one.parking is not None:
-            await asyncio.wait([one.parking])
-        settle = self._settling.held if one.parking is None else self._settling.parked
-        if one.request.workspaces:
-            settle = self._settling.about_trust
-        try:
-            recorded = await settle(one, verdict)
-        except StoreClosed:
-            return False  # the client's answer was not acknowledged: its front gives it to the next daemon
-        log.info("Permission settled", action="permission_settled", session=self._session.id, outcome=verdict.outcome)
-        return recorded
-
-    # --- time -------------------------------------------------------------------------------------------------------
-
-    def _limit(self, one: PendingRequest, at_least: float) -> None:
-        """How long (s) a question waits at all, whoever is there."""
-        if self._times.permission_timeout is not None:
-            left = max(self._times.permission_timeout - self._journal.clock.age(one.since), at_least)
-            one.limit = asyncio.get_running_loop().call_later(left, one.give, decisions.OVERDUE)
-
-    def _start_clock(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
-        if one.held:
-            policy = self._session.record.away_policy or self._times.away_policy
-            if self._passed(one) is not None:
-                policy = AwayPolicy.DENY
-            if policy == AwayPolicy.PARK and one.request.workspaces:  # it has given up its worker already
-                one.clock.stop()
-                self._note(one, RequestPolicy(policy), None)
-                return
-            if policy == AwayPolicy.PARK and one.request.form is not None:
-                policy = AwayPolicy.WAIT
-            self._note(one, RequestPolicy(policy), one.clock.start(policy, row))
-
-    def _act(self, one: PendingRequest, policy: AwayPolicy) -> None:
-        """Nobody came in time."""
-        if (verdict := self._passed(one)) is not None:
-            one.give(verdict)
-        elif policy == AwayPolicy.PARK:
-            if one.held:
-                self._begin_parking(one)
-        else:
-            one.give(decisions.of_policy(one.request, policy))
-
-    def _passed(self, one: PendingRequest) -> Decision | None:
-        """What a client answered that is there and did not choose: it counts once the others stay away."""
-        return next((said for place, said in one.passed.items() if place in self._session.subscriptions), None)
-
-    def _note(self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None) -> None:
-        self._tasks.start(self._write_clock(one.request.ask_id, policy, deadline))
-
-    async def _write_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
-        try:
-            await self._journal.set_clock(ask_id, policy, deadline)
-        except Exception:
-            log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
-
-
-def _can_ask(client: Client, request: PermissionRequest) -> bool:
-    return client.present and (request.form is None or client.forms)

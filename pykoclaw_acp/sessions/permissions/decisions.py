@@ -1,4 +1,4 @@
-"""What an answer to a question means, for Claude, for its row and for people: pure functions."""
+"""What a decision means for Claude, for the stored row and for people: pure functions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
 }
 
 
-def of_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
-    """What an away policy says when its time is over; a form, which it cannot fill in, it declines."""
+def by_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
+    """The decision of an away policy when its time is over; it declines a form, which it cannot fill in."""
     if policy == AwayPolicy.WAIT:
         return OVERDUE
     if policy == AwayPolicy.DENY or request.form is not None:
@@ -49,8 +49,8 @@ def of_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
     return Decision(RequestOutcome.SELECTED, ALLOW_ONCE, "policy")
 
 
-def of_command(request: PermissionRequest, option: str, by: str) -> Decision:
-    """An option that was chosen outside of any client; raises InvalidParams for a form that should be filled in."""
+def by_operator(request: PermissionRequest, option: str, by: str) -> Decision:
+    """An operator's decision; raises InvalidParams for a form, unless it is denied."""
     if request.form is None:
         return Decision(RequestOutcome.SELECTED, option, by)
     if option != REJECT_ONCE:
@@ -58,8 +58,8 @@ def of_command(request: PermissionRequest, option: str, by: str) -> Decision:
     return Decision(RequestOutcome.DECLINE, by=by)
 
 
-def of_client(request: PermissionRequest, outcome: dict[str, Any], name: str) -> Decision:
-    """A client's answer, as it came: whatever it says that was not offered is kept in the row, and is no yes."""
+def by_client(request: PermissionRequest, outcome: dict[str, Any], name: str) -> Decision:
+    """A client's answer as it came: what was not offered is kept in the row, and does not allow anything."""
     if request.form is not None:
         action = str(outcome.get("action"))
         content = outcome.get("content") if action == RequestOutcome.ACCEPT else None
@@ -69,47 +69,47 @@ def of_client(request: PermissionRequest, outcome: dict[str, Any], name: str) ->
     return Decision(kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None)
 
 
-def is_choice(request: PermissionRequest, verdict: Decision) -> bool:
-    """Whether one of the offered options was chosen, or the form was filled in or declined."""
+def is_choice(request: PermissionRequest, decision: Decision) -> bool:
+    """Whether an offered option was chosen, or the form was filled in or declined."""
     if request.form is not None:
-        return verdict.outcome in (RequestOutcome.ACCEPT, RequestOutcome.DECLINE)
-    return verdict.outcome == RequestOutcome.SELECTED and verdict.option in offered(request)
+        return decision.outcome in (RequestOutcome.ACCEPT, RequestOutcome.DECLINE)
+    return decision.outcome == RequestOutcome.SELECTED and decision.option in offered(request)
 
 
 def offered(request: PermissionRequest) -> tuple[str, ...]:
-    """Ids of the options that the question has."""
+    """Ids of the options that the request offers."""
     return (ALLOW_ONCE, REJECT_ONCE) if request.always is None else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
 
 
-def answer(epoch: int, request: PermissionRequest, verdict: Decision) -> Answer:
-    """What the worker is told. Only an option that was offered counts as a yes; everything else is a no."""
+def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Answer:
+    """The answer for the worker: allowed only by an option that was offered, else refused."""
     if request.form is not None:
-        decision: Literal["accept", "decline", "cancel"] = _ACTIONS.get(verdict.outcome, "cancel")
-        return Answer(epoch=epoch, ask_id=request.ask_id, decision=decision, content=verdict.content)
-    if is_choice(request, verdict) and verdict.option == ALLOW_ONCE:
+        action: Literal["accept", "decline", "cancel"] = _ACTIONS.get(decision.outcome, "cancel")
+        return Answer(epoch=epoch, ask_id=request.ask_id, decision=action, content=decision.content)
+    if is_choice(request, decision) and decision.option == ALLOW_ONCE:
         return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_once")
-    if is_choice(request, verdict) and verdict.option == ALLOW_ALWAYS:
+    if is_choice(request, decision) and decision.option == ALLOW_ALWAYS:
         return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_always")
-    words = _REFUSALS.get(verdict.outcome, "The permission question could not be answered.")
+    words = _REFUSALS.get(decision.outcome, "The permission question could not be answered.")
     return Answer(epoch=epoch, ask_id=request.ask_id, decision="reject", message=words)
 
 
-def stored(epoch: int, question: StoredRequest) -> Answer:
-    """What a worker is told that still waits, from the row of a question that is settled."""
-    verdict = Decision(question.outcome or "", question.option, question.answered_by, question.content)
-    return answer(epoch, question.request, verdict)
+def stored_to_worker(epoch: int, row: StoredRequest) -> Answer:
+    """The answer for a worker that still waits for a request which is settled."""
+    decision = Decision(row.outcome or "", row.option, row.answered_by, row.content)
+    return to_worker(epoch, row.request, decision)
 
 
-def settled(ask_id: str, verdict: Decision) -> Settlement:
-    """The row's end."""
-    return Settlement(ask_id, verdict.outcome, verdict.option, verdict.by, verdict.content)
+def settlement(ask_id: str, decision: Decision) -> Settlement:
+    """The decision as its row keeps it."""
+    return Settlement(ask_id, decision.outcome, decision.option, decision.by, decision.content)
 
 
-# --- parked questions ----------------------------------------------------------------------------------------------
+# --- parked requests -----------------------------------------------------------------------------------------------
 
 
-def parked(request: PermissionRequest) -> list[Event]:
-    """What the log says when a turn is stopped because nobody is there to answer its question."""
+def parked_note(request: PermissionRequest) -> list[Event]:
+    """The note in the log of a turn that is stopped because nobody is there to answer its request."""
     said = (
         "\n\n**This turn was stopped because nobody was there to be asked.** The question whether "
         f"“{request.title}” may run still waits: answer it, here or with `pykoclaw-acp approve`, "
@@ -118,8 +118,8 @@ def parked(request: PermissionRequest) -> list[Event]:
     return [Text(f"{request.ask_id}-parked", said)]
 
 
-def going_on(request: PermissionRequest, verdict: Decision) -> list[dict[str, Any]]:
-    """The prompt that tells Claude the answer to a parked question; ACP content blocks."""
+def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[dict[str, Any]]:
+    """The prompt that tells Claude the decision on a parked request; ACP content blocks."""
     lines = [
         "The last turn was stopped because a question waited for an answer and nobody was there. It is answered now.",
         f"The question: may this tool call run? {request.title}",
@@ -127,7 +127,7 @@ def going_on(request: PermissionRequest, verdict: Decision) -> list[dict[str, An
     if request.input is not None:
         shown = json.dumps(request.input, ensure_ascii=False)
         lines.append(f"Its input: {shown if len(shown) <= MAX_INPUT else shown[:MAX_INPUT] + '…'}")
-    option = verdict.option or REJECT_ONCE
+    option = decision.option or REJECT_ONCE
     lines.append(f"The user's answer: {_CHOICES[option]}.")
     if option == REJECT_ONCE:
         lines.append("Do not make this call. Go on with the task in another way, or say what you need.")
@@ -139,5 +139,5 @@ def going_on(request: PermissionRequest, verdict: Decision) -> list[dict[str, An
 
 
 def same_call(one: PermissionRequest, other: PermissionRequest) -> bool:
-    """Whether both ask about the very same call: same tool, same arguments."""
+    """Whether both are about the same tool with the same arguments."""
     return one.call != "" and one.call == other.call

@@ -1,4 +1,4 @@
-"""Answers to parked questions: each holds for the very same call when Claude makes it again, once."""
+"""Decisions on parked requests: each allows or refuses the identical call once, when Claude makes it again."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pykoclaw_acp.sessions.permissions import decisions
 
 
 class ParkedAnswers:
-    """Those of one session that were not used yet, by the turn that goes on with the answer."""
+    """Decisions of one session that were not used yet, by the turn that goes on with them."""
 
     def __init__(self) -> None:
         self._by_turn: dict[str, tuple[PermissionRequest, Decision]] = {}
 
-    def add(self, turn: Turn, request: PermissionRequest, verdict: Decision) -> None:
-        """This turn goes on with the answer, which ends with it."""
-        self._by_turn[turn.turn_id] = (request, verdict)
+    def add(self, turn: Turn, request: PermissionRequest, decision: Decision) -> None:
+        """Keep the decision until this turn ends."""
+        self._by_turn[turn.turn_id] = (request, decision)
         turn.ended.add_done_callback(lambda _: self._by_turn.pop(turn.turn_id, None))
 
     def restore(self, row: StoredRequest) -> None:
-        """A turn of another daemon's time goes on with the answer to this question."""
+        """Keep the decision that an earlier daemon recorded, for the turn in the row."""
         if row.turn_id is not None and row.outcome is not None:
             self._by_turn[row.turn_id] = (row.request, Decision(row.outcome, row.option, row.answered_by))
 
     def take(self, request: PermissionRequest) -> tuple[str, Decision] | None:
-        """The answer to this question, with the id of the parked one that it was given to, if there is one."""
-        parked, verdict = self._by_turn.get(request.turn_id, (None, None))
-        if parked is None or verdict is None or not decisions.same_call(parked, request):
+        """Remove and return the decision on this call, with the id of the parked request; None if there is none."""
+        parked, decision = self._by_turn.get(request.turn_id, (None, None))
+        if parked is None or decision is None or not decisions.same_call(parked, request):
             return None
-        del self._by_turn[request.turn_id]  # once is once
-        return parked.ask_id, verdict
+        del self._by_turn[request.turn_id]
+        return parked.ask_id, decision

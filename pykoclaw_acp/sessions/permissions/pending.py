@@ -1,4 +1,4 @@
-"""One question, from the moment on when it is asked until it is settled."""
+"""A permission request from the moment at which it is asked until it is settled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pykoclaw_acp.tasks import Tasks
 
 @dataclass(eq=False, slots=True)
 class PendingRequest:
-    """A question that waits; `seq` is what a client must have been shown before it is asked.
+    """A pending request; `seq` is how much of the log a client must have been shown before it is asked.
 
-    `parking` is there from the moment on when the question gives up its worker, and done when that is in the database.
+    `parking` exists once the request is to give up its worker, and is done when that is in the database.
+    `settlement` returns whether the decision is in the database.
     """
 
     epoch: int
@@ -23,32 +24,33 @@ class PendingRequest:
     seq: int
     since: int  # ms, own clock
     clock: AwayClock
-    verdict: asyncio.Future[Decision]
-    asked: Tasks = field(default_factory=Tasks)
-    settling: asyncio.Task[bool] | None = None
+    decision: asyncio.Future[Decision]
+    asking: Tasks = field(default_factory=Tasks)
+    settlement: asyncio.Task[bool] | None = None
     limit: asyncio.TimerHandle | None = None
     parking: asyncio.Future[None] | None = None
-    grant: str | None = None  # the parked question whose answer settles this one
-    passed: dict[Subscription, Decision] = field(default_factory=dict)  # who was asked and did not choose
+    answers: str | None = None  # the parked request whose decision settles this one
+    passed: dict[Subscription, Decision] = field(default_factory=dict)  # clients that were asked and did not choose
     withdrawn: bool = False
 
     @property
-    def held(self) -> bool:
-        """A worker waits for the answer, and there is none yet."""
-        return self.parking is None and not self.verdict.done()
+    def holds_worker(self) -> bool:
+        """Whether a worker waits for the decision, and there is none yet."""
+        return self.parking is None and not self.decision.done()
 
     @property
     def parkable(self) -> bool:
-        """Its worker waits, and nobody is there."""
-        return self.held and self.clock.away and self.request.form is None and not self.request.workspaces
+        """Whether it holds a worker, nobody is there to answer it, and it is of a kind that can be parked."""
+        kind = self.request.form is None and not self.request.workspaces
+        return kind and self.holds_worker and self.clock.away
 
-    def give(self, verdict: Decision) -> None:
-        """The first one counts."""
-        if not self.verdict.done():
-            self.verdict.set_result(verdict)
+    def decide(self, decision: Decision) -> None:
+        """Take this decision, unless there is one."""
+        if not self.decision.done():
+            self.decision.set_result(decision)
 
-    def stop(self) -> None:
-        """No time runs out any more."""
+    def stop_timers(self) -> None:
+        """Stop the away clock and the limit."""
         self.clock.stop()
         if self.limit is not None:
             self.limit.cancel()

@@ -1,13 +1,10 @@
-"""How a question is settled: its outcome is written down, then whoever waits for it is told.
-
-All ways return whether the outcome is in the database.
-"""
+"""Settling a permission request: the decision is written down, then acted upon."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import structlog
@@ -20,63 +17,82 @@ from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.ports import PermissionStore, Workers
 
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
-
 log: Final = structlog.get_logger()
 
 
 class Settler:
-    """Settles questions of one session; `close` is called as soon as nobody is to be asked any more."""
+    """Settles the requests of one session. Each method returns whether the decision is in the database.
+
+    `close` is called when nobody is to be asked any more, `claim` with the turn whose user chose, and `enqueue` with
+    the turn that tells Claude the decision on a parked request.
+    """
 
     def __init__(
         self,
-        session: Session,
-        journal: PermissionStore,
+        session_id: str,
+        store: PermissionStore,
         workers: Workers,
-        grants: ParkedAnswers,
+        parked_answers: ParkedAnswers,
+        *,
         close: Callable[[PendingRequest], None],
+        claim: Callable[[str], None],
+        enqueue: Callable[[Turn], None],
     ) -> None:
-        self._session = session
-        self._journal = journal
+        self._session_id = session_id
+        self._store = store
         self._workers = workers
-        self._grants = grants
+        self._parked_answers = parked_answers
         self._close = close
+        self._claim = claim
+        self._enqueue = enqueue
 
-    async def held(self, one: PendingRequest, verdict: Decision) -> bool:
-        """The worker that asks is told."""
-        recorded = await _is_done(self._journal.settle(decisions.settled(one.request.ask_id, verdict), one.grant))
+    async def settle(self, pending: PendingRequest, decision: Decision) -> bool:
+        """Write down the decision and act upon it; raises StoreClosed."""
+        if pending.request.workspaces:
+            return await self._settle_trust(pending, decision)
+        if pending.parking is not None:
+            return await self._settle_parked(pending, decision)
+        return await self._settle_held(pending, decision)
+
+    async def _settle_held(self, pending: PendingRequest, decision: Decision) -> bool:
+        """Tell the worker that waits; a decision that could not be written down counts as none."""
+        request = pending.request
+        settlement = decisions.settlement(request.ask_id, decision)
+        recorded = await _is_done(self._store.settle(settlement, pending.answers))
         if not recorded:
-            verdict = Decision(RequestOutcome.UNRECORDED)
-        self._close(one)
+            decision = Decision(RequestOutcome.UNRECORDED)
+        self._close(pending)
         with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session.id, decisions.answer(one.epoch, one.request, verdict))
+            await self._workers.send(self._session_id, decisions.to_worker(pending.epoch, request, decision))
         return recorded
 
-    async def about_trust(self, one: PendingRequest, verdict: Decision) -> bool:
-        """A prompt waits for it. Who chooses stands behind that prompt."""
-        chosen = decisions.is_choice(one.request, verdict)
-        trusted = one.request.workspaces if chosen and verdict.option == decisions.ALLOW_ALWAYS else ()
-        settled = decisions.settled(one.request.ask_id, verdict)
-        recorded = await _is_done(self._journal.settle_workspaces(settled, trusted))
-        self._close(one)
+    async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> bool:
+        """Trust the directories, or do not; whoever chooses stands behind the prompt that waits."""
+        request = pending.request
+        chosen = decisions.is_choice(request, decision)
+        trusted = request.workspaces if chosen and decision.option == decisions.ALLOW_ALWAYS else ()
+        settlement = decisions.settlement(request.ask_id, decision)
+        recorded = await _is_done(self._store.settle_workspaces(settlement, trusted))
+        self._close(pending)
         if chosen:
-            self._session.claim(one.request.turn_id)
+            self._claim(request.turn_id)
         return recorded
 
-    async def parked(self, one: PendingRequest, verdict: Decision) -> bool:
-        """A turn goes on with the answer, which holds for the very same call when Claude makes it again."""
-        turn = Turn(str(uuid4()), self._session.id, decisions.going_on(one.request, verdict), unattended=True)
-        recorded = await _is_done(self._journal.answer_parked(decisions.settled(one.request.ask_id, verdict), turn))
-        self._close(one)
+    async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> bool:
+        """Queue a turn that tells Claude the decision, which counts when Claude makes the identical call."""
+        request = pending.request
+        turn = Turn(str(uuid4()), self._session_id, decisions.prompt_with_answer(request, decision), unattended=True)
+        settlement = decisions.settlement(request.ask_id, decision)
+        recorded = await _is_done(self._store.answer_parked(settlement, turn))
+        self._close(pending)
         if recorded:
-            self._grants.add(turn, one.request, verdict)
-            self._session.enqueue(turn)
+            self._parked_answers.add(turn, request, decision)
+            self._enqueue(turn)
         return recorded
 
 
 async def _is_done(recording: Awaitable[None]) -> bool:
-    """Whether the outcome could be written down; raises StoreClosed."""
+    """Whether it could be written down; raises StoreClosed."""
     try:
         await recording
     except StoreClosed:

@@ -21,20 +21,20 @@ class Client(Protocol):
 
     @property
     def present(self) -> bool:
-        """Whether it can be asked: one that only follows cannot, and is nobody when it comes to questions."""
+        """Whether it can be asked; one that only follows cannot."""
 
     @property
     def forms(self) -> bool:
-        """Whether it can be asked a question that is a form."""
+        """Whether it can show a form."""
 
-    def settled(self, ask_id: str) -> None:
-        """No answer of this client is needed any more, and the database knows it; told also to who answered."""
+    def close_request(self, ask_id: str) -> None:
+        """Close a request, which is settled in the database; also called on the client that answered."""
 
-    async def attached(self, session_id: str, seq: int, number: int) -> None:
-        """What follows `seq` will be delivered; `number` is the client's line that asked for everything, or 0."""
+    async def start_updates(self, session_id: str, seq: int, number: int) -> None:
+        """Announce the updates after `seq`; `number` is the client's line that asked for everything, or 0."""
 
-    def detached(self, session_id: str) -> None:
-        """The session was closed: nothing more of it will be delivered."""
+    def stop_updates(self, session_id: str) -> None:
+        """End the updates: the session was closed."""
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Show an event; returns when the client's buffer has room."""
@@ -45,11 +45,11 @@ class Client(Protocol):
     async def end_line(self, session_id: str, seq: int) -> None:
         """Send an empty line after what was said up to `seq`."""
 
-    async def passed(self, session_id: str, seq: int) -> None:
-        """The event at `seq` is the client's own message, which it has already."""
+    async def skip_own(self, session_id: str, seq: int) -> None:
+        """Move on past the event at `seq`, the client's own message, which it has already."""
 
-    async def ask(self, session_id: str, question: PermissionRequest) -> dict[str, Any]:
-        """Ask; the answer is ACP's `outcome` object, that to a form has `action` and `content`.
+    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+        """Ask for a decision; returns ACP's `outcome` object, or `action` and `content` for a form.
 
-        Cancelling it withdraws the question.
+        Cancelling it withdraws the request.
         """

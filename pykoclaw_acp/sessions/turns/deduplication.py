@@ -7,44 +7,45 @@ very prompt again, without any id, when their agent process died under it.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import TurnJournal
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
 
 IDEMPOTENCY: Final = "pykoclaw.dev/idempotencyKey"
 
 log: Final = structlog.get_logger()
 
 
-class Joining:
-    """Knows the turns of one session that a prompt may join.
+class Deduplication:
+    """Turns of one session that a re-sent prompt may join.
 
-    `window` (s) is for prompts without any id.
+    `turns` returns those that have not ended; `window` (s) is for prompts without any id.
     """
 
-    def __init__(self, session: Session, journal: TurnJournal, window: float) -> None:
-        self._session = session
+    def __init__(
+        self, record: SessionRecord, journal: TurnJournal, turns: Callable[[], list[Turn]], window: float
+    ) -> None:
+        self._record = record
+        self._turns = turns
         self._journal = journal
         self._window = window
         self._prompted = False  # since it is in memory: of its newest turn everything is known
         self._lost: dict[str, Turn] = {}
 
     @property
-    def expects(self) -> bool:
-        """A prompt may still come again that only the memory knows."""
+    def expects_resends(self) -> bool:
+        """Whether a prompt may still be sent again whose turn only the memory knows."""
         now = time.monotonic()
         return any(one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values())
 
     @property
     def _young(self) -> bool:
-        """This daemon started so recently that a client of the one before may still send its prompt again."""
+        """Whether clients of the daemon before may still send their prompts again."""
         clock = self._journal.clock
         return clock.age(clock.started) <= self._window
 
@@ -55,31 +56,33 @@ class Joining:
         """
         turn = await self._by_request(keys) or await self._by_idempotency(keys) or await self._sent_again(keys, client)
         if turn is not None:
-            log.info("A prompt joins its turn", action="prompt_joined", session=self._session.id, turn=turn.turn_id)
+            log.info(
+                "A prompt joins its turn", action="prompt_joined", session=self._record.session_id, turn=turn.turn_id
+            )
         return turn
 
-    def prompted(self) -> None:
-        """A new prompt was accepted."""
+    def note_prompt(self) -> None:
+        """Note that a new prompt was accepted."""
         self._prompted = True
 
-    def wait(self, turn: Turn) -> None:
-        """A call waits for the turn's end."""
+    def add_call(self, turn: Turn) -> None:
+        """Count a call that waits for the turn's end."""
         turn.waiting += 1
         turn.lost_at = None
 
-    def lose(self, turn: Turn) -> None:
-        """A call will never be answered: its client is gone."""
+    def lose_call(self, turn: Turn) -> None:
+        """Count off a call whose client is gone."""
         turn.waiting -= 1
         if turn.waiting == 0 and not turn.answered:
-            self.remember(turn)
+            self.expect(turn)
 
-    def remember(self, turn: Turn) -> None:
-        """From now on nobody waits for this turn, and its client may send it again."""
+    def expect(self, turn: Turn) -> None:
+        """Expect the turn's prompt again: from now on nobody waits for its end."""
         turn.lost_at = time.monotonic()
         self._lost[turn.turn_id] = turn
 
-    async def answered(self, turn: Turn) -> None:
-        """A client has got the response: whoever sends the same words now means it."""
+    async def mark_answered(self, turn: Turn) -> None:
+        """Note that a client has the response: the same words are a new prompt now."""
         turn.answered = True
         self._lost.pop(turn.turn_id, None)
         try:
@@ -87,27 +90,27 @@ class Joining:
         except Exception:  # noqa: BLE001  of a server that stops: the client has its answer all the same
             log.debug("An answered turn could not be noted", action="answered_lost", turn=turn.turn_id)
 
-    async def answered_before(self, request_key: str) -> None:
-        """The client has the answer of this request's turn, if it was a prompt and has ended."""
+    async def mark_request_answered(self, request_key: str) -> None:
+        """Note that a client has the response to this request, if it was a prompt and its turn has ended."""
         lost = [turn for turn in self._lost.values() if turn.keys.request == request_key]
-        ended = await self._journal.ended_turns(self._session.id, "request_key", request_key)
+        ended = await self._journal.ended_turns(self._record.session_id, "request_key", request_key)
         for turn in [*lost, *(turn for turn, _ in ended if not turn.answered)]:
-            await self.answered(turn)
+            await self.mark_answered(turn)
 
     async def _by_request(self, keys: PromptKeys) -> Turn | None:
         if keys.request is None:
             return None
-        for turn in self._session.turns:
+        for turn in self._turns():
             if turn.keys.request == keys.request:
                 return turn
-        return self._first(await self._journal.ended_turns(self._session.id, "request_key", keys.request))
+        return self._first(await self._journal.ended_turns(self._record.session_id, "request_key", keys.request))
 
     async def _by_idempotency(self, keys: PromptKeys) -> Turn | None:
         if keys.idempotency is None:
             return None
-        live = [turn for turn in self._session.turns if turn.keys.idempotency == keys.idempotency]
+        live = [turn for turn in self._turns() if turn.keys.idempotency == keys.idempotency]
         turn = next(iter(live), None) or self._first(
-            await self._journal.ended_turns(self._session.id, "idempotency_key", keys.idempotency)
+            await self._journal.ended_turns(self._record.session_id, "idempotency_key", keys.idempotency)
         )
         if turn is not None and turn.keys.fingerprint != keys.fingerprint:
             raise InvalidParams(f"`_meta.{IDEMPOTENCY}`: was used for another prompt. Choose a new key.")
@@ -124,7 +127,7 @@ class Joining:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
         since = self._journal.clock.started - int(self._window * 1000)
-        newest = await self._journal.newest_turn(self._session.id, since)
+        newest = await self._journal.newest_turn(self._record.session_id, since)
         if newest is None or newest[0].keys.fingerprint != keys.fingerprint or not _unseen(newest[0], keys):
             return None
         return self._first([newest])
@@ -133,7 +136,7 @@ class Joining:
         if not ended:
             return None
         turn, outcome = ended[0]
-        turn.ended.set_result((outcome, self._session.last_seq))
+        turn.ended.set_result((outcome, self._record.last_seq))
         return turn
 
 

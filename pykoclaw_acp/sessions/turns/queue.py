@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import structlog
@@ -20,14 +21,14 @@ MOST_TEXT_ALL: Final = 128 * 1024 * 1024  # characters of those
 
 
 class AllWaiting:
-    """The prompts that wait, of all sessions together."""
+    """Counts the prompts that wait in all sessions together."""
 
     def __init__(self) -> None:
         self._lengths: dict[Turn, int] = {}
         self._length = 0
 
     def require_room(self, turn: Turn) -> None:
-        """Raises Overloaded if there is none for this one."""
+        """Raises Overloaded if there is no room for this prompt."""
         if len(self._lengths) >= MOST_WAITING_ALL or self._length + turn.length > MOST_TEXT_ALL:
             raise Overloaded(
                 f"{len(self._lengths):,} prompts of all sessions wait already, with {self._length:,} characters. Wait "
@@ -36,40 +37,40 @@ class AllWaiting:
             )
 
     def add(self, turn: Turn) -> None:
-        """It waits."""
+        """Count a prompt that waits."""
         self._lengths[turn] = turn.length
         self._length += self._lengths[turn]
 
     def remove(self, turn: Turn) -> None:
-        """It waits no more."""
+        """Count off a prompt that waits no more."""
         self._length -= self._lengths.pop(turn)
 
 
 class TurnQueue:
-    """Calls `run` for one turn after the other, `after_each` between them, and `over` when none is left."""
+    """Calls `run` for one turn after the other, and `rest` when none is left."""
 
     def __init__(
         self,
         session_id: str,
         run: Callable[[Turn], Awaitable[None]],
-        after_each: Callable[[], None],
-        over: Callable[[], None],
+        rest: Callable[[], None],
         all_waiting: AllWaiting,
     ) -> None:
         self.current: Turn | None = None
         self._session_id = session_id
         self._run = run
-        self._after_each = after_each
-        self._over = over
+        self._rest = rest
+        self._holds = 0
+        self._unheld = asyncio.Event()
+        self._unheld.set()
         self._waiting: deque[Turn] = deque()
         self._all_waiting = all_waiting
         self._runner: asyncio.Task[None] | None = None
         self._suspended = False
-        self._adopted: Turn | None = None
 
     @property
     def busy(self) -> bool:
-        """A turn runs or waits."""
+        """Whether a turn runs or waits."""
         return self._runner is not None
 
     @property
@@ -83,7 +84,7 @@ class TurnQueue:
         return list(self._waiting)
 
     def require_room(self, turn: Turn) -> None:
-        """Raises Overloaded if too much waits for this prompt to wait as well."""
+        """Raises Overloaded if there is no room for this prompt."""
         if len(self._waiting) >= MOST_WAITING:
             raise Overloaded(
                 f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them "
@@ -99,35 +100,45 @@ class TurnQueue:
         self._all_waiting.require_room(turn)
 
     def running(self, turn_id: str) -> Turn | None:
-        """The turn that runs, if it is this one."""
+        """The turn of this id, if it is the one that runs."""
         return self.current if self.current is not None and self.current.turn_id == turn_id else None
 
     def add(self, turn: Turn) -> None:
-        """Run it when those before it have ended."""
+        """Run a turn when those before it have ended."""
         self._waiting.append(turn)
         self._all_waiting.add(turn)
         if self._runner is None and not self._suspended:
             self._start(None)
 
     def go_on(self, turn: Turn) -> None:
-        """A turn that runs already: another daemon has begun it."""
-        self.current = self._adopted = turn
+        """Take over a turn that runs already, from another daemon."""
+        self.current = turn
         self._start(turn)
 
-    async def adopted_is_over(self) -> bool:
-        """Wait until the turn that another daemon has begun has ended; whether there was one."""
-        if self._adopted is None:
-            return False
-        await self._adopted.over()
-        return True
-
     def remove(self, turn: Turn) -> bool:
-        """It will not run; False if it waits no more."""
+        """Remove a turn that waits; returns whether it did."""
         if turn not in self._waiting:
             return False
         self._waiting.remove(turn)
         self._all_waiting.remove(turn)
         return True
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Begin no turn meanwhile; the one that runs goes on."""
+        self._holds += 1
+        self._unheld.clear()
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._unheld.set()
+
+    @property
+    def held(self) -> bool:
+        """Whether no turn may begin."""
+        return self._holds > 0
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -149,15 +160,15 @@ class TurnQueue:
         try:
             if running is not None:
                 await running.over()
-                self._after_each()
+                await self._unheld.wait()
             while self._waiting:
                 turn = self.current = self._waiting.popleft()
                 self._all_waiting.remove(turn)
                 with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):
                     await self._run(turn)
                 self.current = None
-                self._after_each()
+                await self._unheld.wait()
         finally:
             self.current = None
             self._runner = None
-        self._over()
+        self._rest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -19,35 +19,47 @@ from pykoclaw_acp.model.events import Event, TitleChanged
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.ports import TurnJournal, Workers
+from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes, titles
-from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS
+from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
+from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces
-
-if TYPE_CHECKING:
-    from pykoclaw_acp.sessions.session import Session
 
 T = TypeVar("T")
 
 log: Final = structlog.get_logger()
 
 
-class Running:
-    """Runs a session's turns on its worker, whose `epoch` it knows. `grace` (s) is for an interrupted turn."""
+class TurnRunner:
+    """Runs a session's turns on its worker, one at a time. `grace` (s) is for an interrupted turn."""
 
-    def __init__(self, session: Session, journal: TurnJournal, workers: Workers, grace: float) -> None:
-        self.epoch = 0
-        self._session = session
+    def __init__(
+        self,
+        state: SessionState,
+        journal: TurnJournal,
+        workers: Workers,
+        grace: float,
+        *,
+        unclaimed: Unclaimed,
+        gate: WorkspaceGate,
+        choosing: Choosing,
+    ) -> None:
+        self._state = state
         self._journal = journal
         self._workers = workers
         self._grace = grace
+        self._unclaimed = unclaimed
+        self._gate = gate
+        self._choosing = choosing
         self._tasks = Tasks()
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
     async def run(self, turn: Turn) -> None:
-        """From the journal to its end, whatever happens."""
+        """Run a queued turn to its end, whatever happens."""
         try:
-            if not await self._session.unclaimed.may_run(turn):
+            if not await self._unclaimed.may_run(turn):
                 await self.finish(turn, outcomes.not_begun())
             elif not turn.cancelled.is_set():
                 await self._begin(turn)
@@ -65,15 +77,15 @@ class Running:
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in the journal."""
         try:
-            await self._workers.send(self._session.id, prompt or await self._prompt(turn))
+            await self._workers.send(self._state.id, prompt or await self._prompt(turn))
         except ConnectionError:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         crash_points.reached("prompt_sent")
 
     async def _prompt(self, turn: Turn) -> Prompt:
-        remembers = self._session.record.claude_session_id is not None
+        remembers = self._state.record.claude_session_id is not None
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
-        return await in_pieces(frames.prompt(self.epoch, turn.turn_id, blocks))
+        return await in_pieces(frames.prompt(self._state.epoch, turn.turn_id, blocks))
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.
@@ -96,7 +108,7 @@ class Running:
             await self._interrupt(turn_id)
 
     async def _interrupt(self, turn_id: str) -> None:
-        await self._workers.send(self._session.id, Interrupt(epoch=self.epoch, turn_id=turn_id))
+        await self._workers.send(self._state.id, Interrupt(epoch=self._state.epoch, turn_id=turn_id))
 
     async def _kill_if_it_goes_on(self, turn: Turn) -> None:
         troubles = -1
@@ -106,7 +118,7 @@ class Running:
             await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
             log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
-            self._workers.kill(self._session.id)
+            self._workers.kill(self._state.id)
 
     async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
         """End a turn that no worker ends, saying so in the log; nobody is told before the journal has it."""
@@ -133,11 +145,11 @@ class Running:
 
         async def alone() -> tuple[Outcome, list[int]]:
             last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
-            return await self._journal.finish(self._session.id, turn_id, last, ())
+            return await self._journal.finish(self._state.id, turn_id, last, ())
 
         try:
             try:
-                ended, seqs = await self._journal.finish(self._session.id, turn_id, outcome, events)
+                ended, seqs = await self._journal.finish(self._state.id, turn_id, outcome, events)
             except (StoreClosed, NoPlaceForEnd):
                 raise
             except Exception:
@@ -149,16 +161,15 @@ class Running:
             log.exception("The journal does not have the turn any more", action="turn_end_nowhere", turn=turn_id)
             return outcome
         if seqs:
-            self._session.log.committed(seqs, turn_id, events)
+            self._state.log.committed(seqs, turn_id, events)
         return ended
 
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
         turn.state = outcome.state
-        if self._session.permissions.about_trust(turn.turn_id) is not None:
-            self._tasks.start(self._session.permissions.turn_over(turn.turn_id))
+        self._gate.drop_request(turn)
         if not turn.ended.done():
-            turn.ended.set_result((outcome, self._session.last_seq))
+            turn.ended.set_result((outcome, self._state.last_seq))
             crash_points.reached("turn_end_committed")
             kind = outcome.failure.kind if outcome.failure else outcome.stop_reason
             log.info("Turn ended", action="turn_ended", turn=turn.turn_id, state=outcome.state, reason=kind)
@@ -169,21 +180,21 @@ class Running:
         acquired = await self._unless_cancelled(turn, self._acquire(turn))
         if acquired is None:
             return
-        options, self.epoch, notes = acquired
+        options, self._state.epoch, notes = acquired
         await self._count(turn)
         prompt = await self._prompt(turn)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
-        seqs = await self._journal.dispatch(turn, self.epoch, said)
+        seqs = await self._journal.dispatch(turn, self._state.epoch, said)
         turn.state = TurnState.DISPATCHED
-        self._session.log.committed(seqs, turn.turn_id, said)
+        self._state.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")
-        log.info("Turn dispatched", action="turn_dispatched", epoch=self.epoch)
+        log.info("Turn dispatched", action="turn_dispatched", epoch=self._state.epoch)
         if turn.cancelled.is_set():  # during the commit; the prompt has not left
             await self.finish(turn, outcomes.CANCELLED)
             return
-        await self._session.choosing.apply(options)
+        await self._choosing.tell_worker(options)
         await self.send_prompt(turn, prompt)
-        if not self._workers.is_live(self._session.id) and not turn.ended.done():
+        if not self._workers.is_live(self._state.id) and not turn.ended.done():
             await self.finish(turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died."))
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
@@ -193,19 +204,18 @@ class Running:
 
         Raises WorkerFailed, also if the directories keep changing while workers start.
         """
-        gate = self._session.workspace_gate
         notes: list[Event] = []
         for _ in range(LOOKS):
-            options, noted = await gate.admit(turn, self._session.options)
+            options, noted = await self._gate.admit(turn, self._state.options, self._pause_soon)
             notes += noted
-            launched = self._workers.workspace(self._session.id) != options.workspace
-            epoch = await self._workers.acquire(self._session.id, options)
-            if not launched or await gate.unchanged():
+            launched = self._workers.workspace(self._state.id) != options.workspace
+            epoch = await self._workers.acquire(self._state.id, options)
+            if not launched or await self._gate.unchanged():
                 return options, epoch, notes
         raise WorkerFailed("workspace_changing", CHANGING)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
-        """What comes of it; None, and it is given up, if the turn is cancelled first."""
+        """The result of `doing`; None, and it is given up, if the turn is cancelled first."""
         task = asyncio.ensure_future(doing)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         cancelled = asyncio.ensure_future(turn.cancelled.wait())
@@ -218,13 +228,13 @@ class Running:
         return None if turn.cancelled.is_set() else task.result()
 
     async def _count(self, turn: Turn) -> None:
-        """Should this daemon die from now on, it has died over this turn."""
+        """Count the turn as being prepared: if this daemon dies from now on, it died over the turn."""
         if not turn.begun:
             await self._journal.begin(turn.turn_id)
             turn.begun = True
 
     async def pause(self, turn: Turn) -> None:
-        """The turn is not being prepared for now: whatever ends this daemon, it is not the turn."""
+        """Count the turn as not being prepared for now: if this daemon dies, it did not die over the turn."""
         if turn.begun and turn.state == TurnState.QUEUED:
             turn.begun = False
             try:
@@ -233,9 +243,12 @@ class Running:
                 turn.begun = True
                 log.exception("That a turn waits could not be recorded", action="attempt_not_recorded")
 
+    def _pause_soon(self, turn: Turn) -> None:
+        self._tasks.start(self.pause(turn))
+
     def _title(self, turn: Turn) -> list[Event]:
-        """The first words that the user said make the title, once."""
-        if self._session.record.title is not None or self._session.record.auxiliary:
+        """The session's title from the words of its first prompt."""
+        if self._state.record.title is not None or self._state.record.auxiliary:
             return []
         title = titles.title(turn.content)
         return [] if title is None else [TitleChanged(title)]

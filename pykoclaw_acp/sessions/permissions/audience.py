@@ -1,0 +1,30 @@
+"""Who of a session's clients can be asked a permission request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
+from pykoclaw_acp.sessions.subscription import Subscription
+
+
+def can_ask(subscriptions: Sequence[Subscription], one: Subscription, request: PermissionRequest) -> bool:
+    """Whether the request goes to this subscription; a client with several, under several ids, gets it on the first."""
+    client = one.client
+    first = next(other for other in subscriptions if other.client is client)
+    able = client.present and (request.form is None or client.forms)
+    return able and first.session_id == one.session_id
+
+
+def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:
+    """Whether a client is there that can be asked, and has not passed."""
+    return any(
+        one.alive and can_ask(subscriptions, one, pending.request) and one not in pending.passed
+        for one in subscriptions
+    )
+
+
+def passed(subscriptions: Sequence[Subscription], pending: PendingRequest) -> Decision | None:
+    """What a client that is there said instead of choosing; it counts if nobody else comes."""
+    return next((said for one, said in pending.passed.items() if one in subscriptions), None)

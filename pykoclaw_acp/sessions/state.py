@@ -1,0 +1,51 @@
+"""What the parts of a session share."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.choices import DEFAULT_MODEL
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.log import SessionLog
+from pykoclaw_acp.sessions.ports import LogStore
+from pykoclaw_acp.sessions.subscription import Subscription
+
+
+class SessionState:
+    """A session's row, its log, the clients that follow it, and what its next worker is launched with.
+
+    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`.
+    """
+
+    def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogStore) -> None:
+        self.id = record.session_id
+        self.record = record
+        self.options = options
+        self.epoch = 0  # of the newest worker
+        self.subscriptions: list[Subscription] = []
+        self.log = SessionLog(record, store, self.apply)
+
+    @property
+    def last_seq(self) -> int:
+        """The newest event's place in the log."""
+        return self.record.last_seq
+
+    @property
+    def attended(self) -> bool:
+        """Whether a client is there that can be asked."""
+        return any(one.alive and one.client.present for one in self.subscriptions)
+
+    def apply(self, event: Event | None) -> None:
+        """Make the mode, model or title of a logged event the session's own."""
+        if isinstance(event, ModeChanged):
+            self.record.mode = event.mode
+            self.options = replace(self.options, permission_mode=event.mode)
+        elif isinstance(event, ConfigChanged):
+            model = event.selection.model
+            if self.options.model is not None or model != DEFAULT_MODEL:
+                self.record.model = model
+                self.options = replace(self.options, model=model)
+        elif isinstance(event, TitleChanged):
+            self.record.title = event.title
