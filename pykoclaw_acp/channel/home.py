@@ -1,4 +1,4 @@
-"""The data directory that a worker belongs to, held by a descriptor: it says where that is, however it was moved."""
+"""The data directory of a worker, held by a descriptor, which follows it when it is moved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GONE: Final = " (deleted)"  # proc(5), fd/
 
 
 class Held(NamedTuple):
-    """Where a held directory is now; an inode of 0: none is held."""
+    """Location of a held directory; inode 0: none is held."""
 
     path: str = ""
     device: int = 0
@@ -24,15 +24,15 @@ def is_deleted(status: os.stat_result, link: str) -> bool:
 
 
 class HeldDirectory:
-    """An O_PATH descriptor of the directory, for as long as the process lives: it gives no access to what is inside."""
+    """An O_PATH descriptor of a directory: it gives no access to the files inside."""
 
     def __init__(self, path: str) -> None:
-        """Holds nothing if there is no such directory."""
+        """Hold the directory at `path`, if there is one."""
         self._descriptor = -1
         self._hold(path)
 
     def where(self) -> Held:
-        """Where the directory is."""
+        """Current location."""
         if self._descriptor < 0:
             return Held()
         status = os.fstat(self._descriptor)
@@ -40,12 +40,12 @@ class HeldDirectory:
         return Held(path.removesuffix(_GONE), status.st_dev, status.st_ino, is_deleted(status, path))
 
     def follow(self, path: str) -> None:
-        """A daemon that owns the worker is at `path`; a directory that was not deleted is held on."""
+        """Hold the directory at `path` if none is held, or the held one was deleted."""
         if self._descriptor < 0 or self.where().deleted:
             self._hold(path)
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Close the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

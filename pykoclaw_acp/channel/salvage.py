@@ -1,8 +1,7 @@
-"""What can be read of a spool, whatever became of the file: frames in order, and a Gap where some are missing.
+"""Reading of a spool that may be damaged: frames in order, and a Gap where some are missing.
 
-A line that is no frame of this worker is passed over. Whether it stood for something, the numbers around it say: only
-where one is missing, or the file ends so, there is a Gap. What comes after a gap is told too, its texts as messages of
-their own, so that nobody joins them to what was said before.
+A line that is no frame of this worker is skipped. A Gap is made only where a number is missing, or the file ends with
+such a line. Text after a gap gets message ids of its own, so that it is not merged with text before the gap.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SKIP: Final = 1024 * 1024  # bytes of a line that is too long, read at once
 def frames(file: BinaryIO, epoch: int, after: int, upto: int = 0) -> Iterator[FromWorker]:
     """The frames of the worker `epoch` after number `after`, from the file's beginning. Raises OSError.
 
-    `upto`: what is known to have been the last number.
+    `upto`: the last number, if that is known.
     """
     reader = _Reader(epoch, after, upto)
     for line in _lines(file):
@@ -38,7 +37,7 @@ def frames(file: BinaryIO, epoch: int, after: int, upto: int = 0) -> Iterator[Fr
 
 
 class _Reader:
-    """Follows the numbers. One that jumps is believed when a later one does not contradict it."""
+    """Follows the numbers. A jump is believed if no later number contradicts it."""
 
     def __init__(self, epoch: int, after: int, upto: int) -> None:
         self._epoch = epoch
@@ -84,7 +83,7 @@ class _Reader:
 
     def _pass(self, frame: Numbered) -> Iterator[FromWorker]:
         if self._last is not None and frame.n <= self._last:
-            return  # told twice
+            return  # a duplicate
         turn = frame.turn_id if isinstance(frame, EventFrame | TurnStarted | Gap) else None
         if _first(frame) > self._expected:
             yield from self._gap(_first(frame) - 1, self._turn or turn)

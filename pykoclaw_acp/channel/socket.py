@@ -1,4 +1,4 @@
-"""Frames over a unix socket, and who is at its other end."""
+"""Frames over a unix socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def peer_is_ours(connection: socket.socket) -> bool:
 
 
 async def connect(path: str) -> socket.socket:
-    """A connection to whoever listens at `path`, of any length.
+    """Connect to the socket at `path`, of any length.
 
     Raises OSError, and PermissionError if another user answers.
     """
@@ -45,24 +45,24 @@ async def connect(path: str) -> socket.socket:
 
 
 class SocketLine:
-    """A connected socket, whose two directions fail on their own.
+    """A connected socket whose two directions fail independently.
 
-    What a dead peer had written is still to be read when nothing can be sent to it any more; asyncio's transports would
-    throw it away. What is sent goes out whole and in order, also when the sender is cancelled.
+    What a dead peer has written can still be read when nothing can be sent to it; asyncio's transports would discard
+    it. Data is sent completely and in order, even if the sender is cancelled.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._reading = asyncio.Lock()
-        self._watched = False  # the event loop says when there is something; it goes on between two calls of `receive`
+        self._watched = False  # the event loop reads; that goes on between two calls of `receive`
         self._readable: asyncio.Future[None] | None = None  # of the call that waits
         self._received: bytes | None = None
         self._waiting: deque[bytes] = deque()
         self._flushing: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Receive some bytes; none at the end."""
         async with self._reading:
             if self._received is None and not self._watched:
                 self._read()
@@ -72,7 +72,7 @@ class SocketLine:
             return received
 
     async def send(self, *data: bytes) -> None:
-        """Returns when the peer's buffer has taken it all; raises ConnectionError when the peer is gone."""
+        """Send; returns when the peer's buffer has taken it all. Raises ConnectionError when the peer is gone."""
         if self._flushing is None:
             if len(data) == 1 and not (data := (self._send_now(data[0]),))[0]:
                 return
@@ -84,12 +84,12 @@ class SocketLine:
         await asyncio.shield(self._flushing)
 
     def end(self) -> None:
-        """No more in either direction: what was received can still be read, both ends see the end after it."""
+        """Shut both directions down; what was received can still be read."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """Give the socket back, once those that read and send have seen its end."""
+        """Close the socket, once its reader and its sender have seen the end."""
         self.end()
         if self._flushing is not None:
             with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class SocketLine:
 
     def _take(self) -> None:
         if self._readable is None or self._readable.done():
-            self._unwatch()  # nobody takes it now: the peer has to wait
+            self._unwatch()  # nobody reads now: the peer has to wait
             return
         self._read()
         if self._received is not None:
@@ -158,7 +158,7 @@ class SocketLine:
 
 
 async def read_batches(line: SocketLine, decode: Callable[[bytes], T]) -> AsyncIterator[list[T]]:
-    """Frames as they come, several at once when they came at once; raises ValueError for a broken or huge one."""
+    """Frames as they arrive, in batches; raises ValueError for one that is broken or too large."""
     parts: list[bytes] = []
     size = 0
     while data := await line.receive():

@@ -1,7 +1,7 @@
-"""A worker's frames on disk, while no daemon takes them: a file of their lines, in order, without gaps.
+"""The spool: a file for a worker's frames while no daemon takes them; lines in order, without gaps.
 
-Should somebody cut, remove or replace the file, the worker begins a new one with what it can still read; where that is
-not all, a Gap stands in the place of what is lost.
+If the file is truncated, removed or replaced by others, the worker begins a new one with the frames that it can still
+read, and a Gap for the rest.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class Spool:
-    """The file at `path`, made when it is first needed, for this user alone (0600).
+    """The file at `path`, created when it is first needed, mode 0600.
 
-    `last` is the number of its last line, 0 when it is empty. Raises OSError when it cannot be written; then it is as
-    it was before.
+    `last` is the number of its last line, 0 if it is empty. A failed write raises OSError and changes nothing.
     """
 
     def __init__(self, path: str, epoch: int) -> None:
@@ -58,7 +57,7 @@ class Spool:
         self.size = 0
 
     def append(self, lines: Sequence[NumberedLine], sent: int) -> None:
-        """Write lines that follow the last one; those up to number `sent` need not be read again."""
+        """Append lines; those up to number `sent` have been sent."""
         self._check()
         self._write(b"".join(line.data for line in lines))
         if not self.last:
@@ -72,12 +71,12 @@ class Spool:
         self.size += sum(len(line.data) for line in lines)
 
     def note(self, line: bytes) -> None:
-        """Write a line without a number, as the very last thing."""
+        """Append a last line, without a number."""
         self._check()
         self._write(line)
 
     def read(self) -> list[NumberedLine]:
-        """The next lines to send, some of them."""
+        """Some of the next lines to send."""
         if lines := self._read():
             return lines
         self._renew()
@@ -85,7 +84,7 @@ class Spool:
         return self._read()
 
     def rewind(self, after: int) -> None:
-        """The next line to send is the one that follows number `after`."""
+        """Continue with the line that follows number `after`."""
         at = bisect_right(self._marks, (after + 1, self.size)) - 1
         self._sent, self._next = (self._marks[at][0] - 1, self._marks[at][1]) if at >= 0 else (self._first - 1, 0)
         while self._sent < after and self._sent < self.last:
@@ -102,13 +101,13 @@ class Spool:
         self._sent = max(self._sent, after)
 
     def clear(self) -> None:
-        """Everything in it was acknowledged."""
+        """Empty the file: everything in it was acknowledged."""
         os.ftruncate(self._file, 0)
         self._first = self._sent = self.last = self.size = self._next = 0
         self._marks.clear()
 
     def _read(self) -> list[NumberedLine]:
-        """The lines at the place where the next one must be, as far as they are what they must be."""
+        """Lines from the current position on, as long as they have the expected numbers."""
         data = b""
         while not data.count(b"\n"):
             more = os.pread(self._file, CHUNK, self._next + len(data))
@@ -134,7 +133,7 @@ class Spool:
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Somebody else may have removed or cut the file; what is written then would be lost, or damaged."""
+        """Begin a new file if others have removed or changed this one."""
         if self._file < 0:
             return
         ours = os.fstat(self._file)
@@ -146,7 +145,7 @@ class Spool:
         self.rewind(self._sent)
 
     def _renew(self) -> None:
-        """A new file, with what can be read of the old one."""
+        """Begin a new file with the readable frames of the old one."""
         log.warning("The spool was changed, a new one is begun", action="spool_renewed", file=self._path)
         path = f"{self._path}.new"
         with suppress(FileNotFoundError):

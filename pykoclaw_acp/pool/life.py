@@ -36,8 +36,8 @@ log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a worker's life needs; `changed` is called whenever the worker may have become idle, or is gone."""
+class PoolContext:
+    """What all workers of a pool share; `changed` is called when a worker may have become idle, or is gone."""
 
     launcher: Launcher
     ledger: Ledger
@@ -49,7 +49,7 @@ class Surroundings:
 class WorkerLife:
     """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole time."""
 
-    def __init__(self, begin: LaunchSpec | WorkerRecord, around: Surroundings) -> None:
+    def __init__(self, begin: LaunchSpec | WorkerRecord, context: PoolContext) -> None:
         adopted = isinstance(begin, WorkerRecord)
         self.spec: WorkerIdentity = begin.identity if isinstance(begin, WorkerRecord) else begin
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
@@ -61,13 +61,13 @@ class WorkerLife:
         self.idle_since = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
         self._begin = begin
-        self._around = around
+        self._context = context
         self._channel: Channel | None = None
         self._inbox = Inbox(self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0)
         self._failure: TurnFailure | None = None  # why it is gone
         self._detached = False
         self._hurry = False
-        self._liveness = Liveness(around.limits.stall_timeout, self.kill)
+        self._liveness = Liveness(context.limits.stall_timeout, self.kill)
 
     # --- its state --------------------------------------------------------------------------------------------------
 
@@ -79,33 +79,33 @@ class WorkerLife:
 
     @property
     def foreign(self) -> bool:
-        """It speaks another version of the protocol, and gets no prompt."""
+        """Whether it speaks another version of the protocol: it gets no prompt."""
         return self._inbox.foreign
 
     @property
     def usable(self) -> bool:
-        """It takes prompts, or will when it is ready."""
+        """Whether it takes prompts, or will when it is ready."""
         lost = self._failure is not None or self._inbox.last_words is not None
         return not self.stopping and not lost and not self.foreign
 
     @property
     def answers(self) -> bool:
-        """It has answered its Hello; it is ready as soon as what it had told before is in the log."""
+        """Whether it has answered Hello; it is ready when its earlier frames are committed."""
         return self._inbox.greeted or self.ready.done()
 
     @property
     def idle(self) -> bool:
-        """It is ready, and has neither a turn nor background work."""
+        """Whether it is ready, and has neither a turn nor background work."""
         return self.usable and not self.busy and not self._inbox.background and self.ready.done()
 
     @property
     def spent(self) -> bool:
-        """It speaks another version of the protocol, and what it had to do is done."""
+        """Whether it is foreign, and its work is done."""
         return self.foreign and not self.stopping and not self.busy and not self._inbox.background
 
     @property
     def start_failure(self) -> str | None:
-        """Why it never became ready, if nobody wanted it to end; None also for one that another daemon launched."""
+        """Why it never became ready; None if it did, was stopped, or was launched by another daemon."""
         if self.stopping or isinstance(self._begin, WorkerRecord) or not self.ready.done() or self.ready.cancelled():
             return None
         failure = self.ready.exception()
@@ -140,7 +140,7 @@ class WorkerLife:
                 await channel.send(Stop(epoch=self.spec.epoch))
             watching = asyncio.get_running_loop().create_task(self._liveness.watch())
             async for batch in channel.batches():
-                with self._liveness.sign():
+                with self._liveness.processing():
                     await self._take(batch)
         except LaunchFailed as error:
             return TurnFailure(error.kind, f"Claude's worker could not be launched: {error.message}")
@@ -170,19 +170,19 @@ class WorkerLife:
         return await self._launch(self._begin)
 
     async def _launch(self, spec: LaunchSpec) -> Channel:
-        channel = self._channel = await self._around.launcher.launch(spec)
+        channel = self._channel = await self._context.launcher.launch(spec)
         crash_points.reached("worker_launched")
         structlog.contextvars.bind_contextvars(**channel.labels)
-        await self._around.ledger.worker_started(spec, channel.handle)
+        await self._context.ledger.worker_started(spec, channel.handle)
         self.recorded = True
         crash_points.reached("worker_recorded")
         log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
         return channel
 
     async def _adopt(self, worker: WorkerRecord) -> Channel:
-        asyncio.get_running_loop().call_later(self._around.limits.worker_start_timeout, self._require_ready)
+        asyncio.get_running_loop().call_later(self._context.limits.worker_start_timeout, self._require_ready)
         try:
-            channel = await self._around.launcher.attach(worker)
+            channel = await self._context.launcher.attach(worker)
         except LaunchFailed as error:
             raise ConnectionError(str(error)) from error
         structlog.contextvars.bind_contextvars(**channel.labels)
@@ -204,11 +204,11 @@ class WorkerLife:
         await self._channel.send(frame)
 
     async def ping(self) -> bool:
-        """Ask for a sign of life; False when the worker ends instead. One that was killed looks alive for a while."""
-        return await self._liveness.ask(self.send(Ping(epoch=self.spec.epoch)))
+        """Wait for a sign of life; False if the worker ends instead. A killed one looks alive for some milliseconds."""
+        return await self._liveness.ping(self.send(Ping(epoch=self.spec.epoch)))
 
     def detach(self) -> None:
-        """Take what was received, then leave the worker to the next daemon: `live()` returns."""
+        """Leave the worker to the next daemon: `live()` returns when what was received is committed."""
         self._detached = True
         if self._channel is not None:
             self._channel.detach()
@@ -233,7 +233,7 @@ class WorkerLife:
         await self.cleaned.wait()
 
     async def _join(self, seconds: float) -> bool:
-        """Whether it ends in time; that what it had to tell cannot be stored yet is no fault of its own."""
+        """Whether its process ends in time; its frames may have to wait longer for the store."""
         ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.cleaned.wait())]
         if self._channel is not None:
             ends.append(asyncio.ensure_future(self._channel.gone()))
@@ -247,20 +247,20 @@ class WorkerLife:
     # --- what it says -----------------------------------------------------------------------------------------------
 
     def _hello(self) -> Hello:
-        after, data = self._inbox.committed, self._around.limits.data
+        after, data = self._inbox.committed, self._context.limits.data
         return Hello(epoch=self.spec.epoch, after=after, protocol=PROTOCOL, data=data)
 
     async def _take(self, batch: list[FromWorker]) -> None:
         """Commit what is new, then acknowledge it."""
         inbox = self._inbox
         if any(isinstance(frame, Pong) and frame.epoch == self.spec.epoch for frame in batch):
-            self._liveness.answered()
+            self._liveness.pong()
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):
-            self._around.changed(self)
+            self._context.changed(self)
         if frames:
             crash_points.reached("frames_received")
-            await self._around.listener.frames(self.spec.session_id, self.spec.epoch, frames)
+            await self._context.listener.frames(self.spec.session_id, self.spec.epoch, frames)
             crash_points.reached("frames_committed")
             inbox.committed = frames[-1].n
             await asyncio.sleep(0)  # clients are shown it first
@@ -274,38 +274,38 @@ class WorkerLife:
         if isinstance(self._begin, WorkerRecord):
             if self.foreign:
                 log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
-            await self._around.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
+            await self._context.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
         if not self.ready.done():
             self.ready.set_result(ready)
-            self._around.listener.ready(self.spec.session_id, ready.offer)
-        self._around.changed(self)
+            self._context.listener.ready(self.spec.session_id, ready.offer)
+        self._context.changed(self)
 
     # --- its end ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
-        """Whatever fails on the way, the session can have a new worker afterwards."""
-        spec, around = self.spec, self._around
+        """Clean up; whatever fails, the session can have a new worker afterwards."""
+        spec, context = self.spec, self._context
         await self._end_process()
         taken = await self._take_spool()
         failure = self._inbox.last_words or self._failure or DIED
         if not self.ready.done():
             self.ready.set_exception(WorkerFailed(failure.kind, failure.message))
         log.info("Worker gone", action="worker_gone", reason=failure.kind, stopped=self.stopping)
-        await ending.tell(spec, failure, around.listener)
+        await ending.tell(spec, failure, context.listener)
         grace = HURRIED_GRACE if self._hurry else CLEAN_UP_GRACE
-        await ending.clean_up(spec, around.launcher, grace, keep_spool=not taken)
+        await ending.clean_up(spec, context.launcher, grace, keep_spool=not taken)
         if taken:  # else its row keeps the session from having another one
-            await ending.record(spec, around.ledger)
+            await ending.record(spec, context.ledger)
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()
-        around.changed(self)
+        context.changed(self)
 
     async def _take_spool(self) -> bool:
-        """Take what it could not send any more; False if the next start has to."""
-        self._inbox.foreign = True  # nobody says which version wrote it
+        """Commit the frames of its spool; False if that is left to the next start."""
+        self._inbox.foreign = True  # the spool does not say which version wrote it
         try:
-            await self._around.launcher.deliver_spool(self.spec, self._inbox.committed, self._take)
+            await self._context.launcher.deliver_spool(self.spec, self._inbox.committed, self._take)
         except Exception as error:
             hopeless = isinstance(error, (ValueError, *ending.HOPELESS))
             log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=not hopeless)
@@ -313,12 +313,12 @@ class WorkerLife:
         return True
 
     async def _end_process(self) -> None:
-        """What a worker writes to its spool while that is read would be lost."""
+        """Wait for the end of its process, which may still write to the spool; kill it if it does not end."""
         adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()  # it may be about to end by itself
         wait = SPOOL_WAIT if adopted else KILL_AFTER
         if self._channel is None:
             if isinstance(self._begin, WorkerRecord):
-                await self._around.launcher.end(self._begin, wait)
+                await self._context.launcher.end(self._begin, wait)
             return
         await self._join(wait)
         self._channel.kill()

@@ -1,4 +1,4 @@
-"""Who hears what workers say: the sessions, as the pool sees them."""
+"""What the pool reports to: the sessions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from pykoclaw_acp.model.choices import Offer
 
 
 class WorkerListener(Protocol):
-    """Who gets the workers' frames. `frames` returns after the commit; what it raises ends the worker.
+    """Receives workers' frames and state changes."""
 
-    `adopted`: a worker of another daemon answers, `foreign` if it may get no prompt. `make_room`: this session waits
-    for a worker, and all are busy: another one should give up its own.
-    """
+    def ready(self, session_id: str, offer: Offer) -> None:
+        """The session's worker takes prompts."""
 
-    def ready(self, session_id: str, offer: Offer) -> None: ...
-    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None: ...
-    async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None: ...
-    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None: ...
-    def make_room(self, session_id: str) -> None: ...
+    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
+        """A worker of an earlier daemon has answered; a `foreign` one, of another protocol version, gets no prompt."""
+
+    async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
+        """Commit these frames; an exception ends the worker."""
+
+    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
+        """The worker is gone; `kind` and `message` as in TurnFailure."""
+
+    def make_room(self, session_id: str) -> None:
+        """This session waits for a worker, and none is idle: another session should give up its own."""

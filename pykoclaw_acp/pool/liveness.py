@@ -1,4 +1,4 @@
-"""A worker that gives no sign of life in time is killed: its turn ends in words, and the session gets another one."""
+"""Liveness of a worker: one that is silent for too long is killed, so that its turn ends and its session goes on."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ log: Final = structlog.get_logger()
 
 
 class Liveness:
-    """When a worker was heard last; `kill` is called after `limit` (s) of silence."""
+    """Watches one worker; calls `kill` after `timeout` (s) without a frame, or without the answer to a ping."""
 
-    def __init__(self, limit: float, kill: Callable[[], None]) -> None:
-        self._limit = limit
+    def __init__(self, timeout: float, kill: Callable[[], None]) -> None:
+        self._timeout = timeout
         self._kill = kill
-        self._listening = False
-        self._last_sign = asyncio.get_running_loop().time()
-        self._asked: float | None = None  # since when it owes an answer
-        self._answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._processing = False
+        self._last_frame = asyncio.get_running_loop().time()
+        self._pinged: float | None = None  # since when a pong is due
+        self._pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
-    def sign(self) -> Iterator[None]:
-        """The worker was heard; that it takes long to write it down is no silence of the worker's."""
-        self._listening = True
+    def processing(self) -> Iterator[None]:
+        """Frames have come; the time that it takes to process them does not count."""
+        self._processing = True
         try:
             yield
         finally:
-            self._listening = False
-            self._last_sign = asyncio.get_running_loop().time()
+            self._processing = False
+            self._last_frame = asyncio.get_running_loop().time()
 
     async def watch(self) -> None:
-        """Kill it when it is silent; a pause of this process itself is no silence of the worker's."""
+        """Kill the worker when it is silent; a pause of this process itself does not count."""
         loop = asyncio.get_running_loop()
-        interval = self._limit / 3
+        interval = self._timeout / 3
         while True:
             before = loop.time()
             await asyncio.sleep(interval)
             late = loop.time() - before > 2 * interval
-            if late or self._listening:
+            if late or self._processing:
                 continue
-            if loop.time() - self._last_sign > self._limit:
+            if loop.time() - self._last_frame > self._timeout:
                 log.warning("Worker gives no sign of life", action="worker_stalled")
                 self._kill()
-            elif self._asked is not None and loop.time() - self._asked > self._limit:
+            elif self._pinged is not None and loop.time() - self._pinged > self._timeout:
                 log.warning("Worker cannot take a prompt", action="worker_stalled")
                 self._kill()
 
-    async def ask(self, question: Awaitable[None]) -> bool:
-        """Let the question leave, and wait for the answer; False if the worker ends instead."""
-        self._answer = asyncio.get_running_loop().create_future()
-        self._asked = asyncio.get_running_loop().time()
+    async def ping(self, sent: Awaitable[None]) -> bool:
+        """Send a ping, and wait for the pong; False if the worker ends instead."""
+        self._pong = asyncio.get_running_loop().create_future()
+        self._pinged = asyncio.get_running_loop().time()
         with contextlib.suppress(ConnectionError):
-            await question
+            await sent
         try:
-            return await asyncio.shield(self._answer)
+            return await asyncio.shield(self._pong)
         finally:
-            self._asked = None
+            self._pinged = None
 
-    def answered(self) -> None:
-        """It can take a prompt."""
-        if not self._answer.done():
-            self._answer.set_result(True)
+    def pong(self) -> None:
+        """The worker can take a prompt."""
+        if not self._pong.done():
+            self._pong.set_result(True)
 
     def ended(self) -> None:
-        """It is gone."""
-        if not self._answer.done():
-            self._answer.set_result(False)
+        """The worker is gone."""
+        if not self._pong.done():
+            self._pong.set_result(False)

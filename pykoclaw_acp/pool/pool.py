@@ -17,11 +17,11 @@ from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
-from pykoclaw_acp.pool.intensity import LIMIT, PERIOD, StartIntensity
 from pykoclaw_acp.pool.launcher import Launcher
-from pykoclaw_acp.pool.life import Surroundings, WorkerLife
+from pykoclaw_acp.pool.life import PoolContext, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.pool.start_limit import INTERVAL, MAX_START_ATTEMPTS, StartLimit
 from pykoclaw_acp.tasks import Tasks
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
@@ -29,24 +29,24 @@ SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
     " The daemon's log says why. Send the prompt again: that tries it once more."
 )
-LOOK_AGAIN: Final = 5.0  # s; that a question's clients have left changes no worker
+RETRY_INTERVAL: Final = 5.0  # s; nothing tells the pool that the clients of a permission request have left
 
 log: Final = structlog.get_logger()
 
 
 class WorkerPool:
-    """Workers by session, which is a conversation. `listener` gets their frames, and is told when one is lost."""
+    """Workers by session, that is, by conversation. `listener` receives their frames and state changes."""
 
     def __init__(self, launcher: Launcher, ledger: Ledger, listener: WorkerListener, limits: PoolLimits) -> None:
         self._launcher = launcher
         self._ledger = ledger
         self._limits = limits
-        self._around = Surroundings(launcher, ledger, listener, limits, self._worker_changed)
+        self._context = PoolContext(launcher, ledger, listener, limits, self._worker_changed)
         self._resume: dict[str, str | None] = {}
         self._workers: dict[str, WorkerLife] = {}
         self._starting: set[str] = set()  # counted already, not launched yet
         self._changed = asyncio.Event()  # a worker became idle or went away
-        self._intensity = StartIntensity()
+        self._start_limit = StartLimit()
         self._tasks = Tasks()
         self._closing = False
 
@@ -57,7 +57,7 @@ class WorkerPool:
         self._resume[acp_session_id] = claude_session_id
 
     def warm(self) -> None:
-        """A prompt is likely soon: prepare the launcher."""
+        """Prepare the launcher for a prompt that is likely soon."""
         self._start(self._warm())
 
     def is_live(self, session_id: str) -> bool:
@@ -66,26 +66,26 @@ class WorkerPool:
         return worker is not None and worker.usable
 
     def workspace(self, session_id: str) -> str | None:
-        """What of its directories counts for the session's worker, as in WorkerOptions; None without a live one."""
+        """`workspace` of the options that the session's worker runs with; None without a live worker."""
         worker = self._workers.get(session_id)
         return worker.workspace if worker is not None and worker.usable else None
 
     def forget(self, session_id: str) -> bool:
-        """The session leaves the memory until the next `set_resume`; False while there is anything of its worker."""
+        """Forget the session until the next `set_resume`; False, and nothing is done, while it has a worker."""
         if session_id in self._workers or session_id in self._starting:
             return False
         self._resume.pop(session_id, None)
         return True
 
     async def acquire(self, session_id: str, options: WorkerOptions) -> int:
-        """A ready worker for the session, kept from eviction until `release`; returns its epoch.
+        """Have a ready worker for the session, protected from eviction until `release`; returns its epoch.
 
         Raises WorkerFailed when none could be started.
         """
         worker = self._workers.get(session_id)
         while worker is not None and not (_suits(worker, options) and await self._claim(worker)):
             if not worker.stopping and (worker.foreign or not _suits(worker, options)):
-                self._retire(worker)  # what runs there in the background must not keep a prompt
+                self._retire(worker)  # its background work must not delay a prompt
             await worker.cleaned.wait()
             worker = self._workers.get(session_id)
         if worker is None:
@@ -96,12 +96,12 @@ class WorkerPool:
             worker.kill()
             seconds = self._limits.worker_start_timeout
             raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
-        self._intensity.succeeded(session_id)
+        self._start_limit.record_success(session_id)
         self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
 
     async def _claim(self, worker: WorkerLife) -> bool:
-        """Keep the worker from eviction; False if it takes no prompt."""
+        """Protect the worker from eviction; False if it takes no prompt."""
         if not worker.usable:
             return False
         worker.busy = True
@@ -120,7 +120,7 @@ class WorkerPool:
         return await asyncio.shield(worker.ready)
 
     def release(self, session_id: str) -> None:
-        """The session has nothing to do: its worker may be evicted after the idle time."""
+        """Let the session's worker be evicted after the idle timeout."""
         worker = self._workers.get(session_id)
         if worker is not None:
             worker.busy = False
@@ -134,53 +134,53 @@ class WorkerPool:
         await worker.send(frame)
 
     def kill(self, session_id: str) -> None:
-        """End the session's worker at once; its listener is told."""
+        """Kill the session's worker; the listener is told that it is lost."""
         worker = self._workers.get(session_id)
         if worker is not None:
             worker.kill()
 
     def retire(self, session_id: str) -> None:
-        """The session's worker takes no prompt any more, and ends in order; the next prompt gets a new one."""
+        """Stop the session's worker in the background; the next prompt gets a new one."""
         worker = self._workers.get(session_id)
         if worker is not None:
             self._retire(worker)
 
     def evict(self, session_id: str) -> None:
-        """End the session's worker now if it has nothing to do."""
+        """Stop the session's worker in the background if it is idle."""
         worker = self._workers.get(session_id)
         if worker is not None:
             self._evict(worker)
 
     async def stop(self, session_id: str) -> None:
-        """End the session's worker in order, and wait until nothing of it is left."""
+        """Stop the session's worker, and wait until it is cleaned up."""
         worker = self._workers.get(session_id)
         if worker is not None:
             await worker.stop(self._limits.stop_grace)
 
     async def probe(self) -> None:
-        """Returns when workers can be launched, for all that is known; raises RestartWanted if only a restart helps."""
+        """Check the launcher; raises RestartWanted if workers can only be launched by a new daemon."""
         await self._launcher.probe()
 
     async def close(self, grace: float) -> None:
-        """Stop all workers, within `grace` (s) also those that hang, then the launcher."""
+        """Stop all workers within `grace` (s), then the launcher."""
         self._closing = True
         stopping = [self._tasks.start(worker.stop(grace / 3, hurry=True)) for worker in self._workers.values()]
         if stopping:
-            # A worker's end may wait for a store that cannot be written: the next server writes it down.
+            # The end of a worker may wait for a store that cannot be written: the next server records it.
             await asyncio.wait(stopping, timeout=grace + 1)
         await self._tasks.end()
         await self._launcher.close()
 
     # --- from one daemon to the next -------------------------------------------------------------------------------
 
-    def adopt(self, left: Sequence[WorkerRecord]) -> None:
-        """Go on with workers of another daemon; one that cannot be reached, or does not answer in time, is lost."""
-        for one in left:
-            worker = self._workers[one.identity.session_id] = WorkerLife(one, self._around)
+    def adopt(self, workers: Sequence[WorkerRecord]) -> None:
+        """Take over workers of an earlier daemon; one that cannot be reached, or does not answer in time, is lost."""
+        for one in workers:
+            worker = self._workers[one.session_id] = WorkerLife(one, self._context)
             self._start(worker.live())
 
     async def detach(self) -> None:
-        """Commit what was received, and leave the workers to the next daemon; no session runs a turn any more."""
+        """Commit what was received, and leave the workers to the next daemon; turns are suspended already."""
         self._closing = True
         for worker in self._workers.values():
             worker.detach()
@@ -192,8 +192,8 @@ class WorkerPool:
     # --- launch -----------------------------------------------------------------------------------------------------
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
-        if wait := self._intensity.wait(session_id):
-            raise _blocked(wait, self._intensity.reason(session_id))
+        if wait := self._start_limit.delay(session_id):
+            raise _blocked(wait, self._start_limit.last_reason(session_id))
         await self._make_room(session_id)
         try:
             if self._closing:
@@ -201,7 +201,7 @@ class WorkerPool:
             epoch = await self._next_epoch(session_id)
             crash_points.reached("worker_epoch")
             spec = self._spec(session_id, epoch, options)
-            worker = self._workers[session_id] = WorkerLife(spec, self._around)
+            worker = self._workers[session_id] = WorkerLife(spec, self._context)
         finally:
             self._starting.discard(session_id)
             self._changed.set()
@@ -220,9 +220,9 @@ class WorkerPool:
             raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
 
     async def _take_leftovers(self, session_id: str) -> None:
-        """Try once more what the end of a dead worker could not do: its spool goes into the log, then its row goes."""
+        """Clean up after dead workers whose spools could not be read before."""
         for left in await self._ledger.left(session_id):
-            worker = self._workers[session_id] = WorkerLife(left, self._around)
+            worker = self._workers[session_id] = WorkerLife(left, self._context)
             self._start(worker.live())
             await worker.cleaned.wait()
 
@@ -239,9 +239,9 @@ class WorkerPool:
         )
 
     async def _make_room(self, session_id: str) -> None:
-        """Wait until one more worker is allowed; the one that is idle longest goes first.
+        """Wait until one more worker is allowed; evict the one that is idle longest.
 
-        If none is idle, sessions give up one whose question nobody is there to answer, as soon as there is such a one.
+        If none is idle, ask the sessions to park a permission request that nobody is there to answer.
         """
         while len(self._workers) + len(self._starting) >= self._limits.max_workers:
             idle = sorted((one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since)
@@ -249,10 +249,10 @@ class WorkerPool:
                 self._retire(idle[0])
             else:
                 log.info("All workers are busy; the turn waits", action="pool_full", session=session_id)
-                self._around.listener.make_room(session_id)
+                self._context.listener.make_room(session_id)
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(RETRY_INTERVAL):
                     await self._changed.wait()
         self._starting.add(session_id)
 
@@ -263,11 +263,11 @@ class WorkerPool:
     # --- eviction ---------------------------------------------------------------------------------------------------
 
     def _worker_changed(self, worker: WorkerLife) -> None:
-        """It may be idle from now on, or not any more, or gone."""
+        """React to a worker that may have become idle, or busy, or is gone."""
         if worker.cleaned.is_set():
             del self._workers[worker.spec.session_id]
             if worker.start_failure is not None:
-                self._intensity.failed(worker.spec.session_id, worker.start_failure)
+                self._start_limit.record_failure(worker.spec.session_id, worker.start_failure)
         elif worker.spent and not self._closing:
             self._retire(worker)
         if worker.idle_timer is not None:
@@ -294,7 +294,7 @@ class WorkerPool:
 
 
 def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
-    """Whether for the worker counts what is to count; one of a version before trust runs with all that there is."""
+    """Whether the worker runs with the active content that is wanted; one of a version before trust has all of it."""
     runs = worker.workspace
     return runs == options.workspace or (runs is None and not is_restricted(options.workspace))
 
@@ -302,7 +302,8 @@ def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
 def _blocked(wait: float, reason: str) -> WorkerFailed:
     seconds = math.ceil(wait)
     message = (
-        f"Claude's worker failed to start {LIMIT} times within {PERIOD:g} s, so none is started for {seconds} s. "
+        f"Claude's worker failed to start {MAX_START_ATTEMPTS} times within {INTERVAL:g} s, "
+        f"so none is started for {seconds} s. "
         f"Send the prompt again after that. The last reason was: {reason}"
     )
     return WorkerFailed("start_limit", message, retry_after=seconds)

@@ -1,4 +1,4 @@
-"""What the pool needs: the rows of its workers, and the settings."""
+"""What the pool needs from outside: the table of workers, and limits."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 
 
 class Ledger(Protocol):
-    """Where it is written down which workers there are."""
+    """The table of workers."""
 
     async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed; raises SpoolPending while there is a row of a worker of an older one."""
+        """The session's next epoch, committed; raises SpoolPending while an older worker of the session has a row."""
 
     async def left(self, session_id: str) -> list[WorkerRecord]:
-        """The session's workers whose rows are there, the oldest first."""
+        """The session's workers that have rows, the oldest first."""
 
     async def worker_started(self, spec: LaunchSpec, handle: WorkerHandle) -> None:
-        """A worker lives."""
+        """Insert the worker's row."""
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
-        """It does not any more, and what it has left is in the log."""
+        """Delete the worker's row: its process is gone, and its spool is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Counts, times (s) and sizes (bytes) of config.py; whose workers they are, and for which data directory."""
+    """Limits of the pool (counts, seconds, bytes), and the instance and the data directory that its workers are for."""
 
     instance: str
     data: str

@@ -75,7 +75,7 @@ async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True
     async with rig(path, **limits) as r:
         if before is not None:
             r.pool._launcher = r.launcher = before.launcher
-            r.pool._around = type(r.pool._around)(
+            r.pool._context = type(r.pool._context)(
                 r.launcher, r.pool._ledger, r.sessions, r.pool._limits, r.pool._worker_changed
             )
         found = await recovered(r, path, resident=resident)

@@ -47,7 +47,7 @@ async def test_after_three_failed_starts_prompts_end_at_once_until_the_time_is_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("pykoclaw_acp.pool.intensity.time.monotonic", lambda: now)
+    monkeypatch.setattr("pykoclaw_acp.pool.start_limit.time.monotonic", lambda: now)
     async with rig(tmp_path) as r:
         session, other = await r.session(), await r.session()
         r.launcher.refuse = True
