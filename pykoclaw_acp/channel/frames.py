@@ -36,7 +36,7 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_
 
 
 class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
-    """First frame: the daemon has committed everything up to frame `after`; its data directory is `data`."""
+    """First frame: the daemon has committed frames up to `after`; its data directory is `data`."""
 
     after: int
     protocol: int
@@ -44,7 +44,7 @@ class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
 
 
 class Where(_Frame, frozen=True, kw_only=True, tag="where"):
-    """Whose worker is it? May be the first frame instead of Hello, of any epoch: Place answers, and that is all.
+    """Asks for the worker's data directory: first frame instead of Hello, of any epoch; answered with Place.
 
     The daemon that the worker serves notices nothing. A worker of a version before this frame closes the connection.
     """
@@ -64,13 +64,13 @@ class Interrupt(_Frame, frozen=True, kw_only=True, tag="interrupt"):
 
 
 class SetMode(_Frame, frozen=True, kw_only=True, tag="set_mode"):
-    """Go on in this permission mode, also in the middle of a turn."""
+    """Change the permission mode, also in the middle of a turn."""
 
     mode: str
 
 
 class SetModel(_Frame, frozen=True, kw_only=True, tag="set_model"):
-    """Go on with this model."""
+    """Change the model."""
 
     model: str
 
@@ -127,27 +127,27 @@ class _Numbered(_Frame, frozen=True, kw_only=True):
 
 
 class TurnStarted(_Numbered, frozen=True, kw_only=True, tag="turn_started"):
-    """Claude took the turn up; `background`: nobody asked, a background task ended."""
+    """Claude has begun the turn; `background`: by itself, since a background task ended."""
 
     turn_id: str
     background: bool = False
 
 
 class EventFrame(_Numbered, frozen=True, kw_only=True, tag="event"):
-    """Something happened."""
+    """Carries an event."""
 
     turn_id: str | None
     event: Event
 
 
 class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
-    """The question is moot: its turn was interrupted."""
+    """Withdraws an `ask`: its turn was interrupted."""
 
     ask_id: str
 
 
 class TurnUsage(msgspec.Struct, frozen=True):
-    """Tokens of this turn alone."""
+    """Tokens used by one turn."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -166,17 +166,17 @@ class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
 
 
 class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
-    """How many background tasks run: a worker with any is not idle."""
+    """Number of background tasks: a worker that has some is not idle."""
 
     running: int
 
 
 class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
-    """Stands for a frame that this version does not know: it is acknowledged, and makes no event."""
+    """Replaces a frame of another version: it is acknowledged, and makes no event."""
 
 
 class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
-    """Stands for the frames from `first` to `n`, which were kept in a spool and cannot be read any more.
+    """Replaces the frames from `first` to `n`, which cannot be read from the spool.
 
     `turn_id` is the turn that was told of there, as far as that is known, `file` where the damaged spool is kept.
     """
@@ -195,7 +195,7 @@ class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
 
 
 class Place(_Frame, frozen=True, kw_only=True, tag="place"):
-    """The answer to Where: a worker of `instance`, which has told frames up to `last`, of which `acked` are committed.
+    """Answers Where: a worker of `instance` with frames up to `last`, of which those up to `acked` are committed.
 
     `device` and `inode` are those of its data directory, which it holds, wherever that is now: at `path`, or deleted.
     An inode of 0 says that it does not hold one. `attached`: it serves a daemon.
@@ -234,7 +234,7 @@ from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(From
 
 
 class _Head(msgspec.Struct, kw_only=True):
-    """What every version can read of a worker's frame; from `pid` on it is a Ready's, some of it a TurnEnded's."""
+    """Fields that every version can read; those from `pid` on are of Ready, some of TurnEnded."""
 
     frame: str
     epoch: int
@@ -252,7 +252,7 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 def decode_from_worker(line: bytes) -> FromWorker:
-    """A worker's frame; one that this version does not know is Skipped, but a turn always ends.
+    """Decode a worker's frame; an unknown one becomes Skipped, except the end of a turn.
 
     Raises ValueError for what is no frame.
     """
@@ -291,7 +291,7 @@ def check_order(frame: Numbered, after: int) -> None:
 
 
 def decode_to_worker(line: bytes) -> ToWorker | None:
-    """A daemon's frame; None for one that this version does not know. Raises ValueError for what is no JSON."""
+    """Decode a daemon's frame; None if it is unknown. Raises ValueError for what is not JSON."""
     try:
         return to_worker.decode(line)
     except msgspec.ValidationError:
@@ -299,13 +299,13 @@ def decode_to_worker(line: bytes) -> ToWorker | None:
 
 
 class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
-    """A Prompt of long texts on its way out; `pieces` are its line, and are sent one after the other."""
+    """A Prompt with long texts, encoded; `pieces` are its line, and are sent one after the other."""
 
     pieces: list[bytes]
 
 
 def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[None, None, Prompt]:
-    """The frame of a prompt, made in steps."""
+    """Make the frame of a prompt, in steps."""
     if sum(len(block.get("text", "")) for block in blocks) <= LONG_PROMPT:
         return Prompt(epoch=epoch, turn_id=turn_id, content=blocks)
     pieces = [encode(Prompt(epoch=epoch, turn_id=turn_id, content=[])).removesuffix(_NO_CONTENT)]
@@ -316,7 +316,7 @@ def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[
 
 
 def encode(frame: ToWorker | FromWorker) -> bytes:
-    """One line, with its newline. Half an emoji, which the CLI passes on from models and tools, becomes a `?`."""
+    """Encode a frame as a line. A lone surrogate, which models and tools may produce, becomes a `?`."""
     try:
         return msgspec.json.encode(frame) + b"\n"
     except UnicodeEncodeError:

@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
-TRUSTED: Final = "trusted:"  # how a `workspace` begins under which what acts counts
-WITHOUT: Final = "without:"
+TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
+WITHOUT: Final = "without:"  # prefix of one whose active content does not
 
 
 class McpStdio(msgspec.Struct, frozen=True):
@@ -31,18 +31,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     setting_sources: tuple[str, ...]
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
-    bypass: bool  # the mode bypassPermissions may be chosen
+    bypass: bool  # whether the mode bypassPermissions may be chosen
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()
-    workspace: str = ""  # what counts of what acts in its directories: `trusted:` or `without:` and which content
+    workspace: str = ""  # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
 
     @property
     def restricted(self) -> bool:
-        """What acts in its directories must not: they are not trusted."""
+        """Whether active content of its directories must not take effect."""
         return is_restricted(self.workspace)
 
 
 def is_restricted(workspace: str | None) -> bool:
-    """Whether a worker of this `workspace` runs without what acts there."""
+    """Whether a worker with this `workspace` runs without active content."""
     return workspace is not None and workspace.startswith(WITHOUT)

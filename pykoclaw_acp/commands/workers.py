@@ -69,16 +69,6 @@ def stop(session: str | None, now: bool) -> None:
 def _end(where: places.Places, grace: float) -> int:
     """Stop all processes of this data directory's workers, by their cookie; returns the number of workers."""
     from pykoclaw_acp.link import records
-    from pykoclaw_acp.system import reaper
+    from pykoclaw_acp.pool import local
 
-    names = records.names(where)
-    cookies: set[str] = set()
-
-    def ours(cookie: str) -> bool:
-        if cookie.partition(":")[0] in names:
-            cookies.add(cookie)
-            return True
-        return False
-
-    reaper.end_now(ours, grace)
-    return len(cookies)
+    return local.end_all(records.names(where), grace)

@@ -148,6 +148,20 @@ class LocalLauncher:
         return self._inherited.get(worker.cookie) or WorkerFiles.of(self._state / worker.instance, worker)
 
 
+def end_all(instances: Collection[str], grace: float) -> int:
+    """End all processes of the workers of these instances, which have no daemon; returns the number of workers."""
+    cookies: set[str] = set()
+
+    def ours(cookie: str) -> bool:
+        if cookie.partition(":")[0] not in instances:
+            return False
+        cookies.add(cookie)
+        return True
+
+    reaper.end_now(ours, grace)
+    return len(cookies)
+
+
 def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:
     if (found := shortage.of(error, forks=True)) is not None:
         return LaunchFailed(*found)

@@ -1,6 +1,6 @@
-"""Which instance this server is: the one of its database, or a new one if the database turns out to be a copy.
+"""Identity of this server: the instance of its database, or a new one if the data directory is a copy.
 
-Decided at the start, before anything of an earlier server is touched; docs/architecture.md says how.
+Decided at start-up, before anything of an earlier server is changed; docs/architecture.md describes the rules.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The instance, and what of an earlier server's is its own. Workers are named by their cookies.
+    """The instance, and which workers of earlier servers belong to it. Workers are named by their cookies.
 
-    `names` are those that own workers know the instance by; everything that was started under one of `taken` belongs
-    to it. `foreign` are live workers that are not its own though one might think so, `outdated` those that are further
-    on than the database, `strays` own ones without a row. The logs of the sessions `put_back` end before what their
-    workers have told.
+    `names`: under which its own workers know it. `taken`: everything that was started under one of these belongs to it.
+    `foreign`: live workers of another instance with the same name. `outdated`: own workers that are ahead of the
+    database, which was put back. `strays`: own workers without a row. `put_back`: sessions whose logs end before what
+    their workers have reported.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Standing:
 
     @classmethod
     def of(cls, instance: str) -> Self:
-        """This instance, without any doubt."""
+        """This instance, under one name."""
         names = frozenset({instance})
         return cls(instance, names, names)
 
@@ -71,11 +71,11 @@ class Standing:
         return row.identity.instance in self.names and row.identity.cookie not in self.foreign
 
     def owns_process(self, cookie: str) -> bool:
-        """Whether what a worker of this cookie has started is the instance's own."""
+        """Whether processes with this cookie are the instance's own."""
         return cookie.partition(":")[0] in self.taken and cookie not in self.foreign
 
     def last_words(self, row: WorkerRecord) -> TurnFailure | None:
-        """Why this worker of an earlier server does not go on here, if there is a reason to be told."""
+        """Why this worker does not continue here, if its turn's log is to say so."""
         if self.copied_from is not None:
             return TurnFailure("copied", outcomes.COPIED.format(path=self.copied_from))
         if row.identity.cookie in self.outdated:
@@ -84,9 +84,9 @@ class Standing:
 
 
 class Identity:
-    """What `settle` has found out: the standing, what is to be kept of it, and the instance's name while it is held.
+    """Result of `settle`: the standing, the row to store, and the instance's name while it is held.
 
-    `before` is what the database says so far.
+    `before`: the row that is stored.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Identity:
         self._name = name
 
     async def keep(self, database: Database, places: Places) -> None:
-        """Write down which instance this is, and where; waits until the store can be written."""
+        """Store the instance and its place; waits until the store can be written."""
         if self._row != self._before:
             await database.commit(Unit(statements=(instance.save(self._row),), durable=True), patient=True)
         try:
@@ -107,13 +107,13 @@ class Identity:
             log.warning("The state directory cannot be written", action="record_failed", error=str(error))
 
     def release(self) -> None:
-        """Let another server have the instance."""
+        """Release the instance's name."""
         if self._name is not None:
             self._name.close()
 
 
 async def settle(database: Database, places: Places, whereabouts: Whereabouts) -> Identity:
-    """Find out which instance this is; the data directory's lock is held, and nothing is written yet.
+    """Determine the instance; the data directory's lock is held, and nothing is written.
 
     Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if another server uses
     this very directory although its lock was to be had.
@@ -179,7 +179,7 @@ async def _has_sessions(database: Database) -> bool:
 async def _first(
     places: Places, here: Site, rows: Sequence[WorkerRecord], whereabouts: Whereabouts, *, new: bool
 ) -> Identity:
-    """A database without an id: a new one, or one from before there were ids."""
+    """The identity of a database without an id: a new one, or one from before there were ids."""
     others = [row for row in rows if row.identity.instance != places.hash and whereabouts.lives(row)]
     if others:  # from before there were ids: such a worker cannot say whose it is, and was launched for another place
         row = others[0]
@@ -200,7 +200,7 @@ async def _copy(here: Site, of: str, before: InstanceRow | None, mine: tuple[Unl
 
 
 def _by_place(places: Places, here: Site) -> InstanceRow | None:
-    """The instance that was here, if an older database was put back that has no id."""
+    """The instance recorded for this place, if an older database without an id was put back."""
     for record in records.at(places.state, here.path):
         return InstanceRow(record.instance, places.hash, record.site)
     return None
@@ -212,13 +212,13 @@ def _directions(seen: Collection[Sighting]) -> list[Direction]:
 
 
 def _is_further_on(sighting: Sighting, row: WorkerRecord) -> bool:
-    """The database knows less than the worker was told that it does, or more than the worker has said."""
+    """Whether the database has fewer frames than it acknowledged to the worker, or more than the worker has sent."""
     answer = sighting.answer
     return answer is not None and not answer.acked <= row.acked_frame <= answer.last
 
 
 async def _launched_later(database: Database, workers: Collection[Unlisted]) -> list[str]:
-    """The sessions of those workers that were launched after the database was as it is now."""
+    """Sessions whose workers were launched after the state that the database has now."""
     found: list[str] = []
     for worker in workers:
         session_id, _, epoch = (worker.cookie or "").partition(":")[2].rpartition(":")
@@ -233,7 +233,7 @@ def _is_of(cookie: str | None, name: str) -> bool:
 
 
 def _lives_elsewhere(places: Places, name: str, here: Site) -> bool:
-    """The directory in which the state directory last knew the instance is still there, and is not ours."""
+    """Whether the instance's last known data directory still exists, and is not ours."""
     record = records.find(places.state, name)
     if record is None or not _is_another_with_database(record.site, here):
         return False
@@ -243,7 +243,7 @@ def _lives_elsewhere(places: Places, name: str, here: Site) -> bool:
 
 
 def _is_another_with_database(site: Site, here: Site) -> bool:
-    """At this path is another directory than ours, with a database, for all that can be known."""
+    """Whether another directory than ours is at this path, with a database; True if it cannot be read."""
     try:
         there = Site.of(site.path)
     except (FileNotFoundError, NotADirectoryError):
@@ -258,9 +258,9 @@ def _new_id() -> str:
 
 
 async def _claim(name: str) -> socket.socket | None:
-    """A name that the kernel gives to one process at a time, and takes back when that ends; None: another has it.
+    """Hold the instance's name until this process ends; None if another process holds it.
 
-    It is an abstract socket's (unix(7)), and needs no file that could be copied, moved or deleted.
+    The name is that of an abstract socket (unix(7)): no file that could be copied, moved or deleted.
     """
     held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     address = f"\0pykoclaw-acp/{os.geteuid()}/{name}"
@@ -282,7 +282,7 @@ async def _claim(name: str) -> socket.socket | None:
 
 
 def _owner(address: str) -> int:
-    """The pid of whoever has the name; 0 if that cannot be known."""
+    """Pid of the process that holds the name; 0 if it cannot be determined."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:

@@ -1,7 +1,7 @@
-"""Before anybody is served: go on with what an earlier server left, or end it and say so.
+"""Recovery at start-up: adopt the workers of an earlier server, and end what cannot be continued.
 
-Workers that live are adopted, what dead ones left on disk is taken into the log, and what nobody can finish is ended:
-processes first, then turns, then questions.
+Live workers are adopted, the spools of dead ones go into the log. Then turns end that nobody can finish, and permission
+requests that nobody waits for.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the sessions go on with: workers, the turns that these run, and prompts that nobody has begun."""
+    """What the sessions continue: adopted workers, the turns that these run, and queued prompts."""
 
     workers: list[WorkerRecord] = field(default_factory=list)
     turns: list[UnfinishedTurn] = field(default_factory=list)
 
 
 async def recover(database: Database, launcher: Launcher, standing: Standing, *, resident: bool) -> Found:
-    """End what cannot go on, and find what can; the data directory's lock is held.
+    """Recover; the data directory's lock is held.
 
-    Without `resident` nothing goes on: no worker is adopted, and a prompt that was not begun ends. `standing` says
-    which workers are the instance's own.
+    Without `resident` nothing is continued: no worker is adopted, and queued prompts end. `standing` says which
+    workers are the instance's own.
     """
     ledger, journal = WorkerLedger(database), SessionJournal(database)
     rows = await ledger.rows()
@@ -107,7 +107,7 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
 
 
 async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
-    """Give the sessions what was found; they go on at once."""
+    """Let the sessions continue what was found."""
     journal = SessionJournal(database)
     adopted: list[tuple[Session, WorkerRecord, OpenTools, list[StoredRequest]]] = []
     for worker in found.workers:
@@ -150,9 +150,9 @@ def _newest(alive: Sequence[WorkerRecord], standing: Standing, conversations: Ma
 async def _take_spool(
     launcher: Launcher, journal: SessionJournal, row: WorkerRecord, last_words: dict[str, TurnFailure]
 ) -> bool:
-    """What a dead worker could not tell any more: as if it had, so that its turn ends as it did.
+    """Record the frames that a dead worker could not send, so that its turn ends as it did.
 
-    False if its spool cannot be read now: the next start may be able to.
+    False if its spool cannot be read now: the next start tries again.
     """
     after = row.acked_frame
 

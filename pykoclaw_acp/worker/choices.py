@@ -1,4 +1,4 @@
-"""Claude's permission mode and model in this worker: set as the daemon says, told when Claude changes them itself."""
+"""Claude's permission mode and model in this worker: set by the daemon, reported when Claude changes them itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log: Final = structlog.get_logger()
 
 
 class Choices:
-    """What the daemon believes, and what is true. `tell` takes events that belong to no turn."""
+    """Applies the mode and model that the daemon sets, and reports changes; `tell` takes events outside of turns."""
 
     def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
@@ -48,7 +48,7 @@ class Choices:
         return self._model
 
     async def connected(self, client: ClaudeSDKClient) -> None:
-        """The CLI runs, and has said what it offers."""
+        """Learn from the connected CLI what it offers."""
         info = await client.get_server_info() or {}
         models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
         self._resolved = {one["value"]: str(one.get("resolvedModel")) for one in models}
@@ -60,16 +60,16 @@ class Choices:
         self._connected.set()
 
     def choose(self, frame: SetMode | SetModel) -> None:
-        """Set it, after what was to be set before."""
+        """Set the mode or the model, after earlier choices."""
         self._last = asyncio.get_running_loop().create_task(self._choose(frame, self._last))
 
     async def settled(self) -> None:
-        """Wait until everything chosen is set: the next prompt runs so."""
+        """Wait until all choices are set: they hold for the next prompt."""
         if self._last is not None:
             await asyncio.wait([self._last])
 
     def follow(self, message: SystemMessage) -> None:
-        """Learn from what Claude says of itself: it leaves plan mode, or the user typed `/model`."""
+        """Report changes that Claude makes itself: it leaves plan mode, or the user types `/model`."""
         mode = message.data.get("permissionMode")
         if message.subtype == "status" and isinstance(mode, str):
             if mode in self._expected:

@@ -1,7 +1,7 @@
-"""One Claude session in this worker: connect, run turns one at a time, interrupt, close.
+"""The Claude session of this worker: connect, run turns one at a time, interrupt, close.
 
-A single pump reads the SDK's messages for the client's whole life; turns are matched to results by the prompt's uuid,
-since the CLI starts turns of its own when background work ends.
+One task reads all messages of the SDK's client. Results are matched to turns by the prompt's uuid, since the CLI starts
+turns of its own when background work ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log: Final = structlog.get_logger()
 
 
 class ClaudeSession:
-    """The SDK client of one worker. `run()` reads until the CLI ends, and raises what the SDK raised."""
+    """The SDK client of one worker; `run()` reads until the CLI ends."""
 
     def __init__(self, spec: LaunchSpec, temporary: str, outbox: Outbox) -> None:
         self._spec = spec
@@ -100,7 +100,7 @@ class ClaudeSession:
         )
 
     def _beginnings(self) -> list[dict[str, str]]:
-        """What to try, in order. A worker killed during the first turn may have left a transcript or its stub."""
+        """Ways to begin, in order: a worker that was killed in its first turn may have left part of a transcript."""
         if self._spec.resume_session_id is not None:
             return [{"resume": self._spec.resume_session_id}]
         own = _claude_id(self._spec.session_id)
@@ -142,13 +142,13 @@ class ClaudeSession:
 
     @property
     def alive(self) -> bool:
-        """The CLI can take a prompt, for all that is known: that it died is seen some 10 ms after it did."""
+        """Whether the CLI can take a prompt; its death is noticed after some 10 ms."""
         pid = None if self._client is None else sdk_private.cli_pid(self._client)
         return pid is None or not processes.ending(pid)
 
     @property
     def background(self) -> int:
-        """How much goes on without a prompt: background tasks, and the turn that one started when it ended."""
+        """Number of background tasks, and of turns that the CLI has started itself."""
         return self._tasks + (self._turn is not None and self._turn != self._prompted)
 
     @property
@@ -158,18 +158,18 @@ class ClaudeSession:
 
     @property
     def busy(self) -> bool:
-        """A turn runs, or background work, or somebody was asked something."""
+        """Whether a turn or background work runs, or a permission request is pending."""
         return self.in_turn or bool(self._tasks) or bool(self.asking)
 
     @property
     def in_turn(self) -> bool:
-        """A turn runs, or was given to Claude."""
+        """Whether a turn runs, or was given to Claude."""
         return self._prompted is not None or self._turn is not None
 
     # --- commands ---------------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt) -> None:
-        """Send a turn to Claude; its end comes as a `turn_ended` frame."""
+        """Send a prompt to Claude; the end of its turn becomes a `turn_ended` frame."""
         assert self._client is not None
         await self.choices.settled()
         self._prompted = self.last_prompt = prompt.turn_id
@@ -187,14 +187,14 @@ class ClaudeSession:
         await self._client.query(one())
 
     async def interrupt(self, turn_id: str) -> None:
-        """Stop the turn; again and again until its result came."""
+        """Interrupt the turn, repeatedly until its result comes."""
         while turn_id in (self._prompted, self._turn) and self._client is not None:
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
 
     async def give_up(self, failure: TurnFailure) -> None:
-        """Stop the turn that runs; it ends with this error, whatever Claude makes of it."""
+        """Interrupt the current turn; it ends with this failure, whatever its result is."""
         if turn_id := self._prompted or self._turn:
             self._failure = failure
             await self.interrupt(turn_id)
@@ -204,7 +204,7 @@ class ClaudeSession:
         self._permissions.resolve(answer)
 
     async def close(self) -> None:
-        """Interrupt what runs, then close the CLI: a plain disconnect waits 5 s and loses the partial answer."""
+        """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the partial answer."""
         if self._client is None:
             return
         if self._turn is not None or self._prompted is not None:
@@ -217,7 +217,7 @@ class ClaudeSession:
     # --- the pump ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Read messages until the CLI ends; returns when it ended by itself, raises the SDK's error otherwise."""
+        """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
         assert self._client is not None
         async for message in self._client.receive_messages():
             try:
@@ -231,7 +231,7 @@ class ClaudeSession:
                 )
 
     def last_words(self) -> str:
-        """The CLI's last line on stderr: the only place where it says why it died."""
+        """Last line of the CLI's stderr, which alone says why it died."""
         return plain(self._stderr[-1]) if self._stderr else ""
 
     async def _take(self, message: Message) -> None:
@@ -268,7 +268,7 @@ class ClaudeSession:
         self._outbox.put(Background(epoch=self._spec.epoch, running=self.background))
 
     def _note(self, event: Event) -> None:
-        """An event that is no part of any turn."""
+        """Report an event outside of turns."""
         self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=None, event=event))
 
     def _put(self, event: Event, turn_id: str | None = None) -> None:
@@ -310,7 +310,7 @@ class ClaudeSession:
         self._outbox.put(ended)
 
     async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
-        """Wait until the call was reported, or report it; gives the turn that it belongs to."""
+        """Wait until the tool call is reported, or report it; returns its turn."""
         async with self._reported:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._reported.wait_for(lambda: self._translator.knows(tool_id)), REPORT_WAIT)
@@ -321,7 +321,7 @@ class ClaudeSession:
         return self._turn
 
     async def _turn_reported(self) -> str | None:
-        """The turn that runs, or was given to Claude; None if there is none. Its messages can be overtaken, too."""
+        """The current turn, whose messages may come later than a request; None if there is none."""
         async with self._reported:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._reported.wait_for(lambda: self._turn is not None), REPORT_WAIT)
@@ -331,7 +331,7 @@ class ClaudeSession:
 
 
 def _claude_id(session_id: str) -> str:
-    """A UUID to begin a Claude session under: ours is one, that of an adopted database may not be."""
+    """A UUID for a new Claude session; an id of an adopted database may not be one."""
     try:
         return str(UUID(session_id))
     except ValueError:

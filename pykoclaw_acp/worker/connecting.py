@@ -1,4 +1,4 @@
-"""Connecting to a claude that may end while it starts."""
+"""Connecting to a CLI that may end while it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ended(Exception):
 
 
 async def connect(client: ClaudeSDKClient) -> None:
-    """The SDK's, which alone would wait 60 s for a CLI that has ended. Raises Ended, and what the SDK raises."""
+    """Connect the SDK's client; raises Ended at once if the CLI ends, for which the SDK would wait 60 s."""
     status: int | None = None
 
     async def watch(limit: asyncio.Timeout) -> None:

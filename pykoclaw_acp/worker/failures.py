@@ -1,4 +1,4 @@
-"""Why a turn or a start failed, as a kind for programs and a sentence for people."""
+"""Reasons for failed turns and starts: a kind for programs, a sentence for people."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are 
 
 
 def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
-    """What had run out when Claude died with this error and these words: the kind, and a sentence with the way out.
+    """What had run out when the CLI died with this error and this output: the kind, and a sentence with the remedy.
 
     A CLI that crashes under a limit of its address space says nothing: that limit is the likely cause.
     """
@@ -54,26 +54,26 @@ def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
 
 
 def plain(words: str) -> str:
-    """Another program's words, in one line, without what a client would take for something else."""
+    """Output of another program as one line, without digits that a client would misread."""
     line = " ".join("…" if _MISREAD in word else word for word in words[:_LOOKED_AT].split())
     return line[:_LONGEST]
 
 
 def failed_servers(message: SystemMessage) -> set[str]:
-    """Names of the MCP servers that Claude could not start or reach, as it says when a turn begins."""
+    """Names of the MCP servers that Claude could not start or reach, as reported at the beginning of a turn."""
     servers = message.data.get("mcp_servers") if message.subtype == "init" else None
     found = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     return {str(one.get("name")) for one in found if one.get("status") == "failed"}
 
 
 def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
-    """What the log says of a turn that ended before its answer was complete: many clients show no stop reason."""
+    """A note for the log if the answer is incomplete: many clients do not show the stop reason."""
     why = _EARLY.get(stop_reason or "")
     return [] if why is None else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
 
 
 def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:
-    """The error of a turn that ended without an answer."""
+    """Why a turn ended without an answer."""
     status = result.api_error_status
     named, said = api_error or ("", "")
     words = said or (result.errors or [""])[0] or result.result or result.subtype

@@ -1,7 +1,7 @@
 """The fork server: imports the SDK once, then forks a worker per launch spec in milliseconds.
 
-One JSON line in, one JSON line out, over the socketpair that it is started with; exits when that ends. Workers outlive
-it, but for those that end with the daemon's connection (`LaunchSpec.orphan_grace` 0): it waits for them.
+Requests and answers are JSON lines on the socketpair that it inherits; it exits when that is closed. Workers outlive
+it, except those that end with the daemon's connection (`LaunchSpec.orphan_grace` 0), for which it waits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     control.set_inheritable(False)
     become_subreaper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the end of the socket is the only way to end
+        signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends it
     try:
         import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
     except Exception as error:
@@ -86,7 +86,7 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
 
 
 def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
-    """No worker can be forked: say so to the launch that is waited for."""
+    """Answer the pending launch: no worker can be forked."""
     with contextlib.suppress(ConnectionError):
         if control.recv(1):
             control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
@@ -177,7 +177,7 @@ def _reap(workers: set[int]) -> None:
 
 
 def _end_workers(workers: set[int]) -> None:
-    """Wait for the workers; those that are left when the grace time is over are killed."""
+    """Wait for the workers to end, then kill the remaining ones."""
     deadline = time.monotonic() + WORKERS_GRACE
     while children(os.getpid()):
         if time.monotonic() > deadline:

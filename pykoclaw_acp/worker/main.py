@@ -1,7 +1,7 @@
 """The worker process: one Claude session, spoken to over its own unix socket by one daemon after the other.
 
-Started by the fork server, which has the SDK imported and hands over the bound socket. Without a daemon it goes on with
-what it has to do, for `LaunchSpec.orphan_grace` at most, and keeps what it has to tell on disk.
+Started by the fork server, which has imported the SDK and passes the bound socket on. Without a daemon the worker
+continues its turn for at most `LaunchSpec.orphan_grace`, and keeps its frames on disk.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log: Final = structlog.get_logger()
 
 
 class Worker:
-    """Serves daemons until one tells it to stop, or none came in time, or Claude is lost."""
+    """Serves one daemon after the other until one stops it, no daemon comes in time, or Claude is lost."""
 
     def __init__(self, spec: LaunchSpec, files: WorkerFiles) -> None:
         self._spec = spec
@@ -84,11 +84,11 @@ class Worker:
 
     @property
     def alone(self) -> bool:
-        """There is no daemon that would clean up after it."""
+        """Whether no daemon will clean up after it."""
         return not self._daemon.attached and bool(self._spec.orphan_grace)
 
     async def serve(self, listener: socket.socket) -> None:
-        """Run until the end, leave nothing behind; raises TimeoutError when no daemon ever came."""
+        """Run until the worker is to end; raises TimeoutError if no daemon ever connected."""
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,7 +106,7 @@ class Worker:
         self._home.close()
 
     async def _finish(self) -> None:
-        """Stop what runs; what no daemon has acknowledged by then is left on disk."""
+        """Stop Claude; unacknowledged frames go to the spool."""
         resident = bool(self._spec.orphan_grace)
         if resident and not self._daemon.attached and self._last_words is None and self._claude.in_turn:
             await self._give_up()
@@ -118,7 +118,7 @@ class Worker:
             self._outbox.bequeath(None if self._daemon.attached else self._last_words)
 
     async def _give_up(self) -> None:
-        """End the turn in words, which the next daemon finds in the spool."""
+        """End the turn with a failure, which the next daemon finds in the spool."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._claude.give_up(self._why_stopped), END_WAIT)
         if self._claude.in_turn:
@@ -131,7 +131,7 @@ class Worker:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """A task that broke would leave its turn hanging: the worker is lost instead."""
+        """End the worker if one of its tasks fails: its turn would hang."""
         if task.cancelled() or (error := task.exception()) is None:
             return
         log.error("The worker is broken", action="worker_broken", exc_info=error)
@@ -144,7 +144,7 @@ class Worker:
     # --- Claude -----------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """Connect Claude, report ready, pump until it ends."""
+        """Connect to Claude, report ready, and process its messages until it ends."""
         try:
             await self._claude.connect()
         except ClaudeNotStarted as failure:
@@ -222,7 +222,7 @@ class Worker:
         )
 
     async def _serve_daemon(self, line: SocketLine, hello: Hello, frames: AsyncIterator[ToWorker | None]) -> None:
-        """Do what the daemon says, until its line ends."""
+        """Carry out a daemon's commands until it disconnects."""
         if self._ended.is_set():
             return  # what is told from now on goes to disk
         await self._attach(line, hello)
@@ -257,7 +257,7 @@ class Worker:
             self._orphaned = self._start(self._wait_for_daemon())
 
     async def _wait_for_daemon(self) -> None:
-        """What runs may go on for the grace time; without anything to do there is no point in waiting as long."""
+        """End the worker if no daemon comes within the grace time, or a shorter time while it is idle."""
         grace = self._spec.orphan_grace
         log.info("The daemon is gone", action="orphaned", busy=self._claude.busy)
         now = alone_since = idle_since = asyncio.get_running_loop().time()
@@ -305,7 +305,7 @@ class Worker:
 
 
 def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
-    """The process's whole life; returns its exit status."""
+    """Run a worker process; returns its exit status."""
     structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid())
     worker = Worker(spec, files)
     try:

@@ -1,4 +1,4 @@
-"""The Claude agent options of a worker, from its launch spec."""
+"""The SDK's options for a worker, from its launch specification."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRAPPER: Final = Path(__file__).with_name("claude-exec")
 DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
 
 
-# What a directory that is not trusted may still do: its CLAUDE.md counts, as that of a directory that was added.
+# For untrusted directories: only CLAUDE.md takes effect, as that of an added directory.
 _WITHOUT: Final = {
     "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
     "CLAUDE_CODE_IGNORE_PERSISTED_TRUST": "1",  # a second lock: the CLI itself then lets no project setting act
@@ -32,7 +32,7 @@ _WITHOUT: Final = {
 
 
 def sources(spec: LaunchSpec) -> list[str]:
-    """Claude's setting sources that count: of directories that are not trusted none."""
+    """Claude's setting sources; an untrusted directory has none."""
     return [one for one in spec.options.setting_sources if one == "user" or not spec.options.restricted]
 
 
@@ -58,7 +58,7 @@ def credential() -> dict[str, str]:
 
 
 def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
-    """What the CLI and its tools get on top of the worker's own environment; raises OSError as `credential` does."""
+    """Variables for the CLI and its tools, besides the worker's environment; raises OSError as `credential` does."""
     return {
         **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
@@ -105,7 +105,7 @@ def options(
 
 @contextlib.contextmanager
 def mcp_file(spec: LaunchSpec, temporary: str) -> Iterator[Path | None]:
-    """The client's MCP servers in a file for this user alone, while the CLI starts: `ps` shows its command line."""
+    """A private file with the client's MCP servers while the CLI starts: `ps` would show them on the command line."""
     if not spec.options.mcp_servers:
         yield None
         return

@@ -1,7 +1,7 @@
 """Numbered frames on their way to the daemon: kept until acknowledged, merged while unsent, on disk without a daemon.
 
-What is unacknowledged is first what the spool holds, then what memory holds. It goes to the spool as soon as there is
-no daemon, or one that is so slow that too much waits: Claude never waits for a daemon.
+Unacknowledged frames are in the spool, newer ones in memory. They go to the spool when there is no daemon, or one that
+is too slow: Claude never waits for a daemon.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ log: Final = structlog.get_logger()
 
 
 class Outbox:
-    """`put` never blocks; `take` waits for what can be sent. `on_full` is called when the spool's limit is reached:
+    """A queue whose `put` never blocks, and whose `take` waits for frames that can be sent.
 
-    from then on, until the spool was emptied, events are dropped, the ends of turns are not.
+    `on_full` is called when the spool's limit is reached: until the spool is empty, events are dropped, but not the
+    ends of turns.
     """
 
     def __init__(self, spool: Spool, limit: int, on_full: Callable[[], None]) -> None:
@@ -52,12 +53,12 @@ class Outbox:
 
     @property
     def empty(self) -> bool:
-        """Everything was sent and acknowledged."""
+        """Whether everything was sent and acknowledged."""
         return not self._unsent and self._acknowledged == self._last
 
     @property
     def told(self) -> tuple[int, int]:
-        """The number of the last frame, and of the last one that a daemon has committed."""
+        """Numbers of the last frame, and of the last one that a daemon has committed."""
         return self._last, self._acknowledged
 
     def put(self, frame: Numbered) -> None:
@@ -79,14 +80,14 @@ class Outbox:
     # --- the daemon -------------------------------------------------------------------------------------------------
 
     def number(self) -> int:
-        """Give a number to everything that waits for one; returns the last one."""
+        """Number all queued frames; returns the last number."""
         while self._unsent:
             self._number()
         self._unsent_text = 0
         return self._last
 
     def attach(self, after: int) -> None:
-        """A daemon is there, which has committed everything up to `after`: what follows is for it."""
+        """Send what follows frame `after` to a daemon, which has committed everything up to there."""
         self.acknowledge(after)
         self._sent = self._acknowledged
         if self._spool.last:
@@ -95,7 +96,7 @@ class Outbox:
         self._changed.set()
 
     def detach(self) -> None:
-        """There is no daemon any more."""
+        """Stop sending: the daemon is gone."""
         self._attached = False
         self._flying.clear()
         self._flying_bytes = 0
@@ -103,7 +104,7 @@ class Outbox:
         self._changed.set()
 
     def acknowledge(self, upto: int) -> None:
-        """The daemon has committed everything up to this number."""
+        """Forget frames up to this number: the daemon has committed them."""
         self._acknowledged = max(self._acknowledged, upto)
         while self._flying and self._flying[0][0] <= upto:
             self._flying_bytes -= self._flying.popleft()[1]
@@ -115,7 +116,7 @@ class Outbox:
         self._changed.set()
 
     async def take(self) -> bytes:
-        """The next frames as lines; waits until there is a daemon that does not owe too many acknowledgements."""
+        """The next frames as lines; waits while there is no daemon, or too much is unacknowledged."""
         while True:
             if self._attached:
                 if data := self._next():
@@ -128,7 +129,7 @@ class Outbox:
             await self._changed.wait()
 
     async def drained(self) -> None:
-        """Wait until everything was acknowledged."""
+        """Wait until everything is acknowledged."""
         while not self.empty:
             self._changed.clear()
             await self._changed.wait()
@@ -136,7 +137,7 @@ class Outbox:
     # --- memory and disk --------------------------------------------------------------------------------------------
 
     def spill(self) -> None:
-        """Everything that is in memory goes to the spool."""
+        """Move everything from memory to the spool."""
         if not self._full and self._spool.size > self._limit:
             self._fill("the limit is reached")
         self.number()
@@ -151,7 +152,7 @@ class Outbox:
         self._kept.clear()
 
     def bequeath(self, last_words: Lost | None) -> None:
-        """The worker ends: what is unacknowledged goes to disk, and why it ended if no daemon can be told."""
+        """Write what is unacknowledged to the spool, followed by the reason for the worker's end."""
         self.spill()
         if last_words is None:
             return
@@ -168,7 +169,7 @@ class Outbox:
         self._on_full()
 
     def _merge(self) -> None:
-        """What follows the last frame becomes part of it."""
+        """Merge the collected pieces into the last frame."""
         if self._more:
             last = self._unsent[-1]
             assert isinstance(last, EventFrame)
@@ -206,7 +207,7 @@ class Outbox:
 
 
 def _continuation(before: Numbered, more: int, frame: Numbered) -> str:
-    """The text that continues the frame before, to which `more` characters belong already; none if it does not."""
+    """Text by which this frame continues the one before, which has `more` characters already; empty if it does not."""
     if not isinstance(before, EventFrame) or not isinstance(frame, EventFrame) or before.turn_id != frame.turn_id:
         return ""
     old, new = before.event, frame.event

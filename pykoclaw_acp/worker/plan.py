@@ -13,18 +13,18 @@ _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
 
 @dataclass(slots=True)
 class TaskList:
-    """What is known of the list: a worker that has just begun knows nothing of an older one until Claude lists it."""
+    """The task list, as far as it is known: a new worker learns an older list only when Claude prints it."""
 
     _tasks: dict[str, PlanEntry] = field(default_factory=dict)
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def called(self, tool_id: str, name: str, arguments: dict[str, Any]) -> None:
-        """A tool is called."""
+        """Take a tool call."""
         if name in _TOOLS:
             self._calls[tool_id] = arguments
 
     def ended(self, tool_id: str, details: object) -> list[Plan]:
-        """A tool call has ended, with the result's structured form: the whole plan, if it is another one now."""
+        """Take the structured result of a tool call; returns the whole plan if it has changed."""
         arguments = self._calls.pop(tool_id, None)
         if arguments is None or not isinstance(details, dict):
             return []

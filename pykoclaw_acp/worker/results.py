@@ -1,4 +1,4 @@
-"""What the CLI's result of a turn means: pure functions."""
+"""The end of a turn from the CLI's result message: pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABORTED: Final = ("aborted_streaming", "aborted_tools")
 
 
 def answers(result: ResultMessage, turn_id: str) -> bool:
-    """Whether it is the result of this prompt, and not of a turn that the CLI began by itself."""
+    """Whether this is the result of the prompt, and not of a turn that the CLI began by itself."""
     if result.user_message_uuids:
         return turn_id in result.user_message_uuids
     if result.user_message_uuid is not None:
@@ -25,7 +25,7 @@ def answers(result: ResultMessage, turn_id: str) -> bool:
 def turn_ended(
     epoch: int, turn_id: str, result: ResultMessage, failure: TurnFailure | None, api_error: tuple[str, str] | None
 ) -> TurnEnded:
-    """The turn's end. `failure`: why we stopped it; `api_error`: kind and words of the model service's last error."""
+    """The end of a turn. `failure`: why we stopped it; `api_error`: kind and message of the API's last error."""
     error: TurnFailure | None = None
     stop: str | None = None
     if failure is not None:

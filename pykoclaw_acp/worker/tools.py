@@ -1,4 +1,4 @@
-"""What a person sees of a tool call: its kind, title, content and files; pure functions of the call."""
+"""How a tool call is presented: kind, title, content, files; pure functions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kind(name: str) -> ToolKind:
 
 
 def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
-    """One line for people: what is done to what, final from the start since some clients never update it."""
+    """Title of a tool call; final from the start, since some clients never update it."""
     path = _path(arguments, cwd)
     detail: str | None = None
     if name == "Bash":
@@ -71,7 +71,7 @@ def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
 
 
 def one_line(text: str, most: int = MAX_TITLE) -> str:
-    """The text as one line in which nothing is invisible: ⏎ for its line ends; one that is cut says so."""
+    """The text as one line without invisible characters: ⏎ for line ends, and a mark where it is cut."""
     lines = [" ".join(line.split()) for line in neutral(text[:_LONGEST_LINE], "command").split("\n")]
     line = " ⏎ ".join(line for line in lines if line)
     if len(line) <= most and len(text) <= _LONGEST_LINE:
@@ -83,7 +83,7 @@ def one_line(text: str, most: int = MAX_TITLE) -> str:
 
 
 def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:
-    """What can be shown before the tool has run: the change that a file tool is about to make."""
+    """Content before the tool has run: the change that a file tool is about to make."""
     path = _path(arguments, cwd)
     if path is None:
         return ()
@@ -106,12 +106,12 @@ def locations(arguments: dict[str, Any], cwd: str) -> tuple[Location, ...]:
 
 
 def shown_input(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The input for the log: long texts cut, so that an event stays small."""
+    """The input for the log, with long texts cut."""
     return {key: _bounded(value) for key, value in arguments.items()}
 
 
 def result(name: str, blocks: object, failed: bool) -> tuple[ToolPart, ...]:
-    """What the tool gave back, for people. A change that went well says nothing beyond its diff."""
+    """The result of a tool; a successful change has nothing beyond its diff."""
     if name in ("Write", "Edit", "NotebookEdit") and not failed:
         return ()
     if isinstance(blocks, str):
@@ -136,7 +136,7 @@ def result(name: str, blocks: object, failed: bool) -> tuple[ToolPart, ...]:
 
 
 def shorten(text: str, limit: int = MAX_SHOWN) -> str:
-    """The text, or its beginning and end with a mark between them."""
+    """The text, or its beginning and its end with a mark between them."""
     if len(text) <= limit:
         return text
     cut = len(text) - limit

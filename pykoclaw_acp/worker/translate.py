@@ -1,7 +1,7 @@
-"""SDK messages to neutral events: everything stateful about that happens here, once, for live and imported turns.
+"""Translation of SDK messages to neutral events; all of its state is here.
 
-The CLI streams deltas and then sends each content block whole; what was streamed is not said again. A stream that broke
-off is completed by the CLI in one piece, of which only the missing rest is said.
+The CLI streams deltas, then sends each content block complete: what was streamed is not repeated. A stream that breaks
+off is completed by the CLI in one message, of which only the missing rest becomes an event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
 
 @dataclass(slots=True)
 class _Block:
-    """A streamed content block: its kind, and what of it was said."""
+    """A streamed content block: its kind, and what was streamed so far."""
 
     kind: str
     message_id: str
@@ -56,7 +56,7 @@ class Translator:
     spoke: bool = False
 
     def events(self, message: Message) -> list[Event]:
-        """The events that this message makes, in order."""
+        """Events of this message, in order."""
         if isinstance(message, StreamEvent):
             return self._stream(message)
         if isinstance(message, AssistantMessage):
@@ -68,11 +68,11 @@ class Translator:
         return []
 
     def begin_turn(self) -> None:
-        """A turn starts: nothing has been said in it yet."""
+        """Begin a turn."""
         self.spoke = False
 
     def end_turn(self, result: ResultMessage) -> list[Event]:
-        """What closes a turn: text that only the result holds, calls that never ended, the context's usage."""
+        """Events that close a turn: text that only the result holds, ends of unfinished calls, usage of the context."""
         events: list[Event] = []
         if not self.spoke and result.result and not result.is_error:
             message_id = result.uuid or result.session_id
@@ -87,13 +87,13 @@ class Translator:
         return events
 
     def knows(self, tool_id: str) -> bool:
-        """Whether the call was reported already."""
+        """Whether the call was reported."""
         return tool_id in self._names
 
     def start_tool(
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None
     ) -> list[Event]:
-        """The report of a tool call, once per call."""
+        """Events that report a tool call, once per call."""
         if tool_id in self._names:
             return []
         self._names[tool_id] = name
@@ -221,5 +221,5 @@ class Translator:
 
 
 def is_turn_start(message: Message) -> bool:
-    """Each turn, also one that the CLI starts by itself, begins with the `init` message."""
+    """Whether a turn begins; the CLI sends `init` for each, including those that it starts by itself."""
     return isinstance(message, SystemMessage) and message.subtype == "init"

@@ -1,4 +1,4 @@
-"""The whole of a tool call, for the person who is to allow it: nothing is cut, and nothing in it is invisible."""
+"""A complete tool call, for the person who decides about it: nothing is cut, nothing is invisible."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PATHS: Final = ("file_path", "notebook_path", "path")
 
 
 def too_large(arguments: dict[str, Any]) -> bool:
-    """Whether nobody can be asked about the call."""
+    """Whether the call is too large to ask anybody about it."""
     return len(json.dumps(arguments, ensure_ascii=False).encode(errors="surrogatepass")) > MOST
 
 
 def parts(name: str, arguments: dict[str, Any], cwd: str, always: str | None) -> tuple[ToolPart, ...]:
-    """What clients show with the question: the change as a diff, and every other argument in words.
+    """What clients show with the permission request: the change as a diff, all other arguments as text.
 
     `always`: what an "always" would allow besides.
     """
