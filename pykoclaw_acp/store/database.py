@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable, RowRefused, StoreUnavailable
-from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
-from pykoclaw_acp.store.batch import BatchWriter, write_nothing_new
-from pykoclaw_acp.store.checkpoints import Checkpoints
-from pykoclaw_acp.store.condition import FileGone, State, StoreCondition, trouble
-from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
+from pykoclaw_acp.errors import RowRefused, StoreUnavailable
+from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.condition import FileGone, StoreCondition, trouble
 from pykoclaw_acp.store.group_commit import GroupCommit
-from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, OpenFile, UnseenAfterCommit
+from pykoclaw_acp.store.journal_mode import JournalMode
+from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, UnseenAfterCommit
+from pykoclaw_acp.store.opening import Opened, open_files
 from pykoclaw_acp.store.readers import ReaderPool
-from pykoclaw_acp.store.sqlite import ENGINE, result_code, sqlite3
+from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.store.units import DatabaseClosed, NewEvent, Statement, Unit
-from pykoclaw_acp.system.clock import Clock
 
 __all__ = [
     "ABANDONED",
@@ -36,12 +34,9 @@ __all__ = [
 
 log: Final = structlog.get_logger()
 
-"""A constraint of the schema refused a unit."""
-
 ABANDONED: list[Database] = []
 """Databases whose files are gone or cannot be seen: open to the end of the process, which must be `os._exit`."""
 
-READERS = 2
 FIRST_PROBE = 0.05
 """Seconds until a store that cannot be written is looked at again; each time twice as long."""
 LONGEST_PAUSE = 2.0
@@ -55,38 +50,31 @@ CLOSING_BUSY_TIMEOUT_MS = 500
 class Database:
     """The open database. All of its coroutines may be called by any number of tasks of one event loop."""
 
-    def __init__(
-        self,
-        path: Path,
-        writer: Connection,
-        readers: list[Connection],
-        used: journal_mode.JournalMode,
-        clock: Clock,
-        *,
-        checkpoints: Checkpoints | None = None,
-        copy: Path | None = None,
-    ) -> None:
+    def __init__(self, path: Path, opened: Opened) -> None:
         """Use `open`."""
         self.path = path
-        self._copy = copy
-        self.limited = copy is not None
-        """It is only read until it is opened anew."""
-        self.journal_mode = used
-        self.clock = clock
+        self.clock = opened.clock
+        self.journal_mode = opened.mode
         self.condition = StoreCondition()
+        self.limited = opened.copy is not None
+        """It is only read until it is opened anew."""
         self.reopen_wanted = asyncio.Event()
         """Set when only opening the database anew helps: what it holds may not be what this process knows."""
-        self._writer = writer
-        self._file = OpenFile(copy or path)
-        self._checkpoints = checkpoints
-        written = None if checkpoints is None else checkpoints.written
-        self._commits = GroupCommit(writer, BatchWriter(self._file, relaxed=used.relaxed), written)
-        self._readers = ReaderPool(readers)
+        self._copy = opened.copy
+        self._writer = opened.writer
+        self._readers = ReaderPool(opened.readers)
+        self._file = opened.file
+        self._checkpoints = opened.checkpoints
+        written = None if opened.checkpoints is None else opened.checkpoints.written
+        batches = BatchWriter(self._file, relaxed=opened.mode.relaxed)
+        self._commits = GroupCommit(opened.writer, batches, written)
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
         self._rescued = False
-        self._was_inaccessible = False
+        self._was_inaccessible = not opened.accessible
         self._watching = asyncio.create_task(self._watch())
+        if opened.trouble is not None:
+            self.condition.failed(*opened.trouble)
 
     @classmethod
     async def open(cls, path: Path, spare: Sequence[Path] = ()) -> Database:
@@ -100,34 +88,7 @@ class Database:
         if it is damaged, newer than this program, cannot be read, or cannot be written and none of `spare` can hold a
         copy. The caller holds the data directory's lock.
         """
-        migrations = migrate.load()
-        try:
-            await asyncio.to_thread(preflight.verify, path, migrations)
-            with suppress(FileExistsError):
-                _create(path)
-            return await _open(path, migrations)
-        except OSError as error:
-            raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
-        except (sqlite3.Error, DatabaseUnusable) as error:
-            cause = error if isinstance(error, sqlite3.Error) else error.__cause__
-            found = None if cause is None else trouble(cause)
-            if found is not None and found[0] == "locked":
-                raise DatabaseBusy(
-                    f"Another program keeps the database {path} to itself. Nothing was changed. The server starts as "
-                    "soon as that program lets go; `pykoclaw-acp doctor` names it."
-                ) from cause
-            if found is None or not history_copy.is_worth_it(path):
-                raise (preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error) from cause
-        copied = await asyncio.to_thread(history_copy.make, path, spare)
-        if copied is None:
-            raise DatabaseUnusable(
-                f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
-                "Nothing was changed. Make room, or make the file and its directory writable."
-            ) from cause
-        try:
-            return await _open_copy(path, copied, migrations, found)
-        except OSError as error:
-            raise DatabaseUnusable(f"The copy {copied} of the database cannot be used: {error.strerror}.") from error
+        return cls(path, await open_files(path, spare))
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commits the unit; returns the `seq`s that its events got, in their order.
@@ -272,7 +233,7 @@ class Database:
         if self._checkpoints is not None:
             await self._checkpoints.close()
         try:
-            await self._writer.run(partial(_tidy, settled=self.journal_mode))
+            await self._writer.run(partial(_tidy, mode=self.journal_mode))
         finally:
             await self._writer.close()
             self._file.close()
@@ -286,93 +247,11 @@ class Database:
             raise DatabaseClosed(f"the database {self.path} was closed")
 
 
-def _create(path: Path) -> None:
-    """An empty file, 0600 whatever the umask is; raises FileExistsError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    os.fchmod(descriptor, 0o600)
-    os.close(descriptor)
-
-
-async def _open(path: Path, migrations: list[migrate.Migration]) -> Database:
-    accessible = history_copy.is_accessible(path)
-    async with AsyncExitStack() as stack:
-        writer = await _connect(stack, path)
-        settled = await writer.run(partial(_prepare, migrations=migrations, path=path))
-        clock = await writer.run(clocks.go_on)
-        readers = await _prepared_readers(stack, path, settled)
-        refused = await writer.run(_try_to_write)
-        checkpoints = await Checkpoints.open(writer, path, settled)
-        stack.pop_all()
-    database = Database(path, writer, readers, settled, clock, checkpoints=checkpoints)
-    database.note_access(accessible)
-    if refused is not None:
-        database.condition.failed(*refused)
-    return database
-
-
-async def _open_copy(
-    path: Path, copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]
-) -> Database:
-    async with AsyncExitStack() as stack:
-        stack.callback(history_copy.remove, copied)
-        writer = await _connect(stack, copied)
-        settled = await writer.run(partial(_prepare, migrations=migrations, path=copied))
-        clock = await writer.run(clocks.go_on)
-        readers = await _prepared_readers(stack, copied, settled)
-        stack.pop_all()
-    database = Database(path, writer, readers, settled, clock, copy=copied)
-    database.condition.failed(*found)
-    return database
-
-
-async def _prepared_readers(stack: AsyncExitStack, path: Path, settled: journal_mode.JournalMode) -> list[Connection]:
-    readers = [await _connect(stack, path) for _ in range(READERS)]
-    for reader in readers:
-        await reader.run(partial(_prepare_reader, settled=settled))
-    return readers
-
-
-def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
-    """The condition that keeps the database from being written, if one does."""
-    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
-    try:
-        write_nothing_new(connection)
-    except sqlite3.Error as error:
-        if (found := trouble(error)) is None:
-            raise
-        return found
-    return None
-
-
-async def _connect(stack: AsyncExitStack, path: Path) -> Connection:
-    connection = await Connection.open(path)
-    stack.push_async_callback(connection.close)
-    return connection
-
-
-def _prepare(
-    connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path
-) -> journal_mode.JournalMode:
-    inspection.inspect(connection, migrate.pending(connection, migrations, path), path)  # a rollback may have hidden it
-    settled = journal_mode.settle(connection, ENGINE)
-    settled.configure(connection)
-    connection.execute("PRAGMA foreign_keys=ON")
-    migrate.apply(connection, migrations, path)
-    return settled
-
-
-def _prepare_reader(connection: sqlite3.Connection, settled: journal_mode.JournalMode) -> None:
-    settled.configure(connection)
-    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA query_only=ON")
-
-
-def _tidy(connection: sqlite3.Connection, settled: journal_mode.JournalMode) -> None:
+def _tidy(connection: sqlite3.Connection, mode: JournalMode) -> None:
     connection.execute(f"PRAGMA busy_timeout={CLOSING_BUSY_TIMEOUT_MS}")
     # Another process may hold the lock, or the disk be full: neither is a reason not to close.
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA optimize")
-    if settled.own_checkpoints:
+    if mode.own_checkpoints:
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

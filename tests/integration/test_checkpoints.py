@@ -54,13 +54,13 @@ def never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["affected", "as installed"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "affected":
-        monkeypatch.setattr("pykoclaw_acp.store.database.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+        monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
     return str(request.param)
 
 
 @pytest.fixture
 def affected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykoclaw_acp.store.database.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+    monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
 
 
 @pytest.fixture

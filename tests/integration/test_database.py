@@ -51,7 +51,7 @@ async def database(path: Path) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def affected_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykoclaw_acp.store.database.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+    monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
 
 
 def event(payload: str = "{}") -> NewEvent:

@@ -1,0 +1,150 @@
+"""Opening the database: connections, journal mode, migrations; or a copy of a file that cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable
+from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
+from pykoclaw_acp.store.batch import write_nothing_new
+from pykoclaw_acp.store.checkpoints import Checkpoints
+from pykoclaw_acp.store.condition import State, trouble
+from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
+from pykoclaw_acp.store.journal_mode import JournalMode
+from pykoclaw_acp.store.open_file import OpenFile
+from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
+from pykoclaw_acp.system.clock import Clock
+
+READERS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open database. `trouble`: why it cannot be written, if it cannot.
+
+    `copy`: the file that is read instead, if the database itself cannot be opened. `accessible`: whether the system
+    would have let this process write when the files were opened.
+    """
+
+    writer: Connection
+    readers: list[Connection]
+    mode: JournalMode
+    clock: Clock
+    file: OpenFile
+    checkpoints: Checkpoints | None = None
+    copy: Path | None = None
+    accessible: bool = True
+    trouble: tuple[State, str] | None = None
+
+
+async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
+    """Open the file, or a copy in the first directory of `spare` with room; raises as `Database.open`."""
+    migrations = migrate.load()
+    try:
+        await asyncio.to_thread(preflight.verify, path, migrations)
+        with suppress(FileExistsError):
+            _create(path)
+        return await _open(path, migrations)
+    except OSError as error:
+        raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
+    except (sqlite3.Error, DatabaseUnusable) as error:
+        cause = error if isinstance(error, sqlite3.Error) else error.__cause__
+        found = None if cause is None else trouble(cause)
+        if found is not None and found[0] == "locked":
+            raise DatabaseBusy(
+                f"Another program keeps the database {path} to itself. Nothing was changed. The server starts as "
+                "soon as that program lets go; `pykoclaw-acp doctor` names it."
+            ) from cause
+        if found is None or not history_copy.is_worth_it(path):
+            raise (preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error) from cause
+    copied = await asyncio.to_thread(history_copy.make, path, spare)
+    if copied is None:
+        raise DatabaseUnusable(
+            f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
+            "Nothing was changed. Make room, or make the file and its directory writable."
+        ) from cause
+    try:
+        return await _open_copy(copied, migrations, found)
+    except OSError as error:
+        raise DatabaseUnusable(f"The copy {copied} of the database cannot be used: {error.strerror}.") from error
+
+
+def _create(path: Path) -> None:
+    """An empty file, 0600 whatever the umask is; raises FileExistsError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    os.fchmod(descriptor, 0o600)
+    os.close(descriptor)
+
+
+async def _open(path: Path, migrations: list[migrate.Migration]) -> Opened:
+    accessible = history_copy.is_accessible(path)
+    async with AsyncExitStack() as stack:
+        writer, readers, mode, clock = await _connect(stack, path, migrations)
+        refused = await writer.run(_try_to_write)
+        checkpoints = await Checkpoints.open(writer, path, mode)
+        file = OpenFile(path)
+        stack.pop_all()
+    return Opened(writer, readers, mode, clock, file, checkpoints, accessible=accessible, trouble=refused)
+
+
+async def _open_copy(copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]) -> Opened:
+    async with AsyncExitStack() as stack:
+        stack.callback(history_copy.remove, copied)
+        writer, readers, mode, clock = await _connect(stack, copied, migrations)
+        file = OpenFile(copied)
+        stack.pop_all()
+    return Opened(writer, readers, mode, clock, file, copy=copied, trouble=found)
+
+
+async def _connect(
+    stack: AsyncExitStack, path: Path, migrations: list[migrate.Migration]
+) -> tuple[Connection, list[Connection], JournalMode, Clock]:
+    """The writer, with which the database is brought up to date, the readers, and what was found."""
+
+    async def connection() -> Connection:
+        opened = await Connection.open(path)
+        stack.push_async_callback(opened.close)
+        return opened
+
+    writer = await connection()
+    mode = await writer.run(partial(_prepare, migrations=migrations, path=path))
+    clock = await writer.run(clocks.go_on)
+    readers = [await connection() for _ in range(READERS)]
+    for reader in readers:
+        await reader.run(partial(_prepare_reader, mode=mode))
+    return writer, readers, mode, clock
+
+
+def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
+    """The condition that keeps the database from being written, if one does."""
+    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
+    try:
+        write_nothing_new(connection)
+    except sqlite3.Error as error:
+        if (found := trouble(error)) is None:
+            raise
+        return found
+    return None
+
+
+def _prepare(connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path) -> JournalMode:
+    inspection.inspect(connection, migrate.pending(connection, migrations, path), path)  # a rollback may have hidden it
+    mode = journal_mode.settle(connection, ENGINE)
+    mode.configure(connection)
+    connection.execute("PRAGMA foreign_keys=ON")
+    migrate.apply(connection, migrations, path)
+    return mode
+
+
+def _prepare_reader(connection: sqlite3.Connection, mode: JournalMode) -> None:
+    mode.configure(connection)
+    connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA query_only=ON")
