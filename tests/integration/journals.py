@@ -34,6 +34,8 @@ class Subject:
     condition: StoreCondition
     next_epoch: Callable[[str], Awaitable[int]]
     close: Callable[[], Awaitable[None]]
+    attempts: Callable[[str], Awaitable[int]]
+    """How many daemons have begun to prepare a turn."""
 
     async def session(self, name: str = "one", **fields: Any) -> str:
         """A session with this id."""
@@ -114,10 +116,19 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
         async def close() -> None:
             memory.close()
 
-        yield Subject(journal, memory.condition, next_epoch, close)
+        async def attempts(turn_id: str) -> int:
+            return memory.turns[turn_id].attempts
+
+        yield Subject(journal, memory.condition, next_epoch, close, attempts)
         return
     database = await Database.open(path / "pykoclaw.db")
+
+    async def counted(turn_id: str) -> int:
+        ((count,),) = await database.read("SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn_id,))
+        return int(count)
+
     try:
-        yield Subject(SessionJournal(database), database.condition, WorkerLedger(database).next_epoch, database.close)
+        ledger = WorkerLedger(database)
+        yield Subject(SessionJournal(database), database.condition, ledger.next_epoch, database.close, counted)
     finally:
         await database.close()

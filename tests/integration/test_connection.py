@@ -17,6 +17,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.e2e.harness import frames
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.test_pool import Rig, rig
@@ -176,7 +177,7 @@ async def test_an_event_too_large_for_any_client_leaves_a_note_in_its_place(tmp_
         session = await new(wire)
         giant = UserMessage("giant", {"type": "text", "text": "x" * (9 * 1024 * 1024)})
         live = r.sessions._live[session]
-        await live._journal.append(session, [giant])
+        await SessionJournal(r.database).append(session, [giant])
         live.record.last_seq = 1
         answered = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert "result" in answered
@@ -195,7 +196,7 @@ async def test_a_load_that_cannot_read_the_log_is_an_error(tmp_path: Path, monke
             raise OSError("input/output error")
 
         with monkeypatch.context() as patch:
-            patch.setattr(live._journal, "read", broken)
+            patch.setattr(SessionJournal, "read", broken)
             failed = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert failed["error"]["code"] == -32603
         assert "result" in await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])

@@ -478,7 +478,6 @@ async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeyp
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await w.r.sessions.confirmations.flush()
-        journal: Any = w.r.sessions.confirmations._journal
         tried = asyncio.Event()
 
         async def full(changes: Any) -> None:
@@ -486,7 +485,7 @@ async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeyp
             raise OSError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(journal), "change_cursors", lambda _, changes: full(changes))
+            patch.setattr(SessionJournal, "change_cursors", lambda _, changes: full(changes))
             one.say("seen 1 6")
             await tried.wait()
             await w.die(1, one)

@@ -14,18 +14,15 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.model.cursors import Cursor, Reader
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
-from pykoclaw_acp.sessions.confirmations import Confirmations
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
-from pykoclaw_acp.system.clock import Clock
 from tests.integration.test_adoption import recovered
 from tests.integration.test_pool import Rig, rig
 from tests.waiting import eventually
@@ -579,37 +576,6 @@ async def test_updates_do_not_overtake_the_answer_of_a_resume_that_is_sent_again
             await eventually(again.seqs)
             kinds = [kind for kind, _ in again.heard]
             assert kinds.index("answer") < kinds.index("update")
-
-
-class SlowJournal:
-    """Of a journal's methods the two about cursors; a commit takes until `go`."""
-
-    clock = Clock(None)
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-        self.begun = asyncio.Event()
-
-    async def change_cursors(self, changes: Any) -> None:
-        self.begun.set()
-        await self.go.wait()
-
-    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
-        return [Cursor("i", "f", 3)]
-
-
-async def test_a_confirmed_place_never_moves_back() -> None:
-    journal: Any = SlowJournal()
-    confirmations = Confirmations(journal)
-    reader = Reader("c", "i", "f")
-    confirmations.note("s", reader, 9)
-    confirmations.note("s", reader, 5)
-    assert await confirmations.claim("s", 20, reader, ()) == 9
-    await journal.begun.wait()
-    confirmations.note("s", reader, 4)
-    assert await confirmations.claim("s", 20, reader, ()) == 9
-    journal.go.set()
-    await confirmations.flush()
 
 
 async def test_a_delivery_can_be_stopped_at_every_moment() -> None:

@@ -11,8 +11,9 @@ import pytest
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, TitleChanged
+from pykoclaw_acp.model.permissions import Settlement, Workspace
 from pykoclaw_acp.model.turns import SessionRecord
-from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
+from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
 
 
 @pytest.fixture(params=BOTH)
@@ -109,6 +110,15 @@ async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None
     await s.journal.record("helper", 0, [end(0, 1, "a")], {"a": (await s.journal.finish("helper", "a", DONE, []))[0]})
     assert await s.journal.unused(later(s)) == ["helper"]
     assert await s.journal.unused(0) == []
+
+
+async def test_a_session_with_a_pending_request_is_in_use(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.ask(session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),)))
+    assert await s.journal.unused(later(s)) == []
+    assert not await s.journal.prune(session, later(s))
+    await s.journal.settle(Settlement("a", "cancelled"))
+    assert await s.journal.unused(later(s)) == [session]
 
 
 async def test_a_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:

@@ -24,6 +24,7 @@ from pykoclaw_acp.store import checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
+from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.test_link import front, words
 from tests.integration.test_pool import Client, Rig, hanging, rig
@@ -145,7 +146,7 @@ async def test_what_is_asked_for_is_refused_at_once_and_what_happened_waits(
 
 async def said(r: Rig, session_id: str) -> list[str]:
     session = await r.sessions.get(session_id)
-    logged = await r.sessions._journal.read(session.id, 0, 1000)
+    logged = await SessionJournal(r.database).read(session.id, 0, 1000)
     assert [seq for one in logged for seq in range(one.first, one.seq + 1)] == list(range(1, session.last_seq + 1))
     return [one.event.text for one in logged if isinstance(one.event, Text)]
 
@@ -373,7 +374,7 @@ async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     r.sessions._times = replace(r.sessions._times, rejoin_window=of.pop("window", 60.0))
     session = await r.session()
     turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], client="mitto", **of)
-    await r.sessions._journal.accept(turn)
+    await SessionJournal(r.database).accept(turn)
     return session, turn
 
 

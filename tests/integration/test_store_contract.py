@@ -45,6 +45,8 @@ async def test_requests_are_refused_while_it_cannot_be_written(s: Subject) -> No
 
 async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> None:
     session = await s.session()
+    record = await s.journal.find(session)
+    assert record is not None
     turn = prompt(session)
     await s.journal.accept(turn)
     troubles = s.journal.troubles
@@ -52,6 +54,7 @@ async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> No
     waiting = [
         asyncio.ensure_future(s.journal.append(session, [Text("m", "happened")], patient=True)),
         asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
+        asyncio.ensure_future(s.journal.adopt(record)),
         asyncio.ensure_future(s.journal.writable()),
     ]
     await asyncio.wait(waiting, timeout=0.01)

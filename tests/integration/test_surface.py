@@ -358,15 +358,16 @@ async def test_the_pruner_looks_again_and_again_and_survives_a_failure(tmp_path:
 
 
 async def test_a_start_prunes_nothing_before_clients_had_the_time_to_come_back(tmp_path: Path) -> None:
-    async with used_and_unused(tmp_path) as (r, _, pruner):
+    async with used_and_unused(tmp_path) as (r, _, _):
         looked = asyncio.Event()
+        journal = SessionJournal(r.database)
 
         async def unused(before: int) -> list[str]:
             looked.set()
             return []
 
-        pruner._journal.unused = unused  # type: ignore[method-assign]
-        running = asyncio.ensure_future(pruner.run())
+        journal.unused = unused  # type: ignore[method-assign]
+        running = asyncio.ensure_future(Pruner(r.sessions, journal, after=3600).run())
         await r.database.probe()
         assert not looked.is_set()
         running.cancel()

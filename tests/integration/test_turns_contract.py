@@ -199,8 +199,12 @@ async def test_preparing_counts_for_queued_turns_only(s: Subject) -> None:
     session = await s.session()
     await s.journal.accept(prompt(session))
     await s.journal.begin("turn")
+    assert await s.attempts("turn") == 1
     await s.journal.not_begun("turn")
+    assert await s.attempts("turn") == 0
     await s.journal.begin("nothing")
     await s.journal.finish(session, "turn", CANCELLED, [])
     await s.journal.begin("turn")
-    assert await s.state(session, "turn") == "cancelled"
+    assert await s.attempts("turn") == 0
+    await s.journal.accept(prompt(session, "begun", begun=True))
+    assert await s.attempts("begun") == 1, "it was begun as it was accepted"

@@ -19,6 +19,7 @@ from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
+from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.trust.watch import Watch
 from tests.integration import test_questions
 from tests.integration.test_control import caller
@@ -336,7 +337,7 @@ class SessionLog:
         self.r, self.one = r, one
 
     async def read(self) -> Any:
-        return await self.one.session._journal.read(self.one.session.id, 0, 100)
+        return await SessionJournal(self.r.database).read(self.one.session.id, 0, 100)
 
 
 async def test_a_question_is_kept_for_the_next_daemon_as_long_as_its_prompt_waits(tmp_path: Path, work: Path) -> None:

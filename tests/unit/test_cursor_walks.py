@@ -4,51 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykoclaw_acp.model.cursors import Cursor, CursorChange, Reader
+from pykoclaw_acp.model.cursors import Cursor, Reader
 from pykoclaw_acp.sessions.confirmations import Confirmations
-from pykoclaw_acp.sessions.ports import Journal
-from pykoclaw_acp.store import cursors, migrate
-from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.system.clock import Clock
+from tests.twins.cursors import MemoryCursorStore
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 SESSION = "s"
-T = TypeVar("T")
-
-
-class Rows:
-    """The cursors' table, without a database around it: what the journal does with it, in one transaction each."""
-
-    clock = Clock(None)
-
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate.apply(self.connection, migrate.load(), Path(":memory:"))
-
-    async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
-        self._write([cursors.change(one) for one in changes])
-
-    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
-        return await cursors.of(cast("Database", self), session_id, client)
-
-    async def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql, parameters).fetchall()
-
-    def _write(self, statements: Sequence[Statement]) -> None:
-        self.connection.execute("BEGIN")
-        for one in statements:
-            self.connection.execute(one.sql, one.parameters)
-        self.connection.execute("COMMIT")
 
 
 @dataclass(eq=False)
@@ -88,7 +57,7 @@ class Walk(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.rows = Rows()
+        self.store = MemoryCursorStore()
         self.end = 0
         self.windows: list[Window] = []
         self.left: list[Process] = []  # processes that ended, and that nobody has taken over from
@@ -101,13 +70,12 @@ class Walk(RuleBasedStateMachine):
             self.confirmations._writing.cancel()
         self.run(asyncio.sleep(0))
         self.loop.close()
-        self.rows.connection.close()
 
     def run(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(coroutine)
 
     def _start_daemon(self) -> None:
-        self.confirmations = Confirmations(cast("Journal", self.rows), self._alive)
+        self.confirmations = Confirmations(self.store, self._alive)
 
     def _alive(self, instance: str) -> bool | None:
         if not self.verifiable:
