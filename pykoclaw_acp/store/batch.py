@@ -1,4 +1,4 @@
-"""The synchronous half of group commit: a batch of units becomes one transaction. Runs in the writer's thread."""
+"""The synchronous half of group commit, in the writer's thread: a batch of units becomes one transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
-# From the session's row: a worker that is not its newest inserts nothing, whoever has seen its frames before.
+# The statement itself compares the epoch: only the session's newest worker inserts.
 _INSERT_EVENT = (
     "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, epoch, frame, source_uuid, payload)"
     " SELECT log_key, ?, ?, ?, ?, ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ? AND epoch = COALESCE(?, epoch)"
@@ -24,39 +24,39 @@ _END = "UPDATE acp_turns SET last_seq = ? WHERE turn_id = ? AND first_seq IS NOT
 
 
 PROBE_TIMEOUT_MS = 100
-"""How long a probe waits for another process's lock."""
+"""Lock timeout of a probe."""
 
 
 class BatchWriter:
-    """Writes batches, and numbers the events of each session from 1 without a gap."""
+    """Writes batches and assigns seqs: per session from 1, without a gap."""
 
     def __init__(self, file: OpenFile, *, relaxed: bool) -> None:
-        """`relaxed`: the connection is at `synchronous=NORMAL`, so that a durable unit has to raise it."""
+        """`relaxed`: the connection runs at `synchronous=NORMAL`; durable units raise it to FULL."""
         self._file = file
         self._relaxed = relaxed
         self._full = False
         self._logs = Logs()
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int] | Exception]:
-        """For each unit the `seq`s of its events, or why it was not committed; never raises an Exception."""
+        """Commit a batch; returns for each unit the seqs of its events, or the error. Never raises an Exception."""
         try:
             return list(self._transact(connection, units))
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a unit, its caller is told
-            # No unit is to blame for a lock or a file: trying each would wait each time, or write twice what was
-            # committed before the file was looked at. A disk may have room for some.
+        except Exception as error:  # noqa: BLE001  reported to the unit's caller
+            # A lock or a lost file fails all units alike; retrying each would wait each time, or write a committed one
+            # twice. A full disk may have room for some of them.
             found = trouble(error)
             if len(units) == 1 or isinstance(error, OSError) or (found is not None and found[0] in ("locked", "gone")):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]
 
     def probe(self, connection: sqlite3.Connection) -> Exception | None:
-        """Writes a page that says what it said before; returns what kept it from being written."""
+        """Try to write without changing anything; returns the error, if there is one."""
         try:
             self._file.check()
             connection.execute(f"PRAGMA busy_timeout={PROBE_TIMEOUT_MS}")
             write_nothing_new(connection)
             self._file.check()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be written
+        except Exception as error:  # noqa: BLE001  any error means that the database cannot be written
             return error
         finally:
             connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
@@ -73,10 +73,10 @@ class BatchWriter:
             connection.execute("COMMIT")
             self._file.check_after_commit()
         except BaseException:
-            self._logs = Logs()  # what was known of them is read again, whatever was kept
+            self._logs = Logs()  # read anew from the file, whatever was committed
             raise
         finally:
-            # SQLite has rolled back by itself after some errors, a full disk for instance.
+            # SQLite rolls back by itself after some errors, such as a full disk.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._logs.keep(transaction.logs)
@@ -85,17 +85,17 @@ class BatchWriter:
         return seqs
 
     def _synchronize(self, connection: sqlite3.Connection, *, full: bool) -> None:
-        """Before a transaction, because nothing may fail after it: then its units would be told that they failed."""
+        """Set before the transaction: a failure after COMMIT would be reported as if nothing was kept."""
         if self._relaxed and full != self._full:
             connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full = full
 
 
 def write_nothing_new(connection: sqlite3.Connection) -> None:
-    """Commits a page that says what it said before; raises sqlite3.Error if the database cannot be written."""
+    """Commit a transaction without effect; raises sqlite3.Error if the database cannot be written."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        # SQLite writes no page for an update that changes nothing.
+        # An UPDATE that changes nothing would write no page.
         connection.execute("INSERT INTO acp_migrations (version, name, sha256, applied_at) VALUES (-1, '', '', 0)")
         connection.execute("DELETE FROM acp_migrations WHERE version = -1")
         connection.execute("COMMIT")
@@ -105,7 +105,7 @@ def write_nothing_new(connection: sqlite3.Connection) -> None:
 
 
 class _Transaction:
-    """One transaction: events gather, and are inserted before anything that could look at them."""
+    """One transaction. Events are buffered, and inserted before any statement that could read them."""
 
     def __init__(self, connection: sqlite3.Connection, committed: Logs) -> None:
         self._connection = connection
@@ -152,7 +152,7 @@ class _Transaction:
         return seq
 
     def _end(self, session_id: str, turn_id: str) -> None:
-        """The turn has said all: its last message is folded, and it knows where it ended."""
+        """Fold the turn's last message and record the turn's last seq."""
         log = self.logs.of(self._connection, session_id)
         self._fold(log)
         self._connection.execute(_END, (log.last, turn_id))

@@ -1,8 +1,8 @@
-"""Checkpoints: the write-ahead log (WAL) is brought into the database file, and stays small.
+"""Checkpoints of the write-ahead log (WAL).
 
-A fixed engine does so by itself as it commits, and is helped when it is quiet. With an engine that has the WAL-reset
-bug only this module does it, in steps of about a thousand pages, and only while no program writes: a second connection,
-the guard, holds the lock for writing meanwhile. https://sqlite.org/wal.html#walresetbug
+A fixed engine checkpoints by itself as it commits; this module truncates the WAL when the database is quiet. With an
+engine that has the WAL-reset bug only this module checkpoints, about a thousand pages at a time, while a second
+connection, the guard, holds the write lock so that no program writes. https://sqlite.org/wal.html#walresetbug
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Unit
 
-QUIET: Final = 2.0  # s without a commit, after which all of the log is brought in and its file is emptied
-STEP: Final = 1000  # pages that are brought in at once while commits go on: some 10 ms
-RETRY: Final = 30.0  # s at most, after which what a reader of another program has prevented is tried again
-BUSY_MS: Final = 50  # that readers are waited for when the file is emptied: commits wait as well
+QUIET: Final = 2.0  # s without a commit, after which the WAL is checkpointed and truncated
+STEP: Final = 1000  # pages per checkpoint while commits go on: some 10 ms
+RETRY: Final = 30.0  # s at most between attempts, while a reader of another program prevents truncation
+BUSY_MS: Final = 50  # wait for readers on truncation; commits wait as long
 _PAGE: Final = 4096  # bytes
-_PAGES_OF_UNIT: Final = 3  # that a small one changes, about
+_PAGES_OF_UNIT: Final = 3  # changed by a small unit, estimated
 
 log: Final = structlog.get_logger()
 
 
 class Checkpoints:
-    """Looks after the WAL of one database; runs in the writer's thread, between its transactions."""
+    """Checkpoints one database, in the writer's thread, between transactions."""
 
     def __init__(self, writer: Connection, path: Path, settled: JournalMode) -> None:
         """Use `open`."""
@@ -44,14 +44,14 @@ class Checkpoints:
         self._own = settled.own_checkpoints
         self._in_use = settled.mode == "wal"
         self._guard: sqlite3.Connection | None = None
-        self._pages = 0  # written since the last step, about
+        self._pages = 0  # written since the last checkpoint, estimated
         self._much = asyncio.Event()
-        self._last = 0.0  # when something was committed (s, of the loop)
+        self._last = 0.0  # time of the last commit (s, of the loop)
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, writer: Connection, path: Path, settled: JournalMode) -> Checkpoints:
-        """Raises sqlite3.Error if the guard cannot be opened. What an earlier process has left is brought in soon."""
+        """Start, with the WAL that an earlier process left. Raises sqlite3.Error if the guard cannot be opened."""
         made = cls(writer, path, settled)
         if made._own:
             await writer.run(made._open_guard)
@@ -59,7 +59,7 @@ class Checkpoints:
         return made
 
     def written(self, units: Sequence[Unit]) -> None:
-        """A transaction was committed."""
+        """Note a committed transaction."""
         if not self._in_use:
             return
         self._last = asyncio.get_running_loop().time()
@@ -71,14 +71,14 @@ class Checkpoints:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="checkpoints")
 
     async def stop(self) -> None:
-        """No more checkpoints."""
+        """Stop checkpointing."""
         self._in_use = False
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """The guard is closed; `stop` comes before."""
+        """Close the guard; call `stop` first."""
         await self._writer.run(self._close_guard)
 
     async def _run(self) -> None:
@@ -110,8 +110,8 @@ class Checkpoints:
     # --- in the writer's thread -------------------------------------------------------------------------------------
 
     def _bring_in(self, connection: sqlite3.Connection) -> bool:
-        """Copy what no reader needs any more; False if something is left. Nobody writes meanwhile."""
-        self.file.check()  # another program may use what was moved away from here, without its log
+        """Checkpoint while nobody writes; False if frames are left that a reader needs."""
+        self.file.check()  # a database that was moved away is used without its WAL
         if self._guard is None:
             return True
         try:
@@ -125,7 +125,7 @@ class Checkpoints:
         return bool(not busy and frames == done)
 
     def _empty(self, connection: sqlite3.Connection) -> bool:
-        """Bring in all of it, and empty the file; False if a reader needs it."""
+        """Checkpoint and truncate the WAL; False if a reader needs it."""
         if not self._size() or not self._bring_in(connection):
             return not self._size()
         (before,) = connection.execute("PRAGMA busy_timeout").fetchone()

@@ -1,4 +1,4 @@
-"""`acp_clock`: where the data directory's own clock stood last, in one row."""
+"""`acp_clock`: the last saved reading of the data directory's own clock, in one row."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pykoclaw_acp.system.clock import Clock, Note
 
 
 def go_on(connection: sqlite3.Connection) -> Clock:
-    """The clock, from where it stood."""
+    """The clock, continued from its saved reading."""
     row = connection.execute("SELECT boot_id, uptime, counted FROM acp_clock").fetchone()
     return Clock(None if row is None else Note(*row))
 
 
 def note(clock: Clock) -> Statement:
-    """Write down where it stands."""
+    """Save the current reading."""
     stands = clock.note()
     return Statement(
         "INSERT INTO acp_clock (id, boot_id, uptime, counted) VALUES (1, ?, ?, ?) ON CONFLICT (id) DO UPDATE"

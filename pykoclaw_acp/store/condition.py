@@ -1,4 +1,4 @@
-"""The store's condition: whether the database can be written now, and if not, why not and since when."""
+"""The store's condition: whether the database can be written, and if not, why and since when."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FileGone(Exception):
 
 
 def trouble(error: BaseException) -> tuple[State, str] | None:
-    """The condition that an error of the store shows, with a sentence for people; None: its unit is to blame."""
+    """The condition that an error reveals, with a sentence for people; None: the unit itself is at fault."""
     if isinstance(error, FileGone):
         return "gone", str(error)
     if isinstance(error, OSError):
@@ -49,7 +49,7 @@ def trouble(error: BaseException) -> tuple[State, str] | None:
 
 
 class StoreCondition:
-    """One database's condition. `writable` until a write fails because of the store, and again once a probe succeeds.
+    """The condition of one database: `writable` until a write fails, and again once a probe succeeds.
 
     `locked`: another program holds the write lock beyond a short wait. `blocked`: the disk is full, over quota or
     read-only, or has an error. `gone`: the file was removed or replaced.
@@ -60,14 +60,14 @@ class StoreCondition:
         self.reason = ""
         self.since = time.monotonic()
         self.troubles = 0
-        """How often it could not be written, until now."""
+        """How many times it has become unwritable."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._trouble = asyncio.Event()
 
     @property
     def is_writable(self) -> bool:
-        """Whether commits are tried."""
+        """Whether commits are attempted."""
         return self.state == "writable"
 
     def require(self) -> None:
@@ -80,7 +80,7 @@ class StoreCondition:
         return StoreUnavailable(self.state, self.reason)
 
     def failed(self, state: State, reason: str) -> None:
-        """A write failed because of the store."""
+        """A write has failed, and not because of its unit."""
         if state != self.state:
             log.error("The database cannot be written", action="store_unavailable", state=state, reason=reason)
             self.since = time.monotonic()
@@ -90,7 +90,7 @@ class StoreCondition:
         self._trouble.set()
 
     def recovered(self) -> None:
-        """A probe succeeded."""
+        """A probe has succeeded."""
         if self.is_writable:
             return
         seconds = round(time.monotonic() - self.since, 1)
@@ -104,7 +104,7 @@ class StoreCondition:
         await self._writable.wait()
 
     def give_up(self) -> None:
-        """Nobody waits any longer: the database is closed."""
+        """Release those who wait: the database is closed."""
         self._writable.set()
 
     async def in_trouble(self) -> None:

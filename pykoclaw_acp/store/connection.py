@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from pykoclaw_acp.store.sqlite import sqlite3
 
 BUSY_TIMEOUT = 10.0
-"""Seconds to wait for a lock that another process holds, while nobody is served yet."""
+"""Seconds to wait for another process's lock during start-up."""
 
 LOCK_WAIT = 1.0
-"""Seconds that a commit waits for a lock that another process holds; clients give up after 8 to 10."""
+"""Seconds that a commit waits for another process's lock; clients give up after 8 to 10."""
 
 T = TypeVar("T")
 _Calls = SimpleQueue[Callable[[], None] | None]
@@ -34,7 +34,7 @@ class Connection:
         """Use `open`."""
         self._calls: _Calls = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
-        # A program that ends without closing must end all the same; for the file it is as if it had been killed.
+        # A daemon thread: a program that does not close the connection still ends, as if it had been killed.
         Thread(target=_serve, args=(self._calls,), name="sqlite", daemon=True).start()
 
     @classmethod

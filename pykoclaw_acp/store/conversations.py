@@ -25,7 +25,7 @@ _SHARED: Final = (
     " GROUP BY conversation_name HAVING COUNT(*) > 1"
     ") ORDER BY s.conversation_name, s.created_at, s.acp_session_id"
 )
-# What was said last about the conversation counts, whichever id it was said under.
+# The newest value counts, whichever id it was set under.
 _NEWEST: Final = ("cwd", "additional_directories", "mode", "model", "title", "away_policy")
 
 log: Final = structlog.get_logger()
@@ -64,13 +64,13 @@ async def _convert(database: Database, sessions: Sequence[Ended]) -> None:
 
 
 async def aliases(database: Database) -> dict[str, str]:
-    """Ids that lead to a session, and its id; there are new ones only after `unite`."""
+    """Aliases, with the id of their session; only `unite` makes new ones."""
     rows = await database.read("SELECT acp_session_id, alias_of FROM acp_sessions WHERE alias_of IS NOT NULL")
     return dict(rows)
 
 
 def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
-    """The one whose worker goes on, or else one that was used, so that often no log has to move; or else the first."""
+    """The session to keep: with a live worker, else one that was used, so that few logs move; else the first."""
     return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))
 
 
@@ -86,7 +86,7 @@ async def _union(database: Database, owner: Ended, others: Sequence[Ended]) -> U
 
 
 def _settled(owner: str) -> Iterator[Statement]:
-    """The owner's row says of the conversation what the rows of all ids say together."""
+    """Merge the rows of all ids into the owner's."""
     every = "FROM acp_sessions o WHERE (o.acp_session_id = ? OR o.alias_of = ?)"
     for column in _NEWEST:
         order = f"ORDER BY o.{column} IS NULL, o.used_clock DESC, o.updated_at DESC, o.alias_of IS NOT NULL LIMIT 1"

@@ -24,11 +24,11 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 SMALLEST: Final = 100  # rows of a piece
 LARGEST: Final = 4000
-PIECE_SIZE: Final = 2 * 1024 * 1024  # characters of a piece after which no further row is read
-AIM: Final = 0.08  # s; for a commit, for everybody else who writes waits that long
-REST: Final = 0.25  # of the time that a piece took, until the next one: clients are served first
-LOOK: Final = 0.5  # s until the next look, while the daemon has something to do
-RETRY: Final = 30.0  # s after a piece that could not be written
+PIECE_SIZE: Final = 2 * 1024 * 1024  # characters after which a piece ends
+AIM: Final = 0.08  # s per commit: other writers wait that long
+REST: Final = 0.25  # pause before the next piece, as a fraction of its duration: clients come first
+LOOK: Final = 0.5  # s between checks while the daemon is busy
+RETRY: Final = 30.0  # s after a failed write
 
 _FIRST: Final = (
     "SELECT e.acp_session_id FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
@@ -54,14 +54,14 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many events were in the old form at the start, and how many still are."""
+    """Events in the old form: at the start, and still."""
 
     events: int
     left: int
 
 
 class Conversion:
-    """Converts while `idle` says that nothing else is to be done; `progress` is None when there is nothing left."""
+    """Converts old logs while `idle()`; `progress` is None once nothing is left."""
 
     def __init__(self, database: Database, idle: Callable[[], bool]) -> None:
         self.progress: Progress | None = None
@@ -70,7 +70,7 @@ class Conversion:
         self._rows = SMALLEST * 5
 
     async def run(self) -> None:
-        """Until every log is in the new form, or cancelled."""
+        """Convert until no old log is left, or cancelled."""
         ((events,),) = await self._database.read("SELECT COUNT(*) FROM acp_events")
         if not events:
             return

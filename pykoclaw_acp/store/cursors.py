@@ -1,4 +1,4 @@
-"""`acp_cursors`: how far each instance of a client was shown a session under an id, through which of its fronts."""
+"""`acp_cursors`: how far each instance of a client was shown a session, per id and front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN: Final = "acp_session_id = ? AND client = ? AND instance = ? AND front = ?"
 
 
 def change(one: CursorChange) -> Statement:
-    """What is from now on; a place of which nothing else is known moves on, never back."""
+    """Replace or delete a cursor; one that is not `whole` only moves its seq forward."""
     key = (one.session_id, one.client, one.instance, one.front)
     cursor = one.cursor
     if cursor is None:
@@ -41,7 +41,7 @@ def change(one: CursorChange) -> Statement:
 
 
 async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
-    """Those of a session and a client's name."""
+    """Cursors of all instances of a client in a session."""
     rows = await database.read(
         "SELECT instance, front, seq, used_by, least, beside, spare_clock FROM acp_cursors"
         " WHERE acp_session_id = ? AND client = ?",
@@ -51,12 +51,12 @@ async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
 
 
 async def instances(database: Database) -> list[str]:
-    """Those that have cursors."""
+    """Instances that have cursors."""
     return [instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")]
 
 
 def age(ended: Sequence[str], living: Sequence[str], now: int, before: int) -> Iterator[Statement]:
-    """At `now` (ms, own clock) these instances have ended, and those live; what was left before that goes."""
+    """Mark instances as ended or living at `now` (ms, own clock); delete cursors left by `before`."""
     for instance in ended:
         yield Statement(
             "UPDATE acp_cursors SET ended_clock = ? WHERE instance = ? AND ended_clock IS NULL", (now, instance)

@@ -35,20 +35,20 @@ __all__ = [
 log: Final = structlog.get_logger()
 
 ABANDONED: list[Database] = []
-"""Databases whose files are gone or cannot be seen: open to the end of the process, which must be `os._exit`."""
+"""Databases whose files are gone: left open until the process ends, which must be by `os._exit`."""
 
 FIRST_PROBE = 0.05
-"""Seconds until a store that cannot be written is looked at again; each time twice as long."""
+"""Seconds until an unwritable database is probed first; doubled after each probe."""
 LONGEST_PAUSE = 2.0
-"""Seconds between two looks, at most."""
+"""Seconds between two probes, at most."""
 RELAPSE = 10.0
-"""Seconds in which trouble that comes again is the trouble of before."""
+"""Seconds after a recovery in which a new failure continues the old probing interval."""
 CLOSING_BUSY_TIMEOUT_MS = 500
-"""How long the clean-up at the end may wait for another process; the next start does what was left."""
+"""Lock timeout of the clean-up at the end; the next start does what is left."""
 
 
 class Database:
-    """The open database. All of its coroutines may be called by any number of tasks of one event loop."""
+    """The open database. Its coroutines may be called by any number of tasks of one event loop."""
 
     def __init__(self, path: Path, opened: Opened) -> None:
         """Use `open`."""
@@ -57,9 +57,9 @@ class Database:
         self.journal_mode = opened.mode
         self.condition = StoreCondition()
         self.limited = opened.copy is not None
-        """It is only read until it is opened anew."""
+        """Read-only until it is reopened."""
         self.reopen_wanted = asyncio.Event()
-        """Set when only opening the database anew helps: what it holds may not be what this process knows."""
+        """Set when the database must be reopened: its contents may differ from what this process knows."""
         self._copy = opened.copy
         self._writer = opened.writer
         self._readers = ReaderPool(opened.readers)
@@ -78,25 +78,25 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path, spare: Sequence[Path] = ()) -> Database:
-        """Opens the file, creates it (0600) if it is missing, and brings it up to date.
+        """Open the file, create it (0600) if it is missing, and migrate it.
 
-        A file that cannot be written now, because the disk is full or read-only or another program keeps it locked, is
-        opened all the same, in the condition that says why. Where SQLite cannot even do that, a copy of it is read, in
-        the first directory of `spare` that has room: it is `limited` to that until `reopen_wanted`.
+        A file that cannot be written now (full or read-only disk, another program's lock) is opened all the same, in
+        the condition that says why. If SQLite cannot even open it, a copy is read, in the first directory of `spare`
+        with room: the database is `limited` until `reopen_wanted`.
 
-        Raises DatabaseBusy if another program lets nobody even read it, and DatabaseUnusable, with the file untouched,
-        if it is damaged, newer than this program, cannot be read, or cannot be written and none of `spare` can hold a
-        copy. The caller holds the data directory's lock.
+        Raises DatabaseBusy if another program denies even reading, and DatabaseUnusable, with the file untouched, if it
+        is damaged, newer than this program, unreadable, or unwritable with no room for a copy. The caller holds the
+        data directory's lock.
         """
         return cls(path, await open_files(path, spare))
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
-        """Commits the unit; returns the `seq`s that its events got, in their order.
+        """Commit the unit; returns the seqs of its events, in their order.
 
         Units are committed in the order of the calls. One whose caller is cancelled may be committed nevertheless.
 
-        While the store cannot be written, a `patient` unit waits, for as long as that takes, and any other is refused
-        at once with StoreUnavailable.
+        While the database cannot be written, a `patient` unit waits; any other is refused at once with
+        StoreUnavailable.
 
         Raises Conflict if a statement changed another number of rows than it demands or if an event's session does not
         exist, StaleEpoch if the unit's worker is not the newest, RowRefused if a row breaks a rule of its table,
@@ -125,12 +125,12 @@ class Database:
                     raise self.condition.refusal() from error
 
     async def read(self, sql: str, parameters: tuple[Any, ...] = (), size: int | None = None) -> list[tuple[Any, ...]]:
-        """All rows of a query, which sees every unit whose `commit` has returned; never waits for a writer.
+        """All rows of a query, which sees every unit whose `commit` has returned; never waits for the writer.
 
-        With a `size` none after those whose last columns have that many characters together, but at least one.
+        `size` limits the characters of the rows' last columns together; one row at least is returned.
 
-        Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another program keeps readers
-        out, as one can that does not use a write-ahead log, or if the disk fails, and DatabaseClosed.
+        Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another program locks readers
+        out, which it can without a write-ahead log, or if the disk fails, and DatabaseClosed.
         """
         self._require_open()
         try:
@@ -144,7 +144,7 @@ class Database:
             raise StoreUnavailable(*found) from error
 
     async def probe(self) -> None:
-        """Returns when the writer has answered, be it that another process holds the lock; never if it hangs."""
+        """Wait for the writer to answer, an error included; for the watchdog: never returns if it hangs."""
         if self._closing is None and self._copy is None:
             try:
                 await self._commits.answered()
@@ -154,18 +154,18 @@ class Database:
                 self.condition.failed(*found)
 
     async def close(self) -> None:
-        """Commits what was queued, refuses what comes later, and closes the file; further calls wait for the first."""
+        """Commit what is queued, refuse what comes later, close the file; further calls wait for the first."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
             self.condition.give_up()
         await asyncio.shield(self._closing)
 
     def note_access(self, accessible: bool) -> None:
-        """Whether the system would have let us write just now; what SQLite opens while it does not stays read-only."""
+        """Note whether the system grants writing; a file that SQLite opens while it does not stays read-only."""
         self._was_inaccessible = self._was_inaccessible or not accessible
 
     async def _watch(self) -> None:
-        """Looks again and again at a store that cannot be written; a relapse is looked at no more often than before."""
+        """Probe an unwritable database until it recovers, with exponential back-off."""
         loop = asyncio.get_running_loop()
         pause, recovered = FIRST_PROBE, loop.time()
         while True:
@@ -192,7 +192,7 @@ class Database:
             error = await self._commits.probe_write()
             if error is None or result_code(error) != sqlite3.SQLITE_READONLY:
                 return error
-            # What SQLite opened on a read-only disk stays read-only for all of this process.
+            # A file that SQLite opened on a read-only disk stays read-only in this process.
             accessible = history_copy.is_accessible(self.path)
             if accessible and self._was_inaccessible:
                 self._uncertain = True
@@ -202,7 +202,7 @@ class Database:
         return await asyncio.to_thread(history_copy.probe, self.path)
 
     async def _rescue_log(self) -> bool:
-        """Bring what the removed log holds into the database, which can be opened anew then."""
+        """Checkpoint a WAL whose file was removed; the database can be reopened then."""
         try:
             busy = await self._writer.run(lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
         except sqlite3.Error as error:
@@ -224,7 +224,7 @@ class Database:
                 await self._close_files()
                 return
             log.warning("The database's files are left as they are", action="database_abandoned", reason=str(error))
-            ABANDONED.append(self)  # SQLite would delete the write-ahead log that is at the path now: another file's
+            ABANDONED.append(self)  # closing would delete the WAL at the path, which is another file's
             return
         await self._close_files()
 
@@ -249,7 +249,7 @@ class Database:
 
 def _tidy(connection: sqlite3.Connection, mode: JournalMode) -> None:
     connection.execute(f"PRAGMA busy_timeout={CLOSING_BUSY_TIMEOUT_MS}")
-    # Another process may hold the lock, or the disk be full: neither is a reason not to close.
+    # Failures, such as a lock or a full disk, do not keep it from being closed.
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA optimize")
     if mode.own_checkpoints:

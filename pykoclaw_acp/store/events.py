@@ -18,7 +18,7 @@ from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import usage_of
 from pykoclaw_acp.tasks import in_pieces
 
-PAGE_SIZE: Final = 1024 * 1024  # characters of a page after which no further row is read
+PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
 _PAGE: Final = (
     "SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM acp_sessions s"
     " JOIN acp_log e ON e.log_key = s.log_key"
@@ -27,7 +27,7 @@ _PAGE: Final = (
     " UNION ALL SELECT seq, seq, turn_id, NULL, payload FROM acp_events WHERE acp_session_id = ? AND seq > ?"
     " ORDER BY 2 LIMIT ?"
 )
-_TOOL_EVENTS: Final = (  # so written that the index acp_events_tools alone says which rows these are
+_TOOL_EVENTS: Final = (  # answered by the index acp_events_tools alone
     "SELECT seq, payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
     " WHERE acp_session_id = ? AND seq >= ? AND kind IN ('tool_started', 'tool_ended'))"
     " UNION ALL SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
@@ -41,7 +41,7 @@ _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 
 def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
-    """The event as the log takes it."""
+    """The event as a row of the log."""
     state = folding.state(event)
     return NewEvent(
         session_id,
@@ -56,14 +56,14 @@ def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
 
 
 def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
-    """Events as the log takes them."""
+    """Events as rows of the log."""
     return finished(rows_in_steps(session_id, turn_id, events))
 
 
 def rows_in_steps(
     session_id: str, turn_id: str | None, events: Sequence[Event]
 ) -> Generator[None, None, tuple[NewEvent, ...]]:
-    """Events that may be long, as the log takes them; one in each step."""
+    """As `rows`, for events that may be long: encodes one in each step."""
     done: list[NewEvent] = []
     for event in events:
         done.append(row(session_id, turn_id, event))
@@ -72,7 +72,7 @@ def rows_in_steps(
 
 
 async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
-    """The log after `after`, in order, up to `limit` rows and a size; an unreadable row has no event.
+    """A page of the log after a cursor, in order; the event of an unreadable row is None.
 
     Of a message in the middle of which `after` is, the first event is the rest.
     """

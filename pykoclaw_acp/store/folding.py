@@ -27,7 +27,7 @@ INSERT = f"INSERT INTO acp_log (log_key, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of `acp_log`, without the log's key: the columns of the table."""
+    """A row of `acp_log`, without the log's key."""
 
     first: int
     seq: int
@@ -40,7 +40,7 @@ class Row:
     payload: str
 
     def values(self, log_key: int) -> tuple[object, ...]:
-        """For INSERT."""
+        """Parameters of the INSERT."""
         return (
             *(log_key, self.first, self.seq, self.turn, self.kind),
             *(self.epoch, self.frame, self.source, self.cuts, self.payload),
@@ -48,7 +48,7 @@ class Row:
 
 
 def fold(rows: Sequence[Row]) -> list[Row]:
-    """The log in as few rows as it can be; what cannot be read, or has a source, stays as it is."""
+    """Fold a log into as few rows as possible; rows that are unreadable or have a source stay."""
     events = [None if row.source is not None else decode(row.payload) for row in rows]
     kept, events = _without_replaced(rows, events)
     folded: list[Row] = []
@@ -71,7 +71,7 @@ def fold(rows: Sequence[Row]) -> list[Row]:
 
 
 def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: int) -> None:
-    """Fold the log's rows from `begin` to `end`, inside of a transaction."""
+    """Fold the rows from `begin` to `end`, inside of a transaction."""
     rows = [Row(*one) for one in connection.execute(_SELECT, (log_key, begin, end))]
     folded = fold(rows)
     if len(folded) < len(rows):
@@ -80,7 +80,7 @@ def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: in
 
 
 def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
-    """Let the row after that of `seq`, which was replaced, cover it, inside of a transaction; if there are both."""
+    """Delete the row of a replaced state; the next row covers its seq. Inside of a transaction."""
     rows = [Row(*one) for one in connection.execute(_SELECT_NEXT, (log_key, seq))]
     if len(rows) == 2 and rows[0].seq == seq and rows[1].first == seq + 1:
         connection.execute(_DELETE, (log_key, seq, rows[1].seq))
@@ -88,14 +88,14 @@ def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
 
 
 def rest(event: Event | None, first: int, cuts: str | None, after: int) -> Event | None:
-    """What of a row's event comes after the place `after`, which may be in the middle of the row."""
+    """The part of a row's event after a cursor, which may lie inside of the row."""
     if cuts is None or after < first or not isinstance(event, Piece):
         return event
     return msgspec.structs.replace(event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :])
 
 
 def lengths(cuts: str) -> Iterable[int]:
-    """The pieces' lengths, one for each seq."""
+    """Lengths of the pieces, one per seq."""
     for part in cuts.split(","):
         length, _, times = part.partition("x")
         for _ in range(int(times or 1)):
@@ -130,7 +130,7 @@ def _without_replaced(rows: Sequence[Row], events: Sequence[Event | None]) -> tu
 
 
 def _cover(gone: Row, row: Row) -> Row:
-    """`row`, with the place of the one before it, which is gone."""
+    """`row`, extended to cover the deleted row before it."""
     cuts = row.cuts
     if row.kind in ("text", "thinking"):
         # The piece's own length is not needed: nothing comes after it.

@@ -12,16 +12,16 @@ from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.units import Unit
 
 BATCH_LIMIT = 1000
-"""Units in one transaction at most: about 20 ms, for other processes wait for the lock meanwhile."""
+"""Units per transaction, at most: about 20 ms, in which other processes wait for the lock."""
 
 
 class GroupCommit:
-    """The queue in front of the writer connection, of which it is the only user. Belongs to one event loop."""
+    """The queue in front of the writer, whose only user it is. Belongs to one event loop."""
 
     def __init__(
         self, writer: Connection, batches: BatchWriter, written: Callable[[Sequence[Unit]], None] | None = None
     ) -> None:
-        """`written` is told of each transaction after it."""
+        """`written` is called after each transaction, with its units."""
         self._writer = writer
         self._written = written
         self._batches = batches
@@ -40,7 +40,7 @@ class GroupCommit:
         return await done
 
     async def answered(self) -> None:
-        """Returns when the writer has answered anything, an error too; never if it hangs."""
+        """Wait for any answer of the writer, an error included; never returns if it hangs."""
         self._answered.clear()
         if self._idle.is_set():
             await self.commit(Unit())
@@ -48,11 +48,11 @@ class GroupCommit:
             await self._answered.wait()
 
     async def probe_write(self) -> Exception | None:
-        """What keeps the database from being written, if anything does."""
+        """Try to write; returns the error, if there is one."""
         return await self._writer.run(self._batches.probe)
 
     async def drain(self) -> None:
-        """Waits until everything that was queued is committed."""
+        """Wait until everything queued is committed."""
         await self._idle.wait()
 
     def _write(self) -> None:
@@ -67,12 +67,12 @@ class GroupCommit:
         if self._written is not None:
             self._written([unit for unit, _ in batch])
         if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
-            # What gathered meanwhile would only wait for the same lock, one batch after the other.
+            # Units queued meanwhile would only wait for the same lock, one batch after another.
             batch, self._waiting = [*batch, *self._waiting], []
             outcomes = [outcomes[0]] * len(batch)
         for (_, done), outcome in zip(batch, outcomes, strict=True):
             if done.done():
-                continue  # its caller was cancelled; the unit counts all the same
+                continue  # the caller was cancelled; the unit is committed all the same
             if isinstance(outcome, Exception):
                 done.set_exception(outcome)
             else:

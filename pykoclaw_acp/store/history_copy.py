@@ -1,4 +1,4 @@
-"""A copy of a database that SQLite cannot open where it is, as on a read-only or full disk: history is read from it."""
+"""A readable copy of a database that SQLite cannot open in place, as on a read-only or full disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log: Final = structlog.get_logger()
 
 
 def is_worth_it(path: Path) -> bool:
-    """Whether there is a database with anything in it."""
+    """Whether the database exists and is not empty."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -29,7 +29,7 @@ def is_worth_it(path: Path) -> bool:
 
 
 def make(path: Path, directories: Sequence[Path]) -> Path | None:
-    """Copies the file and its write-ahead log (0600, in a directory of mode 0700); None if none has room for it.
+    """Copy the file and its WAL (0600, in a directory of mode 0700); None if there is no room anywhere.
 
     The caller holds the data directory's lock, and other programs cannot write either.
     """
@@ -58,17 +58,17 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
 
 
 def remove(copied: Path) -> None:
-    """Deletes the copy."""
+    """Delete the copy."""
     shutil.rmtree(copied.parent, ignore_errors=True)
 
 
 def is_accessible(path: Path) -> bool:
-    """Whether the system would let us write the database; no file is opened, as its closing drops SQLite's locks."""
+    """Whether the system grants writing; opens no file, because closing it would drop SQLite's locks."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def probe(path: Path) -> Exception | None:
-    """What keeps the database at `path` from being written, if anything does."""
+    """Try to write the database at `path`; returns the error, if there is one."""
     try:
         with closing(sqlite3.connect(path, timeout=PROBE_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
             write_nothing_new(connection)

@@ -1,4 +1,4 @@
-"""Whose database a file is, and whether it can become ours: found out in memory, before a byte of it is changed."""
+"""Whether a database is pykoclaw's and can be migrated; decided in memory, before the file is changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PYKOCLAWS: Final = {
     "task_run_logs": {"id", "task_id"},
     "delivery_queue": {"id", "conversation", "message"},
 }
-"""Pykoclaw's tables, and columns that they have in all of its versions; its plugins add tables of any name."""
+"""Pykoclaw's tables, with the columns that all of its versions have; plugins add tables of any name."""
 _MAPPING: Final = "acp_sessions"  # of pykoclaw's own ACP agent: two columns
 _SHOWN: Final = 5  # tables that a message names
 _SCHEMA: Final = (
@@ -64,7 +64,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _is_pykoclaws(connection: sqlite3.Connection, tables: set[str]) -> bool:
-    """Whether pykoclaw made it: its first table is there, whatever its plugins have added; none has another shape."""
+    """Whether pykoclaw made it: its first table exists, and none of its tables has another shape."""
     known = tables & PYKOCLAWS.keys()
     if any(not PYKOCLAWS[table] <= _columns(connection, table) for table in known):
         return False
@@ -72,7 +72,7 @@ def _is_pykoclaws(connection: sqlite3.Connection, tables: set[str]) -> bool:
 
 
 def _rehearse(schema: list[str], mapped: list[tuple[object, ...]], missing: list[migrate.Migration]) -> None:
-    """The missing migrations, and what is written every day, on a copy of the schema with the rows that they move."""
+    """Try the missing migrations and everyday writes on a copy of the schema, with the rows that they move."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         for sql in schema:
             with suppress(sqlite3.Error):  # a virtual table of a module that is not here

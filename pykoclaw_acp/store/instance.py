@@ -1,4 +1,4 @@
-"""`acp_instance`: which instance this database is, and where its data directory was when a server last used it."""
+"""`acp_instance`: the instance's id, and the last known place of its data directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykoclaw_acp.store.sessions import now_ms
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """The one row. `formerly` is the name that workers know who were launched before instances had ids."""
+    """The one row. `formerly`: the name used by workers launched before instances had ids."""
 
     instance: str
     formerly: str | None
@@ -21,7 +21,7 @@ class InstanceRow:
 
 
 async def read(database: Database) -> InstanceRow | None:
-    """None: the database has no id yet."""
+    """The row; None if the database has no id yet."""
     rows = await database.read(
         "SELECT instance, formerly, data, device, inode, boot_id, copied_from, copied_at FROM acp_instance"
     )
@@ -32,7 +32,7 @@ async def read(database: Database) -> InstanceRow | None:
 
 
 def save(row: InstanceRow) -> Statement:
-    """The row from now on."""
+    """Replace the row."""
     site = row.site
     return Statement(
         "INSERT INTO acp_instance"

@@ -1,4 +1,4 @@
-"""The journal of the database file, chosen by what the engine can be trusted with."""
+"""SQLite's journal mode, chosen by engine: WAL only where that is safe."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pykoclaw_acp.store.connection import BUSY_TIMEOUT
 from pykoclaw_acp.store.sqlite import sqlite3
 
 SIZE_LIMIT = 64 * 1024 * 1024
-"""Bytes that a journal keeps on disk after it was used."""
+"""Bytes that an unused journal may keep on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalMode:
-    """How a connection has to be set up for the file's journal."""
+    """How connections to this file are configured."""
 
     mode: str
     """SQLite's name of it: `wal`, `delete`…"""
     own_checkpoints: bool
-    """Whether only we checkpoint, when it is quiet: WAL with an engine that has the WAL-reset bug."""
+    """Whether `Checkpoints` alone checkpoints: WAL with an engine that has the WAL-reset bug."""
 
     @property
     def relaxed(self) -> bool:
@@ -28,7 +28,7 @@ class JournalMode:
         return self.mode == "wal"
 
     def configure(self, connection: sqlite3.Connection) -> None:
-        """Sets what is a property of a connection, not of the file."""
+        """Set the pragmas that belong to a connection, not to the file."""
         connection.execute(f"PRAGMA journal_size_limit={SIZE_LIMIT}")
         connection.execute(f"PRAGMA synchronous={'NORMAL' if self.relaxed else 'FULL'}")
         if self.own_checkpoints:
@@ -36,7 +36,7 @@ class JournalMode:
 
 
 def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:
-    """Puts the file into the journal mode that is safe with this engine.
+    """Set the journal mode that is safe with this engine.
 
     A fixed engine makes it WAL. An affected one leaves it as it is: a new file is in the rollback mode, and a WAL
     file may be in use by programs that must not see its mode change.

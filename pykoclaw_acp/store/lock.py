@@ -26,7 +26,7 @@ class DataLock:
 
     @classmethod
     def acquire(cls, data_dir: Path, socket: str | None = None, group: int | None = None) -> DataLock:
-        """Creates the directory (0700) if it is missing, and locks it; never waits. Members of `group` are trusted.
+        """Lock the directory, created (0700) if it is missing; never waits. Members of `group` are trusted.
 
         The file then says who holds it: a pid, and on a second line the path of the `socket` at which it serves.
 
@@ -59,7 +59,7 @@ class DataLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Lets the next server in; further calls do nothing."""
+        """Release the lock; further calls do nothing."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
@@ -68,7 +68,7 @@ class DataLock:
 
 
 def _open(data_dir: Path) -> int:
-    """The lock file; on a disk that takes no new file, the one that there is, or else the directory."""
+    """Open the lock file; on a disk that takes no new file the existing one, else the directory."""
     # Descriptors are close-on-exec in Python, so no child that is exec'd keeps the lock.
     path = data_dir / LOCK_NAME
     try:

@@ -20,7 +20,7 @@ from pykoclaw_acp.store.units import NewEvent
 LAST_SEQ: Final = (
     "COALESCE((SELECT MAX(e.seq) FROM acp_log e WHERE e.log_key = s.log_key AND e.seq > s.last_seq), s.last_seq)"
 )
-"""Of the session `s`: the column is what was there before `acp_log`, and where a pruned log goes on."""
+"""Last seq of the session `s`; the column counts for logs without rows: old ones and pruned ones."""
 
 # Turns that ended before there were positions come before all that have one, which left room for them.
 NUMBER_OLD_TURNS: Final = (
@@ -57,7 +57,7 @@ _PASSING: Final = (
 
 
 class Run(NamedTuple):
-    """The pieces of one message at the end of a log, which are rows of their own until the message ends."""
+    """The pieces of the unfinished message at a log's end; folded when it ends."""
 
     message: object
     turn_id: str | None
@@ -65,14 +65,14 @@ class Run(NamedTuple):
     weight: int
 
     def takes(self, event: NewEvent) -> bool:
-        """Whether the event goes on with it, and one line has room for both."""
+        """Whether the event continues the message and fits into one line with it."""
         same = event.message == self.message and event.turn_id == self.turn_id and event.source_uuid is None
         return same and self.weight + event.weight <= folding.PART
 
 
 @dataclass(slots=True)
 class Log:
-    """One log: its key, its last seq, the message that goes on, and where states are told that may be replaced."""
+    """One log: key, last seq, unfinished message, and the seqs of states that may be replaced."""
 
     key: int
     last: int
@@ -81,11 +81,11 @@ class Log:
     turn: tuple[str | None, int | None] = (None, None)  # the one that told last: its id, its position
 
     def copy(self) -> Log:
-        """One that changes on its own."""
+        """An independent copy."""
         return Log(self.key, self.last, self.run, dict(self.passing), self.turn)
 
     def follow(self, event: NewEvent, seq: int) -> int | None:
-        """Take the next event; returns the seq of a state that it replaces."""
+        """Take the next event; returns the seq of the state that it replaces."""
         self.last = seq
         if event.message is None or event.source_uuid is not None:
             self.run = None
@@ -102,18 +102,18 @@ class Log:
 
 
 class Logs:
-    """Logs by session; those of a transaction are copies of the `committed`."""
+    """Logs by session. A transaction works on copies of the `committed` ones."""
 
     def __init__(self, committed: Logs | None = None) -> None:
         self._logs: dict[str, Log] = {}
         self._committed = committed
 
     def keep(self, changed: Logs) -> None:
-        """The transaction that has changed these was committed."""
+        """Take over the copies of a committed transaction."""
         self._logs.update(changed._logs)
 
     def of(self, connection: sqlite3.Connection, session_id: str) -> Log:
-        """The session's log, inside of a transaction; raises Conflict if there is no such session."""
+        """The session's log. Inside of a transaction; raises Conflict if there is no such session."""
         log = self._logs.get(session_id)
         if log is None:
             known = self._committed._logs.get(session_id) if self._committed is not None else None
@@ -122,7 +122,7 @@ class Logs:
         return log
 
     def turn(self, connection: sqlite3.Connection, event: NewEvent, seq: int) -> int | None:
-        """Position of the turn that tells the event; a turn's first event is noted with the turn."""
+        """Position of the event's turn; records the first event in the turn's row."""
         log = self.of(connection, event.session_id)
         if log.turn[0] != event.turn_id:
             log.turn = (event.turn_id, _begin_turn(connection, event, seq))
@@ -130,7 +130,7 @@ class Logs:
 
 
 def usage_of(turn_id: str | None) -> str:
-    """The state that a turn's newest usage tells."""
+    """Name of the state that a turn's usage is."""
     return f"usage {turn_id}"
 
 
@@ -168,7 +168,7 @@ def _find(connection: sqlite3.Connection, session_id: str) -> Log:
 
 
 def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: int) -> Run | None:
-    """The message at the log's end, which may go on after the death of a daemon."""
+    """The unfinished message at the log's end, as an earlier daemon may have left it."""
     before = connection.execute(_BEFORE_RUN, (key,)).fetchone()
     run: Run | None = None
     below = last + 1

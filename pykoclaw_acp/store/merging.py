@@ -45,7 +45,7 @@ _FREE_KEYS: Final = (
 
 
 def _place(column: str) -> str:
-    """SQL: where this place of a cursor has gone; itself if it was before all."""
+    """SQL: the new seq of a cursor's column; unchanged if it lies before all merged parts."""
     found = (
         "FROM acp_merged_logs m"
         f" WHERE m.acp_session_id = acp_cursors.acp_session_id AND m.first_seq <= acp_cursors.{column}"
@@ -63,7 +63,7 @@ _MOVE_CURSORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A session, and where its log ends."""
+    """A session, and the end of its log."""
 
     session_id: str
     last_seq: int
@@ -79,7 +79,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a log, `first` to `last`: a turn and what follows it, or turns that overlap."""
+    """A part of a log, `first` to `last`: a turn with what follows it, or overlapping turns."""
 
     session_id: str
     first: int
@@ -89,7 +89,7 @@ class _Part:
 
 
 async def moved(database: Database, session_id: str, seq: int) -> int:
-    """Where this place of the id's old log is in the log that there is now; itself if no log was merged."""
+    """The new seq of an event of this id's old log; unchanged if no log was merged."""
     rows = await database.read(
         "SELECT last_seq, moved_by FROM acp_merged_logs WHERE acp_session_id = ? AND first_seq <= ?"
         " ORDER BY first_seq DESC LIMIT 1",
@@ -99,7 +99,7 @@ async def moved(database: Database, session_id: str, seq: int) -> int:
 
 
 async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> list[Statement]:
-    """What makes the others' logs and turns the owner's; the owner's log stays where it is if it is the only one."""
+    """Statements that move the others' logs and turns to the owner; its log stays if it is the only one."""
     sessions = [owner, *others]
     logs: list[list[_Part]] = []
     waiting: list[list[_Turn]] = []
@@ -125,13 +125,13 @@ async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> l
 
 
 class _Positions:
-    """Gives turns new positions, after all that there were; those of one part move together, as its rows name them."""
+    """Assigns new positions after all old ones; turns of one part move together, as its rows name them."""
 
     def __init__(self, last: int) -> None:
         self._last = last
 
     def give(self, turns: Sequence[_Turn]) -> tuple[int, dict[str, int]]:
-        """By how much positions move, and the new one of each turn, also of those that had none: no row names these."""
+        """The offset, and the new position of each turn, including turns that had none."""
         known = {turn.turn_id: turn.position for turn in turns if turn.position is not None}
         by = self._last + 1 - min(known.values(), default=0)
         new = {turn_id: position + by for turn_id, position in known.items()}
@@ -144,7 +144,7 @@ class _Positions:
 
 
 async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) -> list[_Part]:
-    """The whole log in parts between which no turn goes on."""
+    """Split a log into parts, none of which cuts a turn."""
     by_id = {turn.turn_id: turn for turn in turns}
     parts: list[_Part] = []
     last = 0

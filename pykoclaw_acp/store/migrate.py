@@ -49,7 +49,7 @@ def load(folder: Path | None = None) -> list[Migration]:
 
 
 def pending(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> list[Migration]:
-    """Those of `migrations` that the database does not have yet; reads only.
+    """The migrations that are not applied yet; reads only.
 
     Raises DatabaseUnusable if the database has one that we do not know, or one whose file was changed since.
     """
@@ -77,7 +77,7 @@ def pending(connection: sqlite3.Connection, migrations: list[Migration], path: P
 
 
 def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> None:
-    """Brings the database up to date; several processes may do so at once.
+    """Apply the missing migrations; several processes may do so at once.
 
     `connection` is in autocommit mode (`isolation_level=None`). Raises DatabaseUnusable as `pending` does, and if a
     migration fails; what a failed one did is rolled back.

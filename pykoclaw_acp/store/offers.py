@@ -1,4 +1,4 @@
-"""`acp_offers`: what Claude offers in a directory, as the last worker there said."""
+"""`acp_offers`: what Claude offers in a directory, as its last worker reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pykoclaw_acp.store.sessions import now_ms
 
 
 def keep(cwd: str, offer: Offer) -> Statement:
-    """A worker said it."""
+    """Replace the directory's offer."""
     return Statement(
         "INSERT INTO acp_offers (cwd, commands, models, updated_at, position)"
         " VALUES (?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
@@ -21,19 +21,19 @@ def keep(cwd: str, offer: Offer) -> Statement:
 
 
 async def of(database: Database, cwd: str) -> Offer | None:
-    """What is offered in this directory; None if no worker ran there."""
+    """The directory's offer; None if no worker ran there."""
     rows = await database.read("SELECT commands, models FROM acp_offers WHERE cwd = ?", (cwd,))
     return _offer(*rows[0]) if rows else None
 
 
 async def newest(database: Database) -> Offer | None:
-    """What was offered last, wherever that was: models are those of the account."""
+    """The newest offer of any directory: models belong to the account."""
     rows = await database.read("SELECT commands, models FROM acp_offers ORDER BY position DESC LIMIT 1")
     return _offer(*rows[0]) if rows else None
 
 
 def _offer(commands: str, models: str) -> Offer | None:
-    """A row that cannot be read counts as none: the next worker replaces it."""
+    """Decode a row; one that is unreadable counts as none, and the next worker replaces it."""
     try:
         return Offer(
             msgspec.json.decode(commands, type=tuple[Command, ...]),

@@ -21,22 +21,22 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class GoneAfterCommit(FileGone):
-    """The file was moved while a transaction was committed: whether that will be found again is not known."""
+    """The file was moved during a commit: whether the transaction was kept is not known."""
 
 
 class UnseenAfterCommit(OSError):
-    """The system could not say, after a commit, whether the file is where it was: it may not be found again."""
+    """The file could not be checked after a commit: whether the transaction was kept is not known."""
 
 
 class LogMissing(FileGone):
-    """The write-ahead log alone was removed; what is in it can still be brought into the database."""
+    """Only the WAL was removed; its contents can still be checkpointed."""
 
 
 class OpenFile:
-    """Device and inode of the database, of its write-ahead log and of that one's index, where it has these."""
+    """Device and inode of the database, of its WAL and of the WAL's index, as far as they exist."""
 
     def __init__(self, path: Path) -> None:
-        """Takes down what is at `path` now, which the caller has just opened."""
+        """Record the files at `path`, which the caller has just opened."""
         self._path = str(path)
         self._log = f"{path}-wal"
         self._known = {
@@ -54,7 +54,7 @@ class OpenFile:
         if self._index is None:
             return
         written, found = self._written(), os.stat(self._log).st_size
-        if found < written == self._written():  # else another program has emptied it between the two looks
+        if found < written == self._written():  # else another program has truncated it in between
             raise FileGone(
                 f"The write-ahead log {self._log} was cut to {found} bytes while it was in use, of {written}. What was "
                 "cut off is lost, and nothing is written any more that could harm the rest. `pykoclaw-acp restart` "
@@ -73,10 +73,10 @@ class OpenFile:
             raise UnseenAfterCommit(error.errno, error.strerror, error.filename) from error
 
     def close(self) -> None:
-        """For when SQLite has closed them: to close the index before would drop SQLite's locks on it."""
+        """Close the index; only after SQLite has, since closing it drops SQLite's locks."""
         if self._index is not None:
             index, self._index = self._index, None
-            with suppress(OSError):  # it was only read, and its number is free all the same
+            with suppress(OSError):  # it was only read, and the descriptor is released in any case
                 os.close(index)
 
     def _check(self, name: str) -> None:
@@ -98,7 +98,7 @@ class OpenFile:
             )
 
     def _written(self) -> int:
-        """Bytes that the log has to have, as far as its index says."""
+        """Size of the WAL according to its index."""
         assert self._index is not None
         copies = os.pread(self._index, 2 * _HEADER_SIZE, 0)
         if len(copies) < 2 * _HEADER_SIZE or copies[:_HEADER_SIZE] != copies[_HEADER_SIZE:]:

@@ -1,4 +1,4 @@
-"""Queries over all sessions, for those who look after the server; each is answered by indexes or small tables."""
+"""Queries over all sessions, for operators; answered from indexes or small tables."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pykoclaw_acp.store.turns import NEWEST_FIRST
 from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
-PURGE: Final = 5000  # rows deleted in one transaction, so that nobody waits long for the writer
+PURGE: Final = 5000  # rows deleted per transaction, so that the writer is soon free
 
-# The plus: from the few turns without an end, which have an index, rather than from all turns of the session.
+# The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
     "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
     " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
     f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED}) FROM acp_sessions s"
 )
-# CROSS JOIN keeps the order: from the deleted sessions to their events by key, never through all events.
+# CROSS JOIN fixes the order: deleted sessions first, then their events by key.
 _LEFT: Final = tuple(
     (
         (
@@ -41,7 +41,7 @@ _LEFT: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class WorkerSummary:
-    """A worker as its row and its session's rows tell of it."""
+    """A worker, with its session's title and what it is doing."""
 
     session_id: str
     title: str | None
@@ -54,7 +54,7 @@ class WorkerSummary:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a session's row says beyond its summary."""
+    """A session's fields beyond its summary."""
 
     additional_directories: list[str]
     mode: str | None
@@ -67,7 +67,7 @@ class Details:
 
 
 async def matching(database: Database, word: str) -> list[str]:
-    """Ids of the sessions that `word` may mean: exactly, as a conversation's name, or as an id's beginning.
+    """Ids of the sessions that `word` matches: as an id, a conversation's name, or the beginning of an id.
 
     A session is found by each id that leads to it. An exact id or name leaves no doubt; otherwise there may be several,
     of which two at most are returned.
@@ -78,7 +78,7 @@ async def matching(database: Database, word: str) -> list[str]:
         (word, word),
     )
     if not rows and word:
-        # The character after all that an id may hold: with it the beginning becomes a range of the index.
+        # A character above all that ids contain, so that the prefix becomes a range of the index.
         rows = await database.read(
             "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
             " WHERE acp_session_id >= ? AND acp_session_id < ? AND deleted_at IS NULL LIMIT 2",
@@ -88,7 +88,7 @@ async def matching(database: Database, word: str) -> list[str]:
 
 
 async def listing(database: Database, *, every: bool, limit: int) -> AsyncIterator[SessionSummary]:
-    """Sessions, those first that were used last; without `every` only those that somebody prompted.
+    """Sessions, the last used first; without `every` only those that a person has prompted.
 
     All else goes on meanwhile, however many there are.
     """
@@ -105,7 +105,7 @@ async def _summaries(rows: list[tuple[Any, ...]]) -> AsyncIterator[SessionSummar
     rows.reverse()
     pace = Pace()
     while rows:
-        yield _summary(rows.pop())  # each is gone with its turn: to let go of all at once takes long, too
+        yield _summary(rows.pop())  # released one by one: releasing all at once would block, too
         await pace.step()
 
 
@@ -116,7 +116,7 @@ async def summary(database: Database, session_id: str) -> SessionSummary | None:
 
 
 async def details(database: Database, session_id: str) -> Details:
-    """The rest of a session that exists."""
+    """The details of an existing session."""
     ((directories, mode, model, away, claude, events),) = await database.read(
         f"SELECT s.additional_directories, s.mode, s.model, s.away_policy, c.session_id, {LAST_SEQ}"  # noqa: S608
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
@@ -145,7 +145,7 @@ async def details(database: Database, session_id: str) -> Details:
 
 
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
-    """The place in the log before the newest `turns` turns; 0 if there are no more than those."""
+    """The seq before the newest `turns` turns; 0 if there are no more than those."""
     rows = await database.read(
         "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id))) - 1"  # noqa: S608
         " FROM (SELECT turn_id, first_seq FROM acp_turns"
@@ -156,7 +156,7 @@ async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
 
 
 async def counts(database: Database) -> SessionCounts:
-    """How many sessions there are of each kind; pruned ones count as unused."""
+    """Number of sessions by kind; pruned ones count as unused."""
     rows = await database.read(
         "SELECT COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary = 0), 0),"
         " COALESCE(SUM(prompted_at IS NOT NULL AND auxiliary <> 0), 0), COALESCE(SUM(prompted_at IS NULL), 0)"
@@ -167,14 +167,14 @@ async def counts(database: Database) -> SessionCounts:
 
 
 async def queue(database: Database) -> tuple[int, int]:
-    """How many turns run, and how many wait."""
+    """Number of running and of queued turns."""
     rows = await database.read(f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {UNFINISHED} GROUP BY state")  # noqa: S608
     by_state = dict(rows)
     return sum(by_state.get(state, 0) for state in STARTED), by_state.get(TurnState.QUEUED, 0)
 
 
 async def workers(database: Database) -> list[WorkerSummary]:
-    """The workers that are not known to be gone, oldest first."""
+    """Workers that are not known to be gone, the oldest first."""
     rows = await database.read(
         "SELECT w.acp_session_id, s.title, w.epoch, w.pid, w.protocol, w.created_at,"  # noqa: S608  constant
         " EXISTS (SELECT 1 FROM acp_permissions p WHERE p.acp_session_id = w.acp_session_id"
@@ -193,7 +193,7 @@ async def workers(database: Database) -> list[WorkerSummary]:
 
 
 async def delete(database: Database, session_id: str) -> None:
-    """Forget a session for good: from the first commit on nobody finds it, at the return nothing of it is kept.
+    """Delete a session: hidden by the first commit, its contents gone at the return.
 
     The rows of its ids stay, without a title, because an id is never given out again; the request that made it may
     come again.
@@ -207,7 +207,7 @@ async def delete(database: Database, session_id: str) -> None:
 
 
 async def purge(database: Database) -> None:
-    """Delete what is left of deleted sessions, also of those whose deletion was cut short."""
+    """Delete the contents of deleted sessions, also after an interrupted deletion."""
     for left, delete_before in _LEFT:
         for key, first, last in await database.read(left):
             for seq in range(first + PURGE, last + PURGE + 1, PURGE):
@@ -219,7 +219,7 @@ async def purge(database: Database) -> None:
 
 
 def size(database: Database) -> int:
-    """Bytes of the database on disk, its journals included."""
+    """Size of the database on disk in bytes, including its journals."""
     files = [database.path.with_name(database.path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
     return sum(file.stat().st_size for file in files if file.exists())
 

@@ -1,10 +1,10 @@
-"""`acp_permissions`: questions that wait for an answer, and how they were settled.
+"""`acp_permissions`: permission requests, pending and settled.
 
-`request` is the whole question, enough to ask it again; `content` is what its form was filled in with (JSON). While a
-row has no `outcome`, `policy` is `attended` (a client is there), the away policy that acts at `deadline_clock` (ms, own
-clock; `deadline` and `created_at` are for people), or `parked` (no worker waits any more). `position` is its place
-among all questions. `turn_id` is the turn that asks; once a parked question is answered, the
-turn that goes on with the answer, and NULL as soon as the answer was used for the call that it is about.
+`request` is the whole request (JSON), enough to ask it again; `content` is a form's filled-in content (JSON). While
+`outcome` is NULL the request is pending, and `policy` is `attended` (a client is there), the away policy that acts at
+`deadline_clock` (ms, own clock; `deadline` and `created_at` are for people), or `parked` (its worker was given up).
+`position` orders all requests. `turn_id` is the turn that asks; of a decided parked request the turn that goes on with
+the decision, and NULL once the decision is used up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import QUEUED, UNFINISHED, places
 
-MATCHES: Final = 20  # rows, at most, that a prefix gives
+MATCHES: Final = 20  # requests that a prefix returns, at most
 _COLUMNS: Final = (
     "p.acp_session_id, p.request, p.turn_id, p.policy, p.deadline, p.created_at, p.asked_clock, p.deadline_clock,"
     " p.outcome, p.option_id, p.answered_by, p.content"
@@ -38,7 +38,7 @@ log: Final = structlog.get_logger()
 
 
 def insert(session_id: str, request: PermissionRequest, clock: int) -> Statement:
-    """A worker asks, when the own clock shows `clock`."""
+    """Insert a worker's request; `clock`: the own clock's reading (ms)."""
     encoded = msgspec.json.encode(request).decode()
     return Statement(
         "INSERT INTO acp_permissions"
@@ -58,14 +58,14 @@ def insert(session_id: str, request: PermissionRequest, clock: int) -> Statement
 
 
 def insert_workspace(session_id: str, request: PermissionRequest, clock: int) -> tuple[Statement, Statement]:
-    """A question about trust is asked, which no worker asks."""
+    """Insert a trust request, which comes from no worker."""
     about = ", ".join(one.path for one in request.workspaces)
     told = Statement("UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, request.ask_id))
     return insert(session_id, request, clock), told
 
 
 def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> Statement:
-    """A client came or went; a parked question has no clock."""
+    """Set a pending request's policy and deadline; a parked one has none."""
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = ?, deadline_clock = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
@@ -74,7 +74,7 @@ def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> 
 
 
 def park(ask_id: str) -> Statement:
-    """The question waits on without a worker; fails with Conflict if it was settled meanwhile."""
+    """Park a pending request; fails with Conflict if it is settled."""
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = NULL, deadline_clock = NULL"
         " WHERE permission_id = ? AND outcome IS NULL",
@@ -84,7 +84,7 @@ def park(ask_id: str) -> Statement:
 
 
 def settle(settled: Settlement) -> Statement:
-    """The first settlement counts."""
+    """Settle a pending request; a settled one stays as it is."""
     content = None if settled.content is None else msgspec.json.encode(settled.content).decode()
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, content = ?, answered_at = ?"
@@ -94,7 +94,7 @@ def settle(settled: Settlement) -> Statement:
 
 
 def settle_parked(settled: Settlement, turn_id: str) -> Statement:
-    """A parked question is answered, and this turn goes on with it; fails with Conflict if it was before."""
+    """Settle a parked request, with the turn that goes on with it; fails with Conflict if it is settled."""
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, answered_at = ?, turn_id = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy = ?",
@@ -112,7 +112,7 @@ def settle_parked(settled: Settlement, turn_id: str) -> Statement:
 
 
 def use_up(ask_id: str) -> Statement:
-    """The answer to a parked question was used for its call: once is once."""
+    """The decision of a parked request was applied to its call; it is not applied again."""
     return Statement(
         "UPDATE acp_permissions SET turn_id = NULL WHERE permission_id = ? AND policy = ?",
         (ask_id, RequestPolicy.PARKED),
@@ -120,7 +120,7 @@ def use_up(ask_id: str) -> Statement:
 
 
 def withdraw(ask_id: str) -> Statement:
-    """The worker does not wait any more; a parked question needs none."""
+    """The worker has withdrawn its request; a parked one stays pending."""
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, answered_at = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
@@ -129,9 +129,8 @@ def withdraw(ask_id: str) -> Statement:
 
 
 def interrupt_all(adopted: Collection[str] = ()) -> Statement:
-    """No worker waits for an answer any more, but those of the `adopted` sessions; parked questions need none.
-
-    Neither do those about trust, whose prompt waits.
+    """Settle requests whose worker is gone: all but those of `adopted` sessions, parked ones, and trust requests
+    whose prompt is still queued.
     """
     spared = f" AND (workspace IS NOT NULL OR acp_session_id NOT IN {places(adopted)})" if adopted else ""
     return Statement(
@@ -143,11 +142,11 @@ def interrupt_all(adopted: Collection[str] = ()) -> Statement:
 
 
 async def waiting(database: Database, session_id: str | None = None) -> list[StoredRequest]:
-    """Open questions, and answered parked ones whose turn still goes on with the answer; the oldest first."""
+    """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
     mine, of_session = ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
-        f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY +p.position",  # the few open ones are sorted
+        f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY +p.position",  # sorted: few are pending
         of_session,
     )
     answered = await database.read(
@@ -159,7 +158,7 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Sto
 
 
 async def matching(database: Database, prefix: str) -> list[StoredRequest]:
-    """Questions whose id begins so, the open ones first."""
+    """Requests whose id starts with `prefix`: pending ones first, then the newest."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
         " WHERE p.permission_id >= ? AND p.permission_id < ?"
@@ -170,7 +169,7 @@ async def matching(database: Database, prefix: str) -> list[StoredRequest]:
 
 
 async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
-    """Questions about trust that were asked for this turn and are answered, the newest first."""
+    """Settled trust requests of a turn, the newest first."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
         " WHERE p.turn_id = ? AND p.workspace IS NOT NULL AND p.outcome IS NOT NULL ORDER BY p.position DESC",
@@ -180,13 +179,13 @@ async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
 
 
 async def is_open(database: Database, ask_id: str) -> bool:
-    """Whether the question waits for an answer."""
+    """Whether the request is pending."""
     rows = await database.read("SELECT outcome IS NULL FROM acp_permissions WHERE permission_id = ?", (ask_id,))
     return bool(rows and rows[0][0])
 
 
 async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRequest]:
-    """Those of the questions that are settled, but for parked ones: their answer went to another turn."""
+    """Those of these requests that are settled and were not parked."""
     if not ask_ids:
         return []
     rows = await database.read(
@@ -198,7 +197,7 @@ async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRe
 
 
 def _questions(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
-    """A row that cannot be read must not keep the server from starting; nobody can be asked it again."""
+    """Decode rows; an unreadable one is skipped, so that it does not keep the server from starting."""
     found: list[StoredRequest] = []
     for session_id, request, turn_id, policy, *rest, content in rows:
         try:

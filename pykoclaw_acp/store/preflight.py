@@ -1,4 +1,4 @@
-"""The look at a database before anything is changed: is it whole, and is it ours to change?"""
+"""Checks before anything is changed: is the database intact, and is it ours to change?"""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.system import shortage
 
 FULL_CHECK_LIMIT = 32 * 1024 * 1024
-"""Bytes up to which every page is checked (about 20 ms); of a larger file only the schema is."""
+"""Bytes up to which every page is checked (about 20 ms); larger files have only their schema checked."""
 
 ATTEMPTS = 5
-"""How often a file is looked at that another process changes meanwhile."""
+"""Attempts on a file that another process changes meanwhile."""
 
 
 def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = False) -> None:
@@ -51,7 +51,7 @@ def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = Fal
 
 
 def unusable(path: Path, error: sqlite3.Error) -> StartupError:
-    """What to tell the user about an error of SQLite's that keeps us from using the file."""
+    """The start-up error for an error of SQLite's."""
     if result_code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return damaged(path, str(error))
     if (found := _shortage(path, error)) is not None:
@@ -63,7 +63,7 @@ def unusable(path: Path, error: sqlite3.Error) -> StartupError:
 
 
 def _shortage(path: Path, error: sqlite3.Error) -> tuple[str, str] | None:
-    """SQLite does not say why it cannot open a file: a look of our own does."""
+    """Why a file cannot be opened, which SQLite does not say."""
     if result_code(error) == sqlite3.SQLITE_NOMEM:
         return shortage.MEMORY
     if result_code(error) == sqlite3.SQLITE_CANTOPEN:
@@ -75,7 +75,7 @@ def _shortage(path: Path, error: sqlite3.Error) -> tuple[str, str] | None:
 
 
 def damaged(path: Path, reason: str) -> DatabaseUnusable:
-    """What to tell the user about a damaged file."""
+    """The start-up error for a damaged file."""
     recovered = shlex.quote(f"{path}.recovered")
     return DatabaseUnusable(
         f"The database {path} is damaged: {reason}. It was not touched. Restore a backup of it, or save what can be "
@@ -92,7 +92,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """A connection that writes nothing, neither to the file nor beside it."""
+    """A connection that writes neither the file nor others beside it."""
     if _beside(path, "-shm").exists():
         options = "mode=ro&readonly_shm=1"
     elif _beside(path, "-wal").exists() or _beside(path, "-journal").exists():
@@ -106,7 +106,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _fingerprint(path: Path) -> tuple[object, ...]:
-    """Differs if the file was changed, or opened by another process, in between."""
+    """A fingerprint that changes when another process opens or changes the file."""
     status = os.stat(path)
     return (
         status.st_size,

@@ -1,4 +1,4 @@
-"""Who may open the database: its user alone, or also the members of a group that is set; never what the umask says."""
+"""Access to the database: its user, and the members of a configured group; independent of the umask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readers: connections that see what is committed and never wait for the writer."""
+"""The reader connections, which see what is committed and never wait for the writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykoclaw_acp.tasks import Tasks
 
 
 class ReaderPool:
-    """Gives each query a reader that is idle; with none idle, the query waits for its turn."""
+    """Runs each query on an idle reader; waits for one if all are busy."""
 
     def __init__(self, readers: list[Connection]) -> None:
         self._readers = readers
@@ -22,11 +22,11 @@ class ReaderPool:
 
     async def read(self, sql: str, parameters: tuple[Any, ...], size: int | None) -> list[tuple[Any, ...]]:
         """As `Database.read`."""
-        # A task of its own, because the reader is busy until the query ends, even if the caller is cancelled.
+        # A separate task: the reader is busy until the query ends, even if the caller is cancelled.
         return await asyncio.shield(self._queries.start(self._query(sql, parameters, size)))
 
     async def close(self) -> None:
-        """Lets the queries that were asked end, then closes the connections."""
+        """Wait for running queries, then close the connections."""
         await asyncio.gather(*self._queries, return_exceptions=True)
         for reader in self._readers:
             await reader.close()
@@ -48,5 +48,5 @@ def _fetch(rows: sqlite3.Cursor, size: int | None) -> list[tuple[Any, ...]]:
         size -= len(row[-1])
         if size <= 0:
             break
-    rows.close()  # what is left would keep the reader's view of the file
+    rows.close()  # unread rows would hold the reader's snapshot
     return found

@@ -1,4 +1,4 @@
-"""`acp_sessions`, and the row of `conversations` that each one shares with pykoclaw's other programs."""
+"""`acp_sessions`, and each one's row of `conversations`, which pykoclaw's other programs share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def now_ms() -> int:
 
 
 def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
-    """A new session; its conversation has no Claude session yet. `clock`, here and below: the own clock's time (ms)."""
+    """Insert a session and its conversation. `clock`, here and below: the own clock's reading (ms)."""
     at = now_ms()
     session = Statement(
         "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, request_key,"
@@ -49,7 +49,7 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
 
 
 def set_claude_session(session_id: str, claude_session_id: str) -> Statement:
-    """A turn has reached this Claude session's transcript: whoever continues the conversation resumes it."""
+    """Set the Claude session with which the conversation continues: its transcript has a turn."""
     return Statement(
         "INSERT INTO conversations (name, session_id, cwd, created_at)"
         " SELECT conversation_name, ?, cwd, ? FROM acp_sessions WHERE acp_session_id = ?"
@@ -59,7 +59,7 @@ def set_claude_session(session_id: str, claude_session_id: str) -> Statement:
 
 
 def reopen(record: SessionRecord, clock: int) -> Statement:
-    """What a load changes."""
+    """Reopen a session with the record's directories."""
     return Statement(
         "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
         " updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
@@ -69,7 +69,7 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
 
 
 def used(session_id: str, clock: int) -> Statement:
-    """A turn of it has begun or ended, or something was said about it: not with each piece of an answer."""
+    """Update the time of last use; not for each piece of an answer."""
     return Statement(
         "UPDATE acp_sessions SET updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
         (now_ms(), clock, session_id),
@@ -77,7 +77,7 @@ def used(session_id: str, clock: int) -> Statement:
 
 
 def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
-    """A prompt came; a session stays a client's helper while no person has prompted it."""
+    """A prompt was accepted; a session is auxiliary until a person prompts it."""
     at = now_ms()
     return Statement(
         "UPDATE acp_sessions SET"
@@ -90,12 +90,12 @@ def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
 
 
 def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
-    """The row has what the newest events say of the session itself."""
+    """Apply events that change the session's mode, model or title."""
     for event in events:
         if isinstance(event, ModeChanged):
             yield Statement("UPDATE acp_sessions SET mode = ? WHERE acp_session_id = ?", (event.mode, session_id))
         elif isinstance(event, ConfigChanged):
-            # Nobody's choice stays nobody's choice, whatever Claude's own settings make of it.
+            # The default stays the default until somebody chooses.
             yield Statement(
                 "UPDATE acp_sessions SET model = ? WHERE acp_session_id = ? AND (model IS NOT NULL OR ? <> ?)",
                 (event.selection.model, session_id, event.selection.model, DEFAULT_MODEL),
@@ -108,7 +108,7 @@ _UNUSED: Final = (
     "acp_sessions.used_clock < ? AND acp_sessions.pruned_at IS NULL"  # noqa: S608  constant
     " AND acp_sessions.deleted_at IS NULL AND acp_sessions.alias_of IS NULL"
     " AND (acp_sessions.auxiliary = 1 OR acp_sessions.prompted_at IS NULL"
-    # A conversation that another channel has begun is real.
+    # A conversation that another channel has started is in use.
     " AND NOT EXISTS (SELECT 1 FROM conversations WHERE name = conversation_name AND session_id IS NOT NULL))"
     " AND NOT EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id = acp_sessions.acp_session_id"
     f" AND state IN {UNFINISHED})"
@@ -119,13 +119,13 @@ _CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
 
 
 async def unused(database: Database, before: int) -> list[str]:
-    """Sessions that no person ever prompted, not used since `before` (ms, own clock)."""
+    """Sessions never prompted by a person and not used since `before` (ms, own clock)."""
     rows = await database.read(f"SELECT acp_session_id FROM acp_sessions WHERE {_UNUSED}", (before,))  # noqa: S608
     return [session_id for (session_id,) in rows]
 
 
 def prune(session_id: str, before: int) -> tuple[Statement, ...]:
-    """Hide it and delete what was said, if it is still unused; `last_seq` is kept: no `seq` is given out twice."""
+    """Hide an unused session and delete its contents; `last_seq` stays, since no seq is assigned twice."""
     hide = (
         "UPDATE acp_sessions SET pruned_at = ?, last_seq ="  # noqa: S608  constants
         " COALESCE((SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = acp_sessions.log_key"
@@ -140,12 +140,12 @@ def prune(session_id: str, before: int) -> tuple[Statement, ...]:
 
 
 def close(session_id: str) -> Statement:
-    """The client closed it."""
+    """The client has closed the session."""
     return Statement("UPDATE acp_sessions SET closed_at = ? WHERE acp_session_id = ?", (now_ms(), session_id), rows=1)
 
 
 async def find(database: Database, session_id: str) -> SessionRecord | None:
-    """The session that this id leads to, with the Claude session, unless there is none or it was deleted."""
+    """The session that this id, which may be an alias, stands for; None if there is none or it was deleted."""
     rows = await database.read(
         f"SELECT s.acp_session_id, s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
         f" {LAST_SEQ},"
@@ -181,18 +181,18 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
 
 
 def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:
-    """What becomes of its questions while no client is there; None: as the settings say."""
+    """Set the session's own away policy; None: that of the settings."""
     return Statement("UPDATE acp_sessions SET away_policy = ? WHERE acp_session_id = ?", (policy, session_id), rows=1)
 
 
 async def find_created(database: Database, request_key: str) -> str | None:
-    """Id of the session that this request has made."""
+    """Id of the session that this `session/new` request has created."""
     rows = await database.read("SELECT acp_session_id FROM acp_sessions WHERE request_key = ?", (request_key,))
     return str(rows[0][0]) if rows else None
 
 
 async def name_taken(database: Database, name: str) -> bool:
-    """Whether a conversation, ours or another channel's, has this name."""
+    """Whether a conversation of any channel has this name."""
     rows = await database.read(
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE name = ?)"
         " OR EXISTS (SELECT 1 FROM acp_sessions WHERE conversation_name = ?)",

@@ -18,7 +18,7 @@ _COLUMNS: Final = "path, content, dotenv, granted_by, created_at"
 
 
 def add(path: str, content: str, by: str, dotenv: str | None = None) -> Statement:
-    """The directory is trusted with this content; what is said last about its `./.env` counts."""
+    """Trust a directory with this content; the newest decision on its `./.env` counts."""
     return Statement(
         "INSERT INTO acp_trust (path, content, dotenv, granted_by, created_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (path, content) DO UPDATE SET dotenv = COALESCE(excluded.dotenv, acp_trust.dotenv)",
@@ -27,17 +27,17 @@ def add(path: str, content: str, by: str, dotenv: str | None = None) -> Statemen
 
 
 def used(path: str) -> Statement:
-    """The first use is over."""
+    """Delete the row that trusts the first use."""
     return Statement("DELETE FROM acp_trust WHERE path = ? AND content = ?", (path, FIRST_USE))
 
 
 def remove(path: str) -> Statement:
-    """The directory is trusted no more."""
+    """Withdraw trust in a directory."""
     return Statement("DELETE FROM acp_trust WHERE path = ?", (path,))
 
 
 async def of(database: Database, paths: Collection[str]) -> list[Trusted]:
-    """What is said of these paths, and of the directories above them."""
+    """Rows of these paths and of the directories above them."""
     wanted = sorted({above for path in paths for above in upwards(path)})
     if not wanted:
         return []
@@ -46,6 +46,6 @@ async def of(database: Database, paths: Collection[str]) -> list[Trusted]:
 
 
 async def listing(database: Database) -> Sequence[Trusted]:
-    """All of them."""
+    """All rows."""
     rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust ORDER BY path, created_at", ())  # noqa: S608
     return [Trusted(*row) for row in rows]

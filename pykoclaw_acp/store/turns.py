@@ -12,19 +12,19 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import DISPATCHED, QUEUED, RUNNING, UNFINISHED
 
-# The next place among a session's turns; those that are older than places keep the first ones.
+# The next position; turns from before there were positions count as the first ones.
 _POSITION: Final = (
     "COALESCE((SELECT MAX(position) FROM acp_turns WHERE acp_session_id = ?),"
     " (SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?)) + 1"
 )
-# Turns that ended before there were places have none: they come before all others.
+# Turns that ended before there were positions have none, and come before all others.
 NEWEST_FIRST: Final = "COALESCE(position, 0) DESC, created_at DESC, turn_id DESC"
 Key = Literal["request_key", "idempotency_key"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTurn:
-    """A turn that another server left; `background`: Claude began it by itself. `epoch` is that of its worker."""
+    """A turn that an earlier server left. `background`: Claude started it by itself. `epoch`: its worker's."""
 
     turn: Turn
     epoch: int | None
@@ -32,7 +32,7 @@ class UnfinishedTurn:
 
 
 def insert(turn: Turn, prompt: str) -> Statement:
-    """A prompt was accepted, and gets its place; `prompt` is its content as JSON."""
+    """Insert a queued turn at the next position; `prompt` is its content as JSON."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, attempts, position)"
@@ -56,7 +56,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
 
 
 def count_attempt(turn_id: str, change: int) -> Statement:
-    """A daemon prepares it, or (-1) does not any more; of one that dies over it the count stays."""
+    """A daemon starts (1) or stops (-1) preparing a queued turn; the count survives its death."""
     return Statement(
         f"UPDATE acp_turns SET attempts = attempts + ? WHERE turn_id = ? AND state = {QUEUED}",  # noqa: S608  constant
         (change, turn_id),
@@ -64,12 +64,12 @@ def count_attempt(turn_id: str, change: int) -> Statement:
 
 
 def answered(turn_id: str) -> Statement:
-    """A client has got the response."""
+    """A client has received the response."""
     return Statement("UPDATE acp_turns SET answered_at = ? WHERE turn_id = ?", (now_ms(), turn_id))
 
 
 async def ended(database: Database, session_id: str, column: Key, value: str) -> list[tuple[Turn, Outcome]]:
-    """Turns of clients that have ended, found by one of their keys, which are unique; their content is left out."""
+    """Ended turns of clients, by one of their unique keys; without their content."""
     return await _ended(
         database,
         f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {UNFINISHED}",
@@ -78,13 +78,13 @@ async def ended(database: Database, session_id: str, column: Key, value: str) ->
 
 
 async def outcome(database: Database, turn_id: str) -> Outcome | None:
-    """How the turn has ended; None if it has not, or there is none."""
+    """Outcome of a turn; None if it has not ended, or does not exist."""
     found = await _ended(database, f"WHERE turn_id = ? AND state NOT IN {UNFINISHED}", (turn_id,))
     return found[0][1] if found else None
 
 
 async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-    """The session's last prompt of a client, if it has ended, and not before `since` (ms, own clock)."""
+    """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
     found = await _ended(
         database,
         "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
@@ -112,7 +112,7 @@ async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> lis
 
 
 async def has_unfinished(database: Database, session_id: str, keys: PromptKeys) -> bool:
-    """Whether a turn without an end has the request's or the idempotency key."""
+    """Whether an unfinished turn has this request key or idempotency key."""
     rows = await database.read(
         f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND state IN {UNFINISHED}"  # noqa: S608  constant
         " AND (request_key = ? OR idempotency_key = ?) LIMIT 1",
@@ -127,7 +127,7 @@ async def exists(database: Database, request_key: str) -> bool:
 
 
 async def of_front(database: Database, session_id: str, front: str) -> list[str]:
-    """Ids of the turns that this front asked for."""
+    """Ids of the turns that came through a front."""
     rows = await database.read(
         "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND request_key > ? AND request_key < ?",
         (session_id, f"{front}:", f"{front};"),
@@ -136,7 +136,7 @@ async def of_front(database: Database, session_id: str, front: str) -> list[str]
 
 
 def dispatch(turn_id: str, epoch: int) -> Statement:
-    """The prompt is about to leave for the worker: from now on it is never sent again."""
+    """`queued` to `dispatched`: the prompt is about to be sent, and is never sent again."""
     return Statement(
         f"UPDATE acp_turns SET state = {DISPATCHED}, epoch = ?, dispatched_at = ?"  # noqa: S608  constants
         f" WHERE turn_id = ? AND state = {QUEUED}",
@@ -146,7 +146,7 @@ def dispatch(turn_id: str, epoch: int) -> Statement:
 
 
 def start(turn_id: str) -> Statement:
-    """Claude took it up."""
+    """`dispatched` to `running`: Claude has taken it up."""
     return Statement(
         f"UPDATE acp_turns SET state = {RUNNING}, started_at = ?"  # noqa: S608  constants
         f" WHERE turn_id = ? AND state = {DISPATCHED}",
@@ -155,7 +155,7 @@ def start(turn_id: str) -> Statement:
 
 
 def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
-    """Claude started a turn by itself, as background work ended."""
+    """Insert a turn that Claude has started by itself, when background work ended."""
     at = now_ms()
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at,"  # noqa: S608
@@ -165,7 +165,7 @@ def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
 
 
 def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> Statement:
-    """The turn's one end, `at` (ms, own clock); a second one changes nothing, or with `once` fails with Conflict."""
+    """End an unfinished turn `at` (ms, own clock); of an ended one nothing changes, or `once` fails with Conflict."""
     return Statement(
         "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
         f" WHERE turn_id = ? AND state IN {UNFINISHED}",
@@ -183,7 +183,7 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
 
 
 async def unfinished(database: Database) -> list[UnfinishedTurn]:
-    """Turns without an end, those of a session in the order of their places."""
+    """Unfinished turns, per session in the order of their positions."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
         " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts,"
@@ -207,7 +207,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
 
 
 def _content(prompt: str) -> list[dict[str, Any]]:
-    """A row that cannot be read must not keep the server from starting: its turn ends without its words."""
+    """Decode a prompt; an unreadable one is empty, so that it does not keep the server from starting."""
     try:
         return [block for block in json.loads(prompt) if isinstance(block, dict) and "type" in block]
     except (ValueError, TypeError):

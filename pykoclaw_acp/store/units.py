@@ -1,4 +1,4 @@
-"""What is written to the database: units, each of which is committed whole or not at all."""
+"""Units of writing, each committed whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Statement:
     sql: str
     parameters: tuple[Any, ...] = ()
     rows: int | None = None
-    """How many rows it must change, no more and no less; otherwise its unit fails with Conflict. None: any number."""
+    """Number of rows that it must change, or else the unit fails with Conflict; None: any."""
 
 
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event for a session's log; `commit` gives it its `seq` and its time."""
+    """An event for a session's log; the commit assigns its seq."""
 
     session_id: str
     turn_id: str | None
@@ -33,29 +33,29 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     payload: str
     """JSON."""
     source_uuid: str | None = None
-    """The SDK message that it was made from; unique in its session. An event that has one is never folded."""
+    """The SDK message that it was made from, unique in its session; such an event is never folded."""
     message: object = None
-    """Of which message it is a piece: contiguous pieces of one message become one row when the message ends."""
+    """The message that it is a piece of; contiguous pieces are folded into one row when the message ends."""
     weight: int = 0
-    """Bytes that the piece takes in a client's line."""
+    """Bytes of the piece in a client's line."""
     state: str | None = None
-    """Of what it tells the newest state: a passing one that was told before loses its row."""
+    """The state that it reports; an earlier passing report of it loses its row."""
     passing: bool = False
     frame: tuple[int, int] | None = None
-    """Epoch and number of the worker's frame that is acknowledged with it."""
+    """Epoch and number of the worker's frame that it acknowledges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is committed together: the statements, in their order, then the events, then the ends of turns."""
+    """One commit: statements in their order, then events, then ends of turns."""
 
     statements: tuple[Statement, ...] = ()
     events: tuple[NewEvent, ...] = ()
     ends: tuple[tuple[str, str], ...] = ()
-    """Session and id of the turns that end with the unit, after its events: their last message ends with them."""
+    """Session and id of turns that end after the events; their last message is folded."""
     durable: bool = False
-    """Whether it must also survive a power cut (`synchronous=FULL`); death of the process it survives in any case."""
+    """Survives a power failure, too (`synchronous=FULL`); the death of the process it survives in any case."""
     worker: tuple[str, int] | None = None
-    """Session and epoch of the worker whose frames these are: unless it is the session's newest, they are refused."""
+    """Session and epoch of the worker whose frames these are; refused unless it is the session's newest."""
     renumbers: bool = False
-    """Whether its statements change `last_seq` of sessions, which the writer remembers."""
+    """Whether its statements change `last_seq` of sessions, which the writer caches."""

@@ -1,4 +1,4 @@
-"""`acp_workers`: which processes are ours; implements the pool's ledger."""
+"""`acp_workers`: the worker processes of this instance; implements the pool's ledger."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pykoclaw_acp.store.sessions import now_ms
 
 
 class WorkerLedger:
-    """The rows of live workers; each launch has an epoch of its own. What it writes waits until it can be written."""
+    """Rows of workers that may live; each launch has its own epoch. Writes are patient."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed; only the pool calls this, once at a time for a session.
+        """Commit and return the session's next epoch; called by the pool only, once at a time for a session.
 
         Raises SpoolPending while there is a row of an older worker: what that has left would be of a stale epoch.
         """
@@ -35,11 +35,11 @@ class WorkerLedger:
         return int(rows[0][0])
 
     async def left(self, session_id: str) -> list[WorkerRecord]:
-        """The session's workers whose rows are there, the oldest first."""
+        """Workers of a session, the oldest first."""
         return [one for one in await self.rows() if one.session_id == session_id]
 
     async def worker_started(self, spec: LaunchSpec, handle: WorkerHandle) -> None:
-        """A worker lives."""
+        """A worker was launched."""
         row = Statement(
             "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at,"
             " workspace) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -58,12 +58,12 @@ class WorkerLedger:
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
-        """Nothing of it is left."""
+        """The worker is gone, and nothing that it left is needed."""
         row = Statement("DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch))
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def rows(self) -> list[WorkerRecord]:
-        """All workers, those of a session in the order of their epochs."""
+        """All workers, per session in the order of their epochs."""
         rows = await self._database.read(
             "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
             " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
@@ -83,7 +83,7 @@ def _record(session_id: str, epoch: int, handle: WorkerHandle, acked: int, works
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:
-    """Committed with the events of the worker's frames up to this one; later ones may be in the log's rows."""
+    """Record the acknowledged frame, with its events; later ones may be recorded in the log's rows."""
     return Statement(
         "UPDATE acp_workers SET acked_frame = ?, acked_seq = COALESCE((SELECT MAX(e.seq) FROM acp_sessions s"
         " JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = acp_workers.acp_session_id), 0)"
