@@ -1,7 +1,6 @@
-"""One owner for each conversation: of several sessions that share one, one stays, and the others become its aliases.
+"""One session per conversation: of several that share one, one is kept and the others become its aliases.
 
-An adopted table may have several ACP ids of a conversation, and the program before this one kept a log, a queue and a
-worker for each.
+An adopted table may hold several ACP ids of a conversation; earlier versions kept a log, a queue and a worker for each.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ log: Final = structlog.get_logger()
 
 
 async def unite(database: Database, kept: Collection[str]) -> bool:
-    """Give each conversation one session, in a transaction for each; whether there was anything to do.
+    """Give each conversation one session, in one transaction each; returns whether there was anything to do.
 
-    Logs that have to move are brought into the new form before, piece by piece: what moves then is few rows, and other
-    programs, which give up after 5 s, can write in between.
-
-    `kept` are sessions whose worker goes on: these stay. The caller serves nobody yet, and no other worker lives.
+    Logs to be moved are converted first, piece by piece, so that few rows move and other programs, which give up after
+    5 s, can write in between. `kept`: sessions with a live worker, which are preferred. The caller serves nobody yet,
+    and no other worker lives.
     """
     shared: dict[str, list[Ended]] = {}
     for session_id, name, last_seq in await database.read(_SHARED):

@@ -1,7 +1,7 @@
-"""Logs that older versions wrote are brought into the new form in the background, a piece of one log at a time.
+"""Background conversion of logs from `acp_events`, which older versions wrote, to `acp_log`.
 
-A piece is the first rows of a log that are still in `acp_events`. One transaction deletes them and inserts what they
-are folded into, so that the log is whole at any moment, wherever the conversion was cut off.
+One transaction takes a piece, the first rows of a log that are still in `acp_events`, deletes them and inserts the
+folded rows, so that a log is complete at any moment.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class Conversion:
         log.info("All logs are in the new form", action="conversion_ended", events=events)
 
     async def step(self, session_id: str | None = None) -> int:
-        """Convert a piece, of this session's log or any; returns how many events that were, 0 if there are none left.
+        """Convert a piece of this session's log, or of any; returns the number of its events, 0 if none are left.
 
-        Raises Conflict if somebody else has changed the log meanwhile, StoreUnavailable, RowRefused and sqlite3.Error;
-        then nothing has changed.
+        Raises Conflict if the log was changed meanwhile, StoreUnavailable, RowRefused and sqlite3.Error; then nothing
+        has changed.
         """
         if session_id is None:
             found = await self._database.read(_FIRST)

@@ -1,11 +1,11 @@
-"""Which SQLite library this process uses: one, and where possible one without the WAL-reset bug."""
+"""The SQLite library of this process: exactly one, and if possible one without the WAL-reset bug."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 
-# What `import sqlite3` leaves behind: the standard engine is loaded if one of these is there that we did not put there.
+# Modules that `import sqlite3` loads.
 _STANDARD_MODULES = frozenset({"sqlite3", "sqlite3.dbapi2", "_sqlite3"})
 
 
@@ -31,7 +31,7 @@ def wal_reset_affected(version: tuple[int, int, int]) -> bool:
 
 
 def install() -> Engine:
-    """Makes `import sqlite3` mean `pysqlite3` in this process, if that is installed; says which engine is in use.
+    """Make `import sqlite3` import `pysqlite3` in this process, if that is installed; returns the engine in use.
 
     May be called any number of times. Raises RuntimeError if the standard `sqlite3` was imported before: with two
     engines in one process, closing a file in one drops the POSIX locks that the other holds on it

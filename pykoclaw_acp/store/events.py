@@ -1,6 +1,6 @@
-"""The sessions' logs: `acp_log`, and `acp_events` with what older versions wrote and was not converted yet.
+"""Sessions' logs: `acp_log`, and `acp_events` with rows of older versions that are not converted yet.
 
-A log has each of its places in one of the two. A statement reads both, so that the conversion goes unnoticed.
+Each seq of a log is in one of the two tables. Queries read both, so that conversion does not show.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def rows_in_steps(
 async def read(database: Database, session_id: str, after: int, limit: int) -> list[Logged]:
     """A page of the log after a cursor, in order; the event of an unreadable row is None.
 
-    Of a message in the middle of which `after` is, the first event is the rest.
+    If the cursor lies inside of a folded message, the first event is the rest of it.
     """
     found = await database.read(_PAGE, (session_id, after, session_id, after, limit), PAGE_SIZE)
     return await in_pieces(_decoded(after, found))

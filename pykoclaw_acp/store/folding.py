@@ -1,8 +1,7 @@
-"""Rows of a log, folded: a message is one row that covers a range of `seq`, and knows where its pieces were cut.
+"""Folding of log rows: a message becomes one row, which covers a range of seqs and records where its pieces end.
 
-`cuts` are the lengths of the pieces in characters, one for each seq from the first on: `8x399,5` are 400 of them; that
-of the last one is never used. What was replaced by a later state has no row any more: the row after it covers its seq,
-with a piece of length 0 if it is a text.
+`cuts` are the lengths of the pieces in characters, one per seq: `8x399,5` are 400 of them; the last is never used. The
+row of a state that was replaced is deleted: the next row covers its seq, with a piece of length 0 if it is a text.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ _UPSERT: Final = (
 def inspect(
     connection: sqlite3.Connection, missing: list[migrate.Migration], path: Path, *, adopt: bool = False
 ) -> None:
-    """Raises DatabaseForeign or DatabaseIncompatible if the file cannot be brought up to date; reads only.
+    """Check that the database can be migrated; reads only. Raises DatabaseForeign or DatabaseIncompatible.
 
-    `missing` are the migrations that it does not have yet; `adopt`: another program's tables may stay beside ours.
+    `missing`: migrations that are not applied yet. `adopt`: tables of another program may stay beside ours.
     """
     tables = _tables(connection)
     if not tables or not missing:

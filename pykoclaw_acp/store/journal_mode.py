@@ -38,8 +38,8 @@ class JournalMode:
 def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:
     """Set the journal mode that is safe with this engine.
 
-    A fixed engine makes it WAL. An affected one leaves it as it is: a new file is in the rollback mode, and a WAL
-    file may be in use by programs that must not see its mode change.
+    That is WAL for a fixed engine. An affected one leaves the mode as it is: a new file is in rollback mode, and
+    other programs may be using a WAL file.
     """
     mode = _mode(connection)
     if not used.affected and mode != "wal":

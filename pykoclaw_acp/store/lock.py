@@ -28,7 +28,7 @@ class DataLock:
     def acquire(cls, data_dir: Path, socket: str | None = None, group: int | None = None) -> DataLock:
         """Lock the directory, created (0700) if it is missing; never waits. Members of `group` are trusted.
 
-        The file then says who holds it: a pid, and on a second line the path of the `socket` at which it serves.
+        The file then holds the pid and, on a second line, the path of the `socket`.
 
         Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and ConfigurationError if
         the directory cannot be used or other users could change what is in it.

@@ -1,7 +1,6 @@
-"""What the writer knows of the logs that it writes: where each ends, and what of its end is still to be folded.
+"""The writer's cache of logs: the last seq of each, and the unfinished message at its end.
 
-Read from the database when a log is first written to, then kept; a transaction changes copies, which count once it is
-committed.
+Read from the database when a log is first written to. A transaction changes copies, which are kept once it commits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Logs of sessions that become one are merged, in the order in which their turns began, and no turn is torn apart.
+"""Merging the logs of sessions that become one, in the order in which their turns began; no turn is split.
 
-They are in the form of today: nothing of them is in `acp_events` any more.
-
-A log that was merged begins behind all old places, so that a place says by itself whether it is an old one;
-`acp_merged_logs` says where that has gone. Turns get new positions, in the order of the merged log.
+The logs are converted: none of their rows is in `acp_events`. The merged log starts above all old seqs, so that a seq
+tells by itself whether it is an old one; `acp_merged_logs` maps old seqs to new ones. Turns get new positions, in the
+order of the merged log.
 """
 
 from __future__ import annotations

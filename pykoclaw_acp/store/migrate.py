@@ -110,7 +110,7 @@ def _apply_one(connection: sqlite3.Connection, migration: Migration) -> None:
 
 
 def split(script: str) -> Iterator[str]:
-    """The statements of a script, one by one; semicolons in strings, comments and triggers end none.
+    """The statements of a script; semicolons in strings, comments and triggers do not end one.
 
     (`executescript` would commit the transaction that a migration runs in.)
     """

@@ -1,4 +1,4 @@
-"""The database's files as they were opened, to notice that a path leads to others, or that one was cut."""
+"""Identity of the database's open files, to detect that one was replaced, moved or truncated."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class OpenFile:
         self._index = os.open(f"{path}-shm", os.O_RDONLY) if f"{path}-shm" in self._known else None
 
     def check(self) -> None:
-        """Raises FileGone unless the paths lead to the files that were opened, and nothing was cut. Costs 8 µs.
+        """Raises FileGone if a path leads to another file or the WAL was truncated; takes 8 µs.
 
-        Raises OSError if the system cannot say so, as when a disk has errors.
+        Raises OSError if that cannot be checked, as on a disk with errors.
         """
         for name in self._known:
             self._check(name)
@@ -62,7 +62,7 @@ class OpenFile:
             )
 
     def check_after_commit(self) -> None:
-        """Raises GoneAfterCommit if the database or its log is not where it was, UnseenAfterCommit if nobody knows."""
+        """Raises GoneAfterCommit if the database or its WAL was moved, UnseenAfterCommit if that cannot be checked."""
         try:
             for name in (self._path, self._log):
                 if name in self._known:

@@ -69,8 +69,7 @@ class Details:
 async def matching(database: Database, word: str) -> list[str]:
     """Ids of the sessions that `word` matches: as an id, a conversation's name, or the beginning of an id.
 
-    A session is found by each id that leads to it. An exact id or name leaves no doubt; otherwise there may be several,
-    of which two at most are returned.
+    Aliases match, too. An exact id or name matches alone; of a beginning two matches at most are returned.
     """
     rows = await database.read(
         "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
@@ -90,7 +89,7 @@ async def matching(database: Database, word: str) -> list[str]:
 async def listing(database: Database, *, every: bool, limit: int) -> AsyncIterator[SessionSummary]:
     """Sessions, the last used first; without `every` only those that a person has prompted.
 
-    All else goes on meanwhile, however many there are.
+    Yields to other tasks in between, however many there are.
     """
     used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
     rows = await database.read(
@@ -195,8 +194,7 @@ async def workers(database: Database) -> list[WorkerSummary]:
 async def delete(database: Database, session_id: str) -> None:
     """Delete a session: hidden by the first commit, its contents gone at the return.
 
-    The rows of its ids stay, without a title, because an id is never given out again; the request that made it may
-    come again.
+    The rows of its ids stay, without a title, because an id is never used again; its request key becomes free.
     """
     change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
     at = now_ms()

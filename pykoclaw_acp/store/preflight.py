@@ -21,11 +21,9 @@ ATTEMPTS = 5
 
 
 def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = False) -> None:
-    """Raises DatabaseUnusable if the file is damaged, newer than this program, or cannot become ours.
+    """Raises DatabaseUnusable if the file is damaged, newer than this program, or cannot be migrated.
 
-    Changes no byte, leaves no file. `adopt`: as `inspection.inspect`.
-
-    A file that is missing or empty is a new database.
+    Changes no byte and leaves no file. A missing or empty file is a new database. `adopt`: as `inspection.inspect`.
     """
     if _size(path) == 0:
         if _size(_beside(path, "-wal")) > 0:

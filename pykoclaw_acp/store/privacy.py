@@ -19,7 +19,7 @@ log: Final = structlog.get_logger()
 
 
 def group_id(name: str | None) -> int | None:
-    """The group's number; raises ConfigurationError if there is none, or if this user is not in it."""
+    """The group's number; raises ConfigurationError if it does not exist or this user is not a member."""
     if name is None:
         return None
     try:
@@ -42,9 +42,9 @@ def require_shared(data_dir: Path, group: int, name: str) -> None:
 
 
 def close(path: Path, group: int | None) -> None:
-    """Set owner's mode on the database and what SQLite has beside it, which takes its mode from there.
+    """Set the mode of the database and of SQLite's files beside it, which inherit it.
 
-    Only paths are used: closing a descriptor of an open database would drop SQLite's locks.
+    By path only: closing a descriptor of an open database would drop SQLite's locks.
     """
     wanted = 0o600 if group is None else 0o660
     for beside in BESIDE:

@@ -19,7 +19,7 @@ class WorkerLedger:
     async def next_epoch(self, session_id: str) -> int:
         """Commit and return the session's next epoch; called by the pool only, once at a time for a session.
 
-        Raises SpoolPending while there is a row of an older worker: what that has left would be of a stale epoch.
+        Raises SpoolPending while an older worker has a row: its spool would become stale.
         """
         step = Statement(
             "UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?"
