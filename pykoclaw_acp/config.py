@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic_settings import (
     BaseSettings,
-    DotEnvSettingsSource,
     EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
@@ -274,11 +273,20 @@ def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettings
             continue
         try:
             if path.is_file():
-                yield str(path.absolute()), DotEnvSettingsSource(settings_cls, env_file=path)
+                yield str(path.absolute()), _file_source(settings_cls, path)
         except OSError as error:
             raise DirectoryUnusable(path, error, what="The file") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
+
+
+def _file_source(settings_cls: type[BaseSettings], path: Path) -> EnvSettingsSource:
+    """The settings of a `.env` file; raises OSError, UnicodeDecodeError."""
+    from pykoclaw_acp.system import dotenv
+
+    source = EnvSettingsSource(settings_cls)
+    source.env_vars = {name.lower(): value for name, value in dotenv.read(str(path)).items() if value}
+    return source
 
 
 def _may_be_read(here: Path, home_file: Path) -> bool:
