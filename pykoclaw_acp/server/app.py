@@ -66,7 +66,10 @@ class App:
         self._launcher = launcher
         self.conversion = Conversion(database, lambda: not any(session.busy for session in sessions.live))
         loop = asyncio.get_running_loop()
-        self._looking_after = [loop.create_task(_purge(database)), loop.create_task(_convert(self.conversion))]
+        self._side_tasks = [
+            loop.create_task(_purge(database), name="purge deleted sessions"),
+            loop.create_task(_convert(self.conversion), name="convert old logs"),
+        ]
 
     @classmethod
     async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
@@ -76,36 +79,19 @@ class App:
         """
         crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
-            records.require_database(places, local_whereabouts.is_held)
-            group = privacy.group_id(settings.group)
-            lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
-            undo.callback(lock.release)
-            if group is not None:
-                privacy.require_shared(settings.data, group, str(settings.group))
-            directory = runtime_directory(places)
-            spare = [directory, Path(places.socket).parent, *_warn_of_weak_places(settings.data, places, group)]
-            privacy.close(settings.data / DATABASE, group)
-            database = await Database.open(settings.data / DATABASE, spare)
-            undo.push_async_callback(database.close)
-            privacy.close(settings.data / DATABASE, group)  # what was made just now
-            launcher = LocalLauncher(directory, Path(places.state), resident=resident)
+            lock, spare = _take_data_directory(settings, places, undo, resident=resident)
+            database = await _open_database(settings, spare, undo)
+            launcher = LocalLauncher(Path(places.directory), Path(places.state), resident=resident)
             identity = await settle(database, places, launcher.whereabouts)
             undo.callback(identity.release)
             found = await _recover(database, identity, launcher, places, resident=resident)
             undo.pop_all()
-        workspaces = None if settings.workspace_trust == "off" else Watch()
-        template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
-        times = settings.fill(TurnTimes)
-        sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
-        until_end = {} if resident else {"orphan_grace": 0}
-        limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
-        pool = WorkerPool(launcher, WorkerLedger(database), sessions, limits)
-        sessions.workers = pool
+        sessions, pool = _wire(settings, database, launcher, identity, resident=resident)
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
         if found is not None:
             await hand_over(found, sessions, pool, database)
-        gc.freeze()  # what was made until here stays: to look through it again and again costs 20 ms each time
+        gc.freeze()  # exclude start-up objects from GC: each look through them costs 20 ms
         state = database.condition.state
         log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
         return cls(settings, lock, database, sessions, pool, identity=identity, launcher=launcher)
@@ -140,9 +126,9 @@ class App:
         log.info("Daemon stopped", action="daemon_stopped")
 
     async def _close(self) -> None:
-        for task in self._looking_after:
+        for task in self._side_tasks:
             task.cancel()
-        await asyncio.wait(self._looking_after)
+        await asyncio.wait(self._side_tasks)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.confirmations.flush(), FLUSH_WAIT)
         with contextlib.suppress(Exception):  # less time counts then, for the next boot
@@ -150,12 +136,53 @@ class App:
         await self.database.close()
 
 
+def _take_data_directory(
+    settings: Settings, places: Places, undo: contextlib.AsyncExitStack, *, resident: bool
+) -> tuple[DataLock, list[Path]]:
+    """The lock of the data directory, and the directories that its database may be copied to."""
+    records.require_database(places, local_whereabouts.is_held)
+    group = privacy.group_id(settings.group)
+    lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
+    undo.callback(lock.release)
+    if group is not None:
+        privacy.require_shared(settings.data, group, str(settings.group))
+    directory = runtime_directory(places)
+    return lock, [directory, Path(places.socket).parent, *_warn_of_weak_places(settings.data, places, group)]
+
+
+async def _open_database(settings: Settings, spare: list[Path], undo: contextlib.AsyncExitStack) -> Database:
+    """The database, closed to others."""
+    group = privacy.group_id(settings.group)
+    privacy.close(settings.data / DATABASE, group)
+    database = await Database.open(settings.data / DATABASE, spare)
+    undo.push_async_callback(database.close)
+    privacy.close(settings.data / DATABASE, group)  # what was made just now
+    return database
+
+
+def _wire(
+    settings: Settings, database: Database, launcher: Launcher, identity: Identity, *, resident: bool
+) -> tuple[Sessions, WorkerPool]:
+    """Sessions and pool, which know each other."""
+    workspaces = None if settings.workspace_trust == "off" else Watch()
+    template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
+    times = settings.fill(TurnTimes)
+    sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
+    until_end = {} if resident else {"orphan_grace": 0}
+    limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
+    pool = WorkerPool(launcher, WorkerLedger(database), sessions, limits)
+    sessions.workers = pool
+    return sessions, pool
+
+
 async def _recover(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
 ) -> Found | None:
     """As `recover`; None if the store cannot be written: what an earlier server left waits until it can."""
-    recovering = asyncio.ensure_future(_go_on(database, identity, launcher, places, resident=resident))
-    trouble = asyncio.ensure_future(database.condition.in_trouble())
+    loop = asyncio.get_running_loop()
+    going_on = _go_on(database, identity, launcher, places, resident=resident)
+    recovering = loop.create_task(going_on, name="recover")
+    trouble = loop.create_task(database.condition.in_trouble(), name="database trouble")
     try:
         await asyncio.wait([recovering, trouble], return_when=asyncio.FIRST_COMPLETED)
         if not database.condition.is_writable:
@@ -212,9 +239,9 @@ def runtime_directory(places: Places) -> Path:
 def _warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[Path]:
     """Say what is weak, though nobody can use that; returns the temporary directory unless somebody can."""
     temporary = Path(tempfile.gettempdir())
-    used = (data, Path(places.directory), Path(places.socket).parent, temporary / history_copy.NAME)
-    found = {one.words: one for path in used for one in trusted_path.examine(str(path), group)}
-    for one in found.values():
+    used = (data, Path(places.directory), Path(places.socket).parent)
+    copies = trusted_path.examine(str(temporary / history_copy.NAME))
+    others = [one for path in used for one in trusted_path.examine(str(path), group)]
+    for one in {one.words: one for one in (*others, *copies)}.values():
         log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)
-    trusted = not any(one.certain for one in trusted_path.examine(str(temporary / history_copy.NAME)))
-    return [temporary] if trusted else []
+    return [] if any(one.certain for one in copies) else [temporary]
