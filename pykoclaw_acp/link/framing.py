@@ -87,7 +87,7 @@ class LineFramer:
         self._counted = False
         return True
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Nothing comes any more."""
         self._buffer = bytearray()
         if self._counted:

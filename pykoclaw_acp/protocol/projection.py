@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 from pykoclaw_acp.model.choices import Choice, Command, Selection
 from pykoclaw_acp.model.events import (
@@ -12,6 +12,7 @@ from pykoclaw_acp.model.events import (
     ImagePart,
     ModeChanged,
     Plan,
+    Text,
     TextPart,
     Thinking,
     TitleChanged,
@@ -99,8 +100,10 @@ def update(seq: int, event: Event | None) -> Update:
             return ConfigOptionUpdate(config_options=config_options(event.selection), meta=meta)
         case TitleChanged():
             return SessionInfoUpdate(title=event.title, meta=meta)
-        case _:
+        case Text():
             return AgentMessageChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
+        case _:
+            assert_never(event)
 
 
 def empty_line(seq: int) -> Update:

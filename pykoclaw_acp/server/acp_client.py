@@ -60,9 +60,9 @@ class AcpClient:
         """The request with this number will be answered by this daemon."""
         self._unconfirmed.add(number)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """The client is gone; its turns go on without it."""
-        turns = self.subscriber.leave()
+        turns = self.subscriber.close()
         if self.introduced:
             log.info("Client left", action="client_left", client=self.name, turns=turns)
 
@@ -75,7 +75,7 @@ class AcpClient:
     def stop_updates(self, session_id: str) -> None:
         """The session was closed."""
         self.subscriber.drop(session_id)
-        self.asking.soon(self.peer.drop_session(session_id))
+        self.asking.send_soon(self.peer.drop_session(session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
@@ -111,15 +111,15 @@ class AcpClient:
 
     def close_request(self, ask_id: str) -> None:
         """The question's outcome is in the database."""
-        self.asking.settled(ask_id)
+        self.asking.acknowledge_answer(ask_id)
 
     # --- server.peer.Listener -----------------------------------------------------------------------------------------
 
-    def seen(self, session_id: str, seq: int) -> None:
+    def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
-        self.subscriber.confirm(session_id, seq)
+        self.subscriber.confirm_updates(session_id, seq)
 
-    def done(self, number: int) -> None:
+    def confirm_answer(self, number: int) -> None:
         """The client has the answer: if it was a turn's, the turn is over for it."""
         is_turns = self.subscriber.confirm_answer(number)
         if not is_turns and number not in self._unconfirmed and (key := self.request_key(number)) is not None:

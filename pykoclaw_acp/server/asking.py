@@ -58,7 +58,7 @@ class Asking:
         """Tell the client that a request of ours is settled."""
         await self._peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
 
-    async def answered(self, line: ClientLine, response: Response) -> None:
+    async def take_answer(self, line: ClientLine, response: Response) -> None:
         """The client's answer came."""
         ask_id = _text(response.id)
         waits = response.id in self._asked
@@ -75,15 +75,15 @@ class Asking:
             log.info("An answer that nobody waits for was refused", action="answer_late", request=ask_id[:100])
             await self._peer.acknowledge(line.number)
 
-    def settled(self, ask_id: str) -> None:
+    def acknowledge_answer(self, ask_id: str) -> None:
         """The question's outcome is in the database: the client's answer need not be sent again."""
         number = self._given.pop(ask_id, None)
         if number is not None:
-            self.soon(self._peer.acknowledge(number))
+            self.send_soon(self._peer.acknowledge(number))
 
-    def soon(self, told: Coroutine[Any, Any, None]) -> None:
+    def send_soon(self, told: Coroutine[Any, Any, None]) -> None:
         """Tell the client something, without waiting for it; it may be gone before that."""
-        self._tasks.start(_quietly(told))
+        self._tasks.start(_quietly(told), name="tell client")
 
     def give_up(self) -> None:
         """The client is gone."""

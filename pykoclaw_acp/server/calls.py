@@ -71,13 +71,13 @@ class Calls:
             self._fewer.clear()
             await self._fewer.wait()
 
-    async def answered(self) -> None:
+    async def wait_answered(self) -> None:
         """Wait until every call was answered, or handed over to a turn that answers it."""
         while self._unanswered:
             self._fewer.clear()
             await self._fewer.wait()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until every call was answered."""
         while tasks := [call.task for call in self._open if call.task is not None]:
             await asyncio.wait(tasks)
@@ -145,7 +145,7 @@ class Calls:
             if answer is not None:
                 await self._client.peer.answer(call.line.number, answer)
                 for follow_up in call.follow_ups:
-                    self._follow_ups.start(follow_up()).add_done_callback(_log_failure)
+                    self._follow_ups.start(follow_up(), name=f"after {method[:100]}").add_done_callback(_log_failure)
             else:
                 await self._client.peer.acknowledge(call.line.number)
         crash_points.reached("response_sent")

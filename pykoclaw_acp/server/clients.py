@@ -77,7 +77,7 @@ class Clients:
             self._take(connection)
             await asyncio.sleep(0)  # who had to give way leaves now, and takes no descriptor any more
 
-    async def leave(self) -> None:
+    async def disconnect(self) -> None:
         """Let calls that came just now end, then let go of every client."""
         with contextlib.suppress(TimeoutError):
             begun = [connection.begun() for connection in self._connections]

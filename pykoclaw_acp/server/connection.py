@@ -61,7 +61,7 @@ class Connection:
                     await self.share.step(begun=len(self.calls) > before)
                     await self.calls.wait_for_room()
         finally:
-            self._peer.leave()
+            self._peer.stop_reading()
             self.client.asking.give_up()
 
     @property
@@ -71,11 +71,11 @@ class Connection:
 
     async def begun(self) -> None:
         """Wait until every call that came was answered, or handed over to a turn that answers it."""
-        await self.calls.answered()
+        await self.calls.wait_answered()
 
     async def settle(self) -> None:
         """Wait until every call is answered, then let go of the sessions."""
-        await self.calls.ended()
+        await self.calls.wait_ended()
         self.leave()
 
     async def farewell(self) -> None:
@@ -85,7 +85,7 @@ class Connection:
     def leave(self) -> None:
         """The client is gone: nothing is answered any more, and its turns go on without it."""
         self.calls.abandon()
-        self.client.leave()
+        self.client.close()
 
     async def _take(self, line: ClientLine) -> None:
         try:
@@ -110,7 +110,7 @@ class Connection:
             case Invalid() as invalid:
                 await self._peer.answer(line.number, jsonrpc.encode_error(invalid.id, invalid.error))
             case Response() as response:
-                await self.client.asking.answered(line, response)
+                await self.client.asking.take_answer(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self.calls.withdraw(params)
                 if not self._sessions.awaits_recovery:

@@ -114,7 +114,7 @@ class Daemon:
         if not self._reopening.done():
             self._notifier.stopping()
             self._listening.end()  # first: who connects from now on starts the next daemon
-        await self._clients.leave()
+        await self._clients.disconnect()
         await self._app.detach()
 
     async def _tell_condition(self) -> None:

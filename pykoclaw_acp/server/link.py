@@ -125,9 +125,9 @@ class FrontPeer:
         """The client has introduced itself: from now on its lines may be long."""
         self._framer.limit = MAX_LINE_IN + lines.HEAD
 
-    def leave(self) -> None:
+    def stop_reading(self) -> None:
         """Nothing comes any more."""
-        self._framer.leave()
+        self._framer.close()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
@@ -213,10 +213,10 @@ class FrontPeer:
         token, seq = numbers
         session_id = self._sessions.get(token)
         if session_id is not None and seq <= self._told.get(session_id, 0):
-            self.listener.seen(session_id, seq)
+            self.listener.confirm_updates(session_id, seq)
 
     def _note_done(self, numbers: list[int], _: object) -> None:
-        self.listener.done(numbers[0])
+        self.listener.confirm_answer(numbers[0])
 
 
 Handler = Callable[[FrontPeer, list[int], Any], ClientLine | None]

@@ -43,10 +43,10 @@ class ClientLine:
 class Listener(Protocol):
     """Who wants to know what has arrived at the client."""
 
-    def seen(self, session_id: str, seq: int) -> None:
+    def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
 
-    def done(self, number: int) -> None:
+    def confirm_answer(self, number: int) -> None:
         """The client has the answer to this line."""
 
 
@@ -67,7 +67,7 @@ class Peer(Protocol):
     def widen(self) -> None:
         """The client has introduced itself: from now on its lines may be long."""
 
-    def leave(self) -> None:
+    def stop_reading(self) -> None:
         """Nothing comes from the client any more."""
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
@@ -137,18 +137,18 @@ class DirectPeer:
         """The client has introduced itself: from now on its lines may be long."""
         self._framer.limit = MAX_LINE_IN
 
-    def leave(self) -> None:
+    def stop_reading(self) -> None:
         """Nothing comes any more."""
-        self._framer.leave()
+        self._framer.close()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Show an update."""
         await self._transport.write(line)
-        self.listener.seen(session_id, seq)
+        self.listener.confirm_updates(session_id, seq)
 
     async def move_cursor(self, session_id: str, seq: int) -> None:
         """Nothing to write."""
-        self.listener.seen(session_id, seq)
+        self.listener.confirm_updates(session_id, seq)
 
     async def follow_session(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to write."""
@@ -159,7 +159,7 @@ class DirectPeer:
     async def answer(self, number: int, line: bytes) -> None:
         """The response to a line."""
         await self._transport.write(line)
-        self.listener.done(number)
+        self.listener.confirm_answer(number)
 
     async def acknowledge(self, number: int) -> None:
         """Nothing to write."""

@@ -134,8 +134,8 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
     app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=False)
     transport = await StdioTransport.open(source, sink)
     connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
-    serving = asyncio.ensure_future(connection.serve())
     loop = asyncio.get_running_loop()
+    serving = loop.create_task(connection.serve(), name="client")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, serving.cancel)
     try:

@@ -35,7 +35,7 @@ class Subscriber:
         self.traits = client_traits.find(name, version)
         self._reader = Reader(name, self._instance, self._front)
 
-    def leave(self) -> int:
+    def close(self) -> int:
         """The client is gone; its turns go on without it. Returns how many it waited for."""
         for subscription in list(self.subscriptions.values()):
             subscription.close()
@@ -91,7 +91,7 @@ class Subscriber:
         others = {one.reader for one in there if one.reader is not None}
         return await self.sessions.confirmations.claim(session_id, session.last_seq, self._reader, others, upto)
 
-    def confirm(self, session_id: str, seq: int) -> None:
+    def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
         subscription = self.subscriptions.get(session_id)
         # A front may have been shown more than there is, if the database was restored from a copy meanwhile.

@@ -35,10 +35,10 @@ class Chunks:
 
 
 class Listener:
-    def seen(self, session_id: str, seq: int) -> None:
+    def confirm_updates(self, session_id: str, seq: int) -> None:
         raise AssertionError("the front was told nothing that it could have seen")
 
-    def done(self, number: int) -> None:
+    def confirm_answer(self, number: int) -> None:
         assert 0 <= number <= 2**53
 
 

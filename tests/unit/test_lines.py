@@ -115,7 +115,7 @@ def test_a_client_that_leaves_leaves_its_room() -> None:
     room = LineRoom()
     framer = LineFramer(room=room)
     framer.feed(b"x" * MIB)
-    framer.leave()
+    framer.close()
     assert room.total == 0
 
 
