@@ -59,7 +59,8 @@ def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) ->
         found.append(f"there is more than is looked at: {looking.limit}")
     listed = _listed(found)
     # What nobody was shown whole is not remembered as trusted.
-    content = one.fingerprint if listed == found and not looking.limit else ""
+    whole = listed == found and not looking.limit and not (deep is not None and deep.limit)
+    content = one.fingerprint if whole else ""
     return Workspace(path=text(place.path), content=content, found=tuple(listed))
 
 
@@ -115,7 +116,7 @@ class _Scan:
         for directory in place.servers:
             self._take(os.path.join(directory, ".mcp.json"), directory, settings.of_mcp)
         deep = self._below
-        if deep.limit:  # how far one came depends on the disk, and what is remembered must not
+        if deep.limit:  # how far one came depends on the disk
             self._say(
                 place.path, [f"may have skills in directories below, which act and are not shown: {deep.limit}"], ""
             )

@@ -450,5 +450,5 @@ def test_too_many_directories_to_look_through_act(
     content = look(work)
     (place,) = content.acting
     assert place.found[0].startswith(".: may have skills in directories below, which act and are not shown: more than")
-    assert place.content  # it can be remembered: the disk's speed must not ask again
+    assert place.content == "", "skills that nobody has seen cannot be trusted, but for a whole tree"
     assert unchanged(content)
