@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Stack, text
+from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
+from tests.waiting import eventually, eventually_sync
 
 
 async def failure(client: Any, session: str) -> RpcError:
@@ -66,3 +69,47 @@ async def test_a_claude_that_cannot_start_a_process_says_so(stack: Stack) -> Non
     client = await stack.front(PYKOCLAW_CLI_PATH=str(claude))
     error = await failure(client, await client.new(stack.work))
     assert (error.code, error.kind, "`ulimit -u`" in error.message) == (-32010, "out_of_processes", True)
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A control group whose processes get next to no further memory; skips where none can be made."""
+    cgroups = Path("/sys/fs/cgroup")
+    group = _group(cgroups / "memory", "memory.limit_in_bytes") or _group(cgroups, "memory.max")
+    if group is None:
+        pytest.skip("no control group with a limit of memory can be made here")
+    yield group
+    eventually_sync(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+def _group(root: Path, limit: str) -> Path | None:
+    group = root / f"pykoclaw-acp-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        return None
+    try:
+        (group / limit).write_text(str(1024 * 1024))
+    except OSError:
+        group.rmdir()
+        return None
+    return group
+
+
+async def test_a_claude_that_the_kernel_ends_for_lack_of_memory_is_told_as_that(
+    stack: Stack, memory_group: Path
+) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    answer = client.prompting(session, script("repeat 2000x10ms word{n}"))
+    await eventually(lambda: "word" in client.text(session))
+    claude = stack.claude(session)
+    assert claude is not None
+    (memory_group / "cgroup.procs").write_text(str(claude.pid))
+    with pytest.raises(RpcError) as caught:
+        await client.answer(answer)
+    assert caught.value.kind == "out_of_memory"
+    assert "MemoryMax" in caught.value.message
+    await client.prompt(session, text("After."))
+    assert client.text(session).endswith("After.")
