@@ -42,6 +42,7 @@ from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Claim, Deliver
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
+from pykoclaw_acp.server.clients import CALLS_GRACE
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
@@ -355,7 +356,12 @@ class World:
         assert app is not None
         for front in self.fronts:
             front.cut()
-        await self._within(asyncio.gather(*self._serving, return_exceptions=True))
+        serving = list(self._serving)
+        if serving:
+            _, pending = await self._within(asyncio.wait(serving, timeout=CALLS_GRACE))
+            for one in pending:  # its calls wait for a store that is to be opened anew
+                one.cancel()
+        await self._within(asyncio.gather(*serving, return_exceptions=True))
         await self._within(app.detach())
         self._life.end()
         self._connections.clear()
