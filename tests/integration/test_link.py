@@ -540,7 +540,7 @@ async def test_a_prompt_whose_call_is_given_up_is_accepted_as_a_whole_or_not_at_
         assert found is not None
         await found.intake.lock.acquire()
         one.call(2, "session/prompt", **words(session, "hang"))
-        await eventually(lambda: found._tasks)
+        await eventually(lambda: found.intake)
         assert one.connection is not None
         one.connection.leave()
         found.intake.lock.release()
@@ -557,7 +557,7 @@ async def test_a_prompt_that_meets_a_close_is_refused_or_stopped_and_every_clien
         await found.intake.lock.acquire()
         two.call(2, "session/close", sessionId=session)
         one.call(2, "session/prompt", **words(session, "hang"))
-        await eventually(lambda: found._tasks)
+        await eventually(lambda: found.intake)
         found.intake.lock.release()
         await two.answer(2)
         answer = await one.answer(2)
