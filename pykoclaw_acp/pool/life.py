@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import PROTOCOL, Ack, Background, FromWorker, Hello, Ping, Pong, Ready, Stop, ToWorker
@@ -126,7 +127,7 @@ class WorkerLife:
             else:
                 if failure.kind == DIED.kind and memory.kills() > kills:
                     failure = TurnFailure("out_of_memory", memory.KILLED)
-                self._failure = TurnFailure("stopped", failure.message) if self.stopping else failure
+                self._failure = replace(failure, kind="stopped") if self.stopping else failure
                 await asyncio.shield(self._end())
             self._liveness.ended()
 
