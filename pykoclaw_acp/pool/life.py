@@ -80,8 +80,8 @@ class WorkerLife:
 
     @property
     def foreign(self) -> bool:
-        """Whether it speaks another version of the protocol: it gets no prompt."""
-        return self._inbox.foreign
+        """Whether it lives, and speaks another version of the protocol: it gets no prompt."""
+        return self._inbox.foreign and self._failure is None
 
     @property
     def usable(self) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.model.events import Failure, UserMessage
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.server.recovery import hand_over
@@ -87,6 +89,29 @@ async def test_a_worker_that_is_not_ready_in_time_counts(tmp_path: Path) -> None
     async with rig(tmp_path, worker_start_timeout=0.05) as r:
         session = await r.session()
         r.launcher.slow = True
+        kinds = [fault(await r.run(session, "say 1"))[0] for _ in range(4)]
+        assert kinds == ["start_timeout"] * 3 + ["start_limit"]
+
+
+async def test_a_failed_start_counts_though_the_next_prompt_waits_for_its_clean_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, worker_start_timeout=0.05) as r:
+        session = await r.session()
+        r.launcher.slow = True
+        acquire, clean = r.pool.acquire, r.launcher.clean
+        acquired: list[str] = []
+
+        async def acquiring(session_id: str, options: WorkerOptions) -> int:
+            acquired.append(session_id)
+            return await acquire(session_id, options)
+
+        async def cleaning(worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+            await eventually(lambda: len(acquired) > len(r.launcher.cleaned) + 1)
+            await clean(worker, grace, keep_spool=keep_spool)
+
+        monkeypatch.setattr(r.pool, "acquire", acquiring)
+        monkeypatch.setattr(r.launcher, "clean", cleaning)
         kinds = [fault(await r.run(session, "say 1"))[0] for _ in range(4)]
         assert kinds == ["start_timeout"] * 3 + ["start_limit"]
 
