@@ -114,13 +114,13 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         session = await sessions.find(worker.identity.session_id)
         if session is None:
             continue
-        asked = await journal.questions(session.id)
+        asked = await journal.find_active(session.id)
         open_questions = [one for one in asked if one.policy != RequestPolicy.PARKED and not one.request.workspaces]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
     queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
-    about_trust = [one for one in await journal.questions() if one.request.workspaces and one.outcome is None]
+    about_trust = [one for one in await journal.find_active() if one.request.workspaces and one.outcome is None]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:

@@ -179,7 +179,9 @@ class Sessions:
         record = await self._journal.find(session_id)
         if record is None:
             return None
-        parked = [one for one in await self._journal.questions(record.session_id) if one.policy == RequestPolicy.PARKED]
+        parked = [
+            one for one in await self._journal.find_active(record.session_id) if one.policy == RequestPolicy.PARKED
+        ]
         live = self._live.get(record.session_id)
         if live is not None:
             return live
@@ -194,7 +196,7 @@ class Sessions:
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
-        await self._soon(self._journal.adopt(replace(session.record)))
+        await self._soon(self._journal.reopen(replace(session.record)))
         session.opened = True
         own = {"cwd": session.record.cwd, "additional_directories": directories, "mcp_servers": servers}
         options = msgspec.structs.replace(session.options, **own)
@@ -210,7 +212,7 @@ class Sessions:
         """The place of a client that has seen it up to `seq` under this id, perhaps before logs were merged."""
         if not 0 < seq <= session.record.pruned_upto:
             return seq
-        return await self._journal.moved(session_id, seq)
+        return await self._journal.current_seq(session_id, seq)
 
     async def asked_by(self, session_id: str, front: str) -> set[str]:
         """Ids of the session's turns that a front asked for."""
@@ -226,7 +228,7 @@ class Sessions:
 
     async def is_open(self, ask_id: str) -> bool:
         """Whether the question waits for an answer."""
-        return await self._journal.is_open(ask_id)
+        return await self._journal.is_pending(ask_id)
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give the session this title, in one line of at most 80 characters; its clients are told.

@@ -253,7 +253,7 @@ class Session:
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
             self._tasks.start(self._runner.stop(turn))  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
-            for one in await self._journal.settled(ready.asks):
+            for one in await self._journal.find_settled(ready.asks):
                 await self._workers.send(self.id, decisions.stored_to_worker(self._state.epoch, one))
 
     def _rest(self) -> None:

@@ -122,7 +122,7 @@ class WorkspaceGate:
         self, turn: Turn, doubtful: Sequence[Workspace], pause: Callable[[Turn], None]
     ) -> tuple[PermissionRequest, Decision]:
         """The answer to the question about these: of now, or of a daemon that died before the prompt left."""
-        for one in await self._store.workspace_answers(turn.turn_id):
+        for one in await self._store.find_answers(turn.turn_id):
             if one.outcome is not None and one.request.workspaces == tuple(doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
         request = self._broker.trust_request(turn.turn_id)
@@ -131,7 +131,7 @@ class WorkspaceGate:
             request = None
         if request is None:
             request = workspace_words.request(turn.turn_id, doubtful)
-            await self._store.ask(self._state.id, request)
+            await self._store.insert_request(self._state.id, request)
             self._broker.open(0, request, self._state.last_seq)
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
         return request, await self._broker.wait_settled(request.ask_id)

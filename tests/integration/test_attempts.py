@@ -193,13 +193,13 @@ async def test_a_prompt_that_runs_at_once_costs_no_commit_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    begin = SessionJournal.begin
+    begin = SessionJournal.begin_attempt
 
     async def counting(journal: SessionJournal, turn_id: str) -> None:
         counted.append(turn_id)
         await begin(journal, turn_id)
 
-    monkeypatch.setattr(SessionJournal, "begin", counting)
+    monkeypatch.setattr(SessionJournal, "begin_attempt", counting)
     async with rig(tmp_path) as r:
         session = await r.session()
         for _ in range(3):

@@ -33,46 +33,46 @@ async def asked(s: Subject, *names: str) -> tuple[str, int]:
 
 async def test_pending_requests_are_found_the_oldest_first(s: Subject) -> None:
     session, _ = await asked(s, "b", "a")
-    found = await s.journal.questions(session)
+    found = await s.journal.find_active(session)
     assert [one.request.ask_id for one in found] == ["b", "a"]
     assert (found[0].session_id, found[0].turn_id, found[0].policy) == (session, "turn", "attended")
     assert found[0].request == request("b", n=2)
-    assert await s.journal.questions("other") == []
-    assert len(await s.journal.questions()) == 2
-    assert await s.journal.is_open("a")
-    assert not await s.journal.is_open("nothing")
+    assert await s.journal.find_active("other") == []
+    assert len(await s.journal.find_active()) == 2
+    assert await s.journal.is_pending("a")
+    assert not await s.journal.is_pending("nothing")
 
 
 async def test_the_first_settlement_counts(s: Subject) -> None:
     session, _ = await asked(s, "a", "b")
     await s.journal.settle(Settlement("a", **ALLOWED, content={"name": "value"}))
     await s.journal.settle(Settlement("a", "denied", answered_by="policy"))
-    (row,) = await s.journal.settled(["a", "b", "nothing"])
+    (row,) = await s.journal.find_settled(["a", "b", "nothing"])
     assert (row.outcome, row.option, row.answered_by) == ("selected", "allow_once", "Zed")
     assert row.content == {"name": "value"}
-    assert [one.request.ask_id for one in await s.journal.questions(session)] == ["b"]
-    assert not await s.journal.is_open("a")
-    assert await s.journal.settled([]) == []
+    assert [one.request.ask_id for one in await s.journal.find_active(session)] == ["b"]
+    assert not await s.journal.is_pending("a")
+    assert await s.journal.find_settled([]) == []
 
 
 async def test_a_withdrawn_request_is_not_pending(s: Subject) -> None:
     session, epoch = await asked(s, "a")
     await s.journal.record(session, epoch, [AskWithdrawn(epoch=epoch, n=3, ask_id="a")], {})
-    (row,) = await s.journal.settled(["a"])
+    (row,) = await s.journal.find_settled(["a"])
     assert row.outcome == "withdrawn"
 
 
 async def test_the_clock_of_a_pending_request_can_be_set(s: Subject) -> None:
     session, _ = await asked(s, "a")
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(5000, 70))
-    (row,) = await s.journal.questions(session)
+    (row,) = await s.journal.find_active(session)
     assert (row.policy, row.deadline, row.deadline_clock) == ("deny", 5000, 70)
     await s.journal.set_clock("a", RequestPolicy.ATTENDED, None)
-    (row,) = await s.journal.questions(session)
+    (row,) = await s.journal.find_active(session)
     assert (row.policy, row.deadline, row.deadline_clock) == ("attended", None, None)
     await s.journal.settle(Settlement("a", "timeout"))
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(1, 1))
-    (row,) = await s.journal.settled(["a"])
+    (row,) = await s.journal.find_settled(["a"])
     assert row.policy == "attended"
 
 
@@ -82,7 +82,7 @@ async def test_a_parked_request_outlives_its_worker(s: Subject) -> None:
     assert await s.journal.park(session, request("a"), [Text("m", "It waits.")]) == [1]
     await s.journal.record(session, epoch, [AskWithdrawn(epoch=epoch, n=3, ask_id="a")], {})
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(1, 1))
-    (row,) = await s.journal.questions(session)
+    (row,) = await s.journal.find_active(session)
     assert (row.policy, row.deadline, row.deadline_clock, row.outcome) == ("parked", None, None, None)
     assert await s.texts(session) == "It waits."
 
@@ -100,9 +100,9 @@ async def test_the_answer_to_a_parked_request_queues_its_turn_once(s: Subject) -
     await s.journal.park(session, request("a"), [])
     await s.journal.record(session, epoch, [end(epoch, 3, "turn")], {"turn": CANCELLED})
     await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
-    (row,) = await s.journal.questions(session)
+    (row,) = await s.journal.find_active(session)
     assert (row.outcome, row.turn_id, row.policy) == ("selected", "next", "parked")
-    assert await s.journal.settled(["a"]) == [], "its decision went to another turn"
+    assert await s.journal.find_settled(["a"]) == [], "its decision went to another turn"
     with pytest.raises(Conflict):
         await s.journal.answer_parked(Settlement("a", "cancelled"), prompt(session, "again"))
     assert await s.journal.turns_of_front(session, "front") == ["turn", "next"]
@@ -112,7 +112,7 @@ async def test_only_a_parked_request_is_answered_by_a_turn(s: Subject) -> None:
     session, _ = await asked(s, "a")
     with pytest.raises(Conflict):
         await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
-    assert await s.journal.is_open("a")
+    assert await s.journal.is_pending("a")
     assert await s.journal.turns_of_front(session, "front") == ["turn"]
 
 
@@ -121,7 +121,7 @@ async def test_a_decision_is_used_up_by_the_call_that_it_is_about(s: Subject) ->
     await s.journal.park(session, request("a"), [])
     await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     await s.journal.settle(Settlement("same", **ALLOWED), used="a")
-    assert await s.journal.questions(session) == []
+    assert await s.journal.find_active(session) == []
 
 
 async def test_a_decision_ends_with_the_turn_that_goes_on_with_it(s: Subject) -> None:
@@ -129,24 +129,24 @@ async def test_a_decision_ends_with_the_turn_that_goes_on_with_it(s: Subject) ->
     await s.journal.park(session, request("a"), [])
     await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     await s.journal.finish(session, "next", DONE, [])
-    assert await s.journal.questions(session) == []
+    assert await s.journal.find_active(session) == []
 
 
 async def test_requests_are_found_by_the_beginning_of_their_id(s: Subject) -> None:
     await asked(s, "a1", "a2", "a3", "b1")
     await s.journal.settle(Settlement("a3", "cancelled"))
-    assert [one.request.ask_id for one in await s.journal.matching("a")] == ["a2", "a1", "a3"]
-    assert [one.request.ask_id for one in await s.journal.matching("a1")] == ["a1"]
-    assert await s.journal.matching("c") == []
+    assert [one.request.ask_id for one in await s.journal.find_by_prefix("a")] == ["a2", "a1", "a3"]
+    assert [one.request.ask_id for one in await s.journal.find_by_prefix("a1")] == ["a1"]
+    assert await s.journal.find_by_prefix("c") == []
 
 
 async def test_at_most_twenty_requests_match(s: Subject) -> None:
     await asked(s, *(f"a{n}" for n in range(25)))
-    assert len(await s.journal.matching("a")) == 20
+    assert len(await s.journal.find_by_prefix("a")) == 20
 
 
 async def test_requests_of_a_deleted_session_are_gone(s: Subject) -> None:
     session, _ = await asked(s, "a")
     await s.journal.delete(session)
-    assert await s.journal.questions() == []
-    assert not await s.journal.is_open("a")
+    assert await s.journal.find_active() == []
+    assert not await s.journal.is_pending("a")

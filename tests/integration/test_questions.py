@@ -360,7 +360,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         await eventually(lambda: person.withdrawn == ["q1"])
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].acked)
         # The daemon dies once more while that turn runs: the answer still holds for the call.
-        (row,) = await SessionJournal(r.database).questions(session.id)
+        (row,) = await SessionJournal(r.database).find_active(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
         session.permissions._parked_answers = ParkedAnswers()
@@ -370,12 +370,12 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
             again._open.append("same")
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
-            rows = await SessionJournal(r.database).questions(session.id)
+            rows = await SessionJournal(r.database).find_active(session.id)
             session.permissions.restore(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
         else:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
-        assert await SessionJournal(r.database).questions(session.id) == [], "once is once, also for the next daemon"
+        assert await SessionJournal(r.database).find_active(session.id) == [], "once is once, also for the next daemon"
 
 
 async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
         one.stop_timers()
         assert one.settlement is not None
         one.settlement.cancel()
-    rows = await SessionJournal(r.database).questions(old.id)
+    rows = await SessionJournal(r.database).find_active(old.id)
     r.sessions._live.pop(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
@@ -542,7 +542,7 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
         asking.ask("q1")
         before = await asking.away("q1")
         assert abs(before / 1000 - time.time() - LONG) < 60
-        (row,) = await SessionJournal(r.database).questions(asking.session.id)
+        (row,) = await SessionJournal(r.database).find_active(asking.session.id)
         assert row.deadline_clock is not None
         await write(
             r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000))

@@ -56,14 +56,14 @@ async def test_closing_and_reopening_are_kept(s: Subject) -> None:
     found = await s.journal.find(session)
     assert found is not None
     assert found.closed
-    await s.journal.adopt(replace(found, additional_directories=("/b",)))
+    await s.journal.reopen(replace(found, additional_directories=("/b",)))
     assert await s.journal.find(session) == replace(found, closed=False, additional_directories=("/b",))
 
 
 async def test_a_session_that_does_not_exist_cannot_be_changed(s: Subject) -> None:
     for change in (
         s.journal.mark_closed("none"),
-        s.journal.adopt(SessionRecord("none", "acp-none", "/")),
+        s.journal.reopen(SessionRecord("none", "acp-none", "/")),
         s.journal.set_away_policy("none", AwayPolicy.DENY),
         s.journal.delete("none"),
     ):
@@ -114,7 +114,7 @@ async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None
 
 async def test_a_session_with_a_pending_request_is_in_use(s: Subject) -> None:
     session = await s.session()
-    await s.journal.ask(session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),)))
+    await s.journal.insert_request(session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),)))
     assert await s.journal.unused(later(s)) == []
     assert not await s.journal.prune(session, later(s))
     await s.journal.settle(Settlement("a", "cancelled"))
@@ -132,7 +132,7 @@ async def test_a_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None
     assert not await s.journal.prune(session, later(s)), "once"
     assert await s.journal.unused(later(s)) == []
     assert await s.journal.append(session, [Text("m", "new")]) == [3], "no seq is given twice"
-    await s.journal.adopt(found)
+    await s.journal.reopen(found)
     assert await s.journal.unused(later(s)) == [session]
 
 
@@ -145,4 +145,4 @@ async def test_a_session_that_was_prompted_meanwhile_is_not_pruned(s: Subject) -
 
 
 async def test_without_merged_logs_a_seq_stays_where_it_is(s: Subject) -> None:
-    assert await s.journal.moved(await s.session(), 7) == 7
+    assert await s.journal.current_seq(await s.session(), 7) == 7

@@ -54,7 +54,7 @@ async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> No
     waiting = [
         asyncio.ensure_future(s.journal.append(session, [Text("m", "happened")], patient=True)),
         asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
-        asyncio.ensure_future(s.journal.adopt(record)),
+        asyncio.ensure_future(s.journal.reopen(record)),
         asyncio.ensure_future(s.journal.writable()),
     ]
     await asyncio.wait(waiting, timeout=0.01)

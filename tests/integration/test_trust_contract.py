@@ -24,7 +24,7 @@ async def asked(s: Subject, *names: str) -> str:
     session = await s.session()
     await s.journal.accept(prompt(session))
     for name in names:
-        await s.journal.ask(session, request(name, epoch=0, n=0, workspaces=(HOOKS,)))
+        await s.journal.insert_request(session, request(name, epoch=0, n=0, workspaces=(HOOKS,)))
     return session
 
 
@@ -38,9 +38,9 @@ async def test_trust_reaches_below_a_directory(s: Subject) -> None:
 
 async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
     session = await asked(s, "a")
-    assert [one.request.workspaces for one in await s.journal.questions(session)] == [(HOOKS,)]
+    assert [one.request.workspaces for one in await s.journal.find_active(session)] == [(HOOKS,)]
     await s.journal.settle_workspaces(Settlement("a", "selected", "allow_always", "Zed"), [HOOKS])
-    assert await s.journal.questions(session) == []
+    assert await s.journal.find_active(session) == []
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, HOOKS.content, "Zed")
 
@@ -49,9 +49,9 @@ async def test_answers_of_a_turn_are_found_the_newest_first(s: Subject) -> None:
     await asked(s, "a", "b", "c")
     await s.journal.settle(Settlement("a", "selected", "reject_once"))
     await s.journal.settle(Settlement("c", "cancelled"))
-    found = await s.journal.workspace_answers("turn")
+    found = await s.journal.find_answers("turn")
     assert [(one.request.ask_id, one.outcome) for one in found] == [("c", "cancelled"), ("a", "selected")]
-    assert await s.journal.workspace_answers("other") == []
+    assert await s.journal.find_answers("other") == []
 
 
 async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
@@ -59,7 +59,7 @@ async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
     _, epoch = await s.running(session)
     await s.journal.record(session, epoch, [request("a", epoch=epoch)], {})
     await s.journal.settle(Settlement("a", "selected", "allow_once"))
-    assert await s.journal.workspace_answers("turn") == []
+    assert await s.journal.find_answers("turn") == []
 
 
 async def test_a_first_use_gives_way_to_what_was_found(s: Subject) -> None:

@@ -175,7 +175,7 @@ async def test_an_ended_turn_is_found_by_its_keys(s: Subject) -> None:
         assert (turn.turn_id, turn.content, turn.keys.fingerprint) == ("a", [], "print")
         assert outcome == DONE
         assert not turn.answered
-    await s.journal.answered("a")
+    await s.journal.mark_answered("a")
     assert (await s.journal.ended_turns(session, "idempotency_key", "mine"))[0][0].answered
     assert await s.journal.ended_turns("other", "request_key", "front:1") == []
     await s.journal.accept(prompt(session, "b"))
@@ -198,13 +198,13 @@ async def test_the_newest_turn_is_the_last_one_accepted(s: Subject) -> None:
 async def test_preparing_counts_for_queued_turns_only(s: Subject) -> None:
     session = await s.session()
     await s.journal.accept(prompt(session))
-    await s.journal.begin("turn")
+    await s.journal.begin_attempt("turn")
     assert await s.attempts("turn") == 1
-    await s.journal.not_begun("turn")
+    await s.journal.undo_attempt("turn")
     assert await s.attempts("turn") == 0
-    await s.journal.begin("nothing")
+    await s.journal.begin_attempt("nothing")
     await s.journal.finish(session, "turn", CANCELLED, [])
-    await s.journal.begin("turn")
+    await s.journal.begin_attempt("turn")
     assert await s.attempts("turn") == 0
     await s.journal.accept(prompt(session, "begun", begun=True))
     assert await s.attempts("begun") == 1, "it was begun as it was accepted"

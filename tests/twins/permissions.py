@@ -66,13 +66,13 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(change)
 
-    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
+    async def find_active(self, session_id: str | None = None) -> list[StoredRequest]:
         rows = self.database.read().requests.values()
         mine = [one for one in rows if session_id in (None, one.session_id)]
         pending = [one for one in mine if one.outcome is None and not self.database.sessions[one.session_id].deleted]
         return [*pending, *(one for one in mine if self._goes_on(one))]
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
+    async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         rows = self.database.read().requests.items()
         return [
             one
@@ -80,12 +80,12 @@ class MemoryPermissionStore(MemoryStore):
             if key in ask_ids and one.outcome is not None and one.policy != RequestPolicy.PARKED
         ]
 
-    async def matching(self, prefix: str) -> list[StoredRequest]:
+    async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:
         rows = [one for key, one in self.database.read().requests.items() if key.startswith(prefix)]
         rows.reverse()  # the newest first, and those that are pending before others
         return sorted(rows, key=lambda one: one.outcome is not None)[:MATCHES]
 
-    async def is_open(self, ask_id: str) -> bool:
+    async def is_pending(self, ask_id: str) -> bool:
         known = self.database.read().requests.get(ask_id)
         return known is not None and known.outcome is None
 

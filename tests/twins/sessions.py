@@ -50,11 +50,11 @@ class MemorySessionStore(MemoryStore):
         names = {row.record.conversation_name for row in database.sessions.values()}
         return name in names or name in database.claude_sessions
 
-    async def moved(self, session_id: str, seq: int) -> int:
+    async def current_seq(self, session_id: str, seq: int) -> int:
         self.database.read()
         return seq  # logs are never merged here
 
-    async def adopt(self, record: SessionRecord) -> None:
+    async def reopen(self, record: SessionRecord) -> None:
         def reopen() -> None:
             row = self.database.session(record.session_id)
             row.record.cwd, row.record.additional_directories = record.cwd, record.additional_directories

@@ -29,10 +29,10 @@ class MemoryTurnJournal(MemoryStore):
 
         await self.database.write(queue)
 
-    async def begin(self, turn_id: str) -> None:
+    async def begin_attempt(self, turn_id: str) -> None:
         await self.database.write(lambda: self._count(turn_id, 1), patient=True)
 
-    async def not_begun(self, turn_id: str) -> None:
+    async def undo_attempt(self, turn_id: str) -> None:
         await self.database.write(lambda: self._count(turn_id, -1))
 
     def _count(self, turn_id: str, change: int) -> None:
@@ -114,7 +114,7 @@ class MemoryTurnJournal(MemoryStore):
 
         return await self.database.write(finish, patient=True)
 
-    async def answered(self, turn_id: str) -> None:
+    async def mark_answered(self, turn_id: str) -> None:
         def answered() -> None:
             if turn_id in self.database.turns:
                 self.database.turns[turn_id].answered = True

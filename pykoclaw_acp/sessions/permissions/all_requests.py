@@ -28,7 +28,7 @@ class AllRequests:
 
     async def list_pending(self) -> list[StoredRequest]:
         """Pending requests, the oldest first."""
-        return [one for one in await self._store.questions() if one.outcome is None]
+        return [one for one in await self._store.find_active() if one.outcome is None]
 
     async def decide(self, prefix: str, decision: OperatorDecision, by: str) -> StoredRequest:
         """Decide the pending request whose id begins with `prefix`; returns when that is in the database.
@@ -38,7 +38,7 @@ class AllRequests:
         InvalidRequest if it is not pending any more; StoreUnavailable while the database cannot be written.
         """
         self._store.require_writable()
-        found = await self._store.matching(prefix) if prefix else []
+        found = await self._store.find_by_prefix(prefix) if prefix else []
         if not found:
             raise InvalidParams("There is no question with this id. List those that wait to see their ids.")
         exact = [one for one in found if one.request.ask_id == prefix]

@@ -42,14 +42,14 @@ class PermissionStore(Store, Protocol):
     async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
         """The away policy of a pending request, and when it acts; a parked request has none."""
 
-    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
+    async def find_active(self, session_id: str | None = None) -> list[StoredRequest]:
         """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
+    async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         """Those of these requests that are settled and were not parked."""
 
-    async def matching(self, prefix: str) -> list[StoredRequest]:
+    async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:
         """Requests whose id starts with `prefix`, settled ones too, pending ones first; 20 at most."""
 
-    async def is_open(self, ask_id: str) -> bool:
+    async def is_pending(self, ask_id: str) -> bool:
         """Whether the request is pending."""

@@ -29,10 +29,10 @@ class SessionStore(Store, Protocol):
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""
 
-    async def moved(self, session_id: str, seq: int) -> int:
+    async def current_seq(self, session_id: str, seq: int) -> int:
         """The `seq` that an event of this id's log has now: another one if logs were merged since."""
 
-    async def adopt(self, record: SessionRecord) -> None:
+    async def reopen(self, record: SessionRecord) -> None:
         """Reopen the session with the record's directories; patient."""
 
     async def mark_closed(self, session_id: str) -> None:

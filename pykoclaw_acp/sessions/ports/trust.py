@@ -30,8 +30,8 @@ class TrustStore(Store, Protocol):
     async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
         """Trust these directories in place of the first use of `path`, which is over. Patient."""
 
-    async def ask(self, session_id: str, request: PermissionRequest) -> None:
+    async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request, which comes from no worker. Patient."""
 
-    async def workspace_answers(self, turn_id: str) -> list[StoredRequest]:
+    async def find_answers(self, turn_id: str) -> list[StoredRequest]:
         """Settled trust requests of a turn, the newest first."""

@@ -18,11 +18,11 @@ class TurnJournal(Store, Protocol):
     async def accept(self, turn: Turn) -> None:
         """Insert a prompt as `queued`, durably. Raises RowRefused if its id or one of its unique keys exists."""
 
-    async def begin(self, turn_id: str) -> None:
+    async def begin_attempt(self, turn_id: str) -> None:
         """This daemon starts to prepare a `queued` turn; the count survives if it dies doing so. Patient."""
 
-    async def not_begun(self, turn_id: str) -> None:
-        """Undo `begin` for a turn that is still `queued`."""
+    async def undo_attempt(self, turn_id: str) -> None:
+        """Undo `begin_attempt` for a turn that is still `queued`."""
 
     async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
         """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs. Patient.
@@ -48,7 +48,7 @@ class TurnJournal(Store, Protocol):
         turn.
         """
 
-    async def answered(self, turn_id: str) -> None:
+    async def mark_answered(self, turn_id: str) -> None:
         """A client has received the turn's response. Patient."""
 
     async def ended_turns(

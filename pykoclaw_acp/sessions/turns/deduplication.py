@@ -86,7 +86,7 @@ class Deduplication:
         turn.answered = True
         self._lost.pop(turn.turn_id, None)
         try:
-            await self._journal.answered(turn.turn_id)
+            await self._journal.mark_answered(turn.turn_id)
         except Exception:  # noqa: BLE001  of a server that stops: the client has its answer all the same
             log.debug("An answered turn could not be noted", action="answered_lost", turn=turn.turn_id)
 

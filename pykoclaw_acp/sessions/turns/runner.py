@@ -230,7 +230,7 @@ class TurnRunner:
     async def _count(self, turn: Turn) -> None:
         """Count the turn as being prepared: if this daemon dies from now on, it died over the turn."""
         if not turn.begun:
-            await self._journal.begin(turn.turn_id)
+            await self._journal.begin_attempt(turn.turn_id)
             turn.begun = True
 
     async def pause(self, turn: Turn) -> None:
@@ -238,7 +238,7 @@ class TurnRunner:
         if turn.begun and turn.state == TurnState.QUEUED:
             turn.begun = False
             try:
-                await self._journal.not_begun(turn.turn_id)
+                await self._journal.undo_attempt(turn.turn_id)
             except Exception:
                 turn.begun = True
                 log.exception("That a turn waits could not be recorded", action="attempt_not_recorded")

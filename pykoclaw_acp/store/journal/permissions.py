@@ -49,18 +49,18 @@ class SqlPermissionStore(SqlStore):
         """The away policy of a pending request, and when it acts."""
         await self._run(permissions.set_clock(ask_id, policy, deadline))
 
-    async def questions(self, session_id: str | None = None) -> list[StoredRequest]:
+    async def find_active(self, session_id: str | None = None) -> list[StoredRequest]:
         """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
         return await permissions.waiting(self._database, session_id)
 
-    async def settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
+    async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
         """Those of these requests that are settled and were not parked."""
         return await permissions.settled(self._database, ask_ids)
 
-    async def matching(self, prefix: str) -> list[StoredRequest]:
+    async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:
         """Requests whose id starts with `prefix`."""
         return await permissions.matching(self._database, prefix)
 
-    async def is_open(self, ask_id: str) -> bool:
+    async def is_pending(self, ask_id: str) -> bool:
         """Whether the request is pending."""
         return await permissions.is_open(self._database, ask_id)

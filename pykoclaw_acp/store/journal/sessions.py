@@ -37,11 +37,11 @@ class SqlSessionStore(SqlStore):
         """Whether a conversation of any channel has this name."""
         return await sessions.name_taken(self._database, name)
 
-    async def moved(self, session_id: str, seq: int) -> int:
+    async def current_seq(self, session_id: str, seq: int) -> int:
         """The `seq` that an event of this id's log has now."""
         return await merging.moved(self._database, session_id, seq)
 
-    async def adopt(self, record: SessionRecord) -> None:
+    async def reopen(self, record: SessionRecord) -> None:
         """Reopen the session with the record's directories."""
         await self._run(sessions.reopen(record, self.clock.now()), patient=True)
 

@@ -23,12 +23,12 @@ class SqlTrustStore(SqlStore):
         rows = [trust.add(one.path, one.content, "upgrade") for one in workspaces if one.content]
         await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
 
-    async def ask(self, session_id: str, request: PermissionRequest) -> None:
+    async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request."""
         await self._commit(
             Unit(statements=permissions.insert_workspace(session_id, request, self.clock.now())), patient=True
         )
 
-    async def workspace_answers(self, turn_id: str) -> list[StoredRequest]:
+    async def find_answers(self, turn_id: str) -> list[StoredRequest]:
         """Settled trust requests of a turn, the newest first."""
         return await permissions.about_trust(self._database, turn_id)

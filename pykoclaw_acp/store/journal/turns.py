@@ -28,12 +28,12 @@ class SqlTurnJournal(SqlStore):
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
 
-    async def begin(self, turn_id: str) -> None:
+    async def begin_attempt(self, turn_id: str) -> None:
         """This daemon starts to prepare a `queued` turn."""
         await self._run(turns.count_attempt(turn_id, 1), patient=True)
 
-    async def not_begun(self, turn_id: str) -> None:
-        """Undo `begin` for a turn that is still `queued`."""
+    async def undo_attempt(self, turn_id: str) -> None:
+        """Undo `begin_attempt` for a turn that is still `queued`."""
         await self._run(turns.count_attempt(turn_id, -1))
 
     async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
@@ -69,7 +69,7 @@ class SqlTurnJournal(SqlStore):
                 raise NoPlaceForEnd(turn_id) from error
             return known, []
 
-    async def answered(self, turn_id: str) -> None:
+    async def mark_answered(self, turn_id: str) -> None:
         """A client has received the turn's response."""
         await self._run(turns.answered(turn_id), patient=True)
 
