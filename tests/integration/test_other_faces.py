@@ -1,0 +1,47 @@
+"""A client that no connection stands behind, as another face than ACP over a socket has it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pykoclaw_acp.model.client_traits import DEFAULT
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.sessions import opening, prompting
+from pykoclaw_acp.sessions.opening import OpenOptions
+from pykoclaw_acp.sessions.prompting import Prompt
+from pykoclaw_acp.sessions.subscriber import Subscriber
+from tests.integration.test_pool import Client, Rig, rig
+
+WHERE = OpenOptions("/proc", (), ())  # holds nothing that acts
+
+
+def subscriber(r: Rig, front: str) -> tuple[Subscriber, Client]:
+    client = Client()
+    made = Subscriber(r.sessions, client, instance="browser", front=front)
+    made.introduce("browser", "1")
+    return made, client
+
+
+async def test_a_face_without_connections_creates_prompts_and_resumes(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        asking, client = subscriber(r, "tab-1")
+        assert asking.traits is DEFAULT
+        session_id = (await opening.create(asking, WHERE, None)).session_id
+        accepted = await prompting.accept(asking, Prompt(session_id, [{"type": "text", "text": "say 5"}], number=1))
+        assert accepted is not None
+        outcome = await asyncio.wait_for(asking.outcome(accepted[1], session_id), 30)
+        assert outcome.stop_reason == "end_turn"
+        assert client.text
+        assert not any(isinstance(one.event, UserMessage) for one in client.shown), "it has its own words already"
+        asking.confirm_updates(session_id, client.places[0])
+        assert asking.confirm_answer(1)
+        assert not asking.confirm_answer(1)
+        asking.close()
+
+        other, shown = subscriber(r, "tab-2")
+        await opening.resume(other, session_id, WHERE)
+        end = accepted[0].last_seq
+        await asyncio.wait_for(other.subscription(accepted[0], session_id).reached(end), 30)
+        assert shown.places == client.places[1:]
+        other.close()
