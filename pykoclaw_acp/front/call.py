@@ -1,4 +1,4 @@
-"""Asking the daemon something, for commands: one request on a connection of its own, waiting for the answer."""
+"""One request to the daemon, for commands, on a connection of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CallFailed(Exception):
 def call(
     places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
 ) -> Any:
-    """The result of the daemon's method; `start`: start a daemon if none runs; `timeout` (s): for each of its answers.
+    """Call a method of the daemon. `start`: start a daemon if none runs; `timeout`: in seconds, for each message.
 
     Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), or StartupError with the
     exit status of a daemon that could not start.
@@ -56,9 +56,9 @@ def call(
 def follow(
     places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
 ) -> Generator[dict[str, Any], None, Any]:
-    """Each message that the daemon sends before its answer, as a JSON-RPC object; the result is what it returns.
+    """Call a method; yields the notifications that the daemon sends before its response, and returns the result.
 
-    Closing the generator ends the connection. Raises as `call`.
+    Closing the generator closes the connection. Raises as `call`.
     """
     connection = _connection(places, start=start)
     connection.settimeout(timeout)

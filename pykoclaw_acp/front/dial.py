@@ -1,4 +1,4 @@
-"""Getting a connection to the daemon, and starting one if none runs; of many that try at once, one starts it."""
+"""Connect to the daemon, and start one if none runs. Of many fronts that try at once, one starts it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIN_UPTIME: Final = 1.0  # s; after a connection that ends earlier, the next one
 
 
 class NotStarted(Exception):
-    """The daemon cannot be had; the message says what is wrong. `status` is the exit status, `kind` for programs."""
+    """No daemon can be reached or started. `status` is the exit status, `kind` the error kind for programs."""
 
     def __init__(self, message: str, status: int, kind: str = readiness.UNKNOWN) -> None:
         super().__init__(message)
@@ -37,14 +37,12 @@ class NotStarted(Exception):
 
 
 class Dialer:
-    """Attempts to connect. Between two, wait until `pipe` can be read, or for `pause` seconds."""
+    """Attempts to connect. Between two attempts, wait until `pipe` is readable, or for `pause` seconds."""
 
     def __init__(self, places: Places, timeout: float | None = None) -> None:
-        """`timeout`: seconds after which a daemon that is there, and cannot be talked to, counts as final.
+        """`timeout`: seconds after which to give up on a daemon that does not answer, or on a missing database.
 
-        So does a database that was moved away after a daemon had served: until then it may come back.
-
-        By default one that recovers, as its lock file says, gets longer than another server of the data directory.
+        By default a daemon that recovers, as its lock file says, gets longer than another server of the data directory.
         """
         self.places = places
         self._timeout = _timeout(TIMEOUT) if timeout is None else timeout
@@ -63,19 +61,19 @@ class Dialer:
 
     @property
     def pipe(self) -> int | None:
-        """Where the daemon that is starting will say so."""
+        """The pipe on which the daemon that is starting reports."""
         return None if self._starting is None else self._starting.pipe
 
-    def welcomed(self, seconds: float) -> None:
-        """A daemon had answered, and its connection ended `seconds` later: what went wrong before does not count."""
+    def note_welcome(self, seconds: float) -> None:
+        """A daemon had answered, and its connection ended `seconds` later: reset the counts of failures."""
         self._served, self._failed_starts, self._since = True, 0, None
         if seconds >= MIN_UPTIME:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
         else:
             self._wait()
 
-    def unanswered(self, refusal: str | None = None) -> None:
-        """The connection ended before the daemon had answered the hello, which may have said why.
+    def note_refusal(self, refusal: str | None = None) -> None:
+        """The connection ended before the daemon answered the introduction; `refusal` is its reason, if it gave one.
 
         Raises NotStarted if that goes on.
         """
@@ -83,25 +81,25 @@ class Dialer:
         self._wait_until(message, status, readiness.UNKNOWN)
 
     def attempt(self) -> _socket.socket | None:
-        """A connection, or None: try again. Never waits.
+        """Try once; None if it must be tried again. Never blocks.
 
         Raises NotStarted when trying again would not help, and ConfigurationError as `places.connect` does.
         """
         self.pause = 0.0
         self._children = [child for child in self._children if not child.reap()]
-        if self._starting is not None and not self._has_spoken(self._starting):
+        if self._starting is not None and not self._check_ready(self._starting):
             return None
         return self._reach() or self._start()
 
     def close(self) -> None:
-        """Leave the daemon alone."""
+        """Stop waiting for the daemon that is starting."""
         if self._starting is not None:
             self._starting.close()
             self._starting = None
         self._unlock()
 
     def _reach(self) -> _socket.socket | None:
-        """A connection to a daemon that runs; None sets the pause if it is no use to start one."""
+        """Connect to a running daemon. None: there is none; with a pause set, none may be started now either."""
         try:
             return at.connect(self.places.socket)
         except BlockingIOError:
@@ -124,8 +122,8 @@ class Dialer:
         return None
 
     def _start(self) -> _socket.socket | None:
-        """Start a daemon, unless somebody else is about to."""
-        if self.pause or self._lacks_database():
+        """Start a daemon, unless another process is doing so."""
+        if self.pause or self._check_database_missing():
             return None
         from pykoclaw_acp.front import inside  # as below: only who starts a daemon needs it
 
@@ -148,8 +146,8 @@ class Dialer:
         self.deadline = time.monotonic() + RECOVERY
         return None
 
-    def _has_spoken(self, daemon: Starting) -> bool:
-        """Whether the daemon that was started is ready; otherwise sets the pause. Raises NotStarted."""
+    def _check_ready(self, daemon: Starting) -> bool:
+        """True once the started daemon is ready; otherwise sets the pause. Raises NotStarted."""
         word = daemon.word()
         if word is None:
             if time.monotonic() >= self.deadline:
@@ -173,8 +171,8 @@ class Dialer:
     def _has_database(self) -> bool:
         return os.path.exists(os.path.join(self.places.data, at.DATABASE))
 
-    def _lacks_database(self) -> bool:
-        """Whether to wait for the file that the last daemon has missed; no other is started until it is there."""
+    def _check_database_missing(self) -> bool:
+        """True while the database that the last daemon missed is absent: none is started until it is back."""
         if not self._missing or self._has_database():
             self._missing = ""
             return False

@@ -1,4 +1,4 @@
-"""Bytes on their way out through a descriptor that does not block."""
+"""A write buffer for a non-blocking descriptor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 class Outflow:
-    """What was put in and not yet written, and how far the writing has come."""
+    """Buffers writes, and counts the bytes that were written."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -15,21 +15,21 @@ class Outflow:
 
     @property
     def waiting(self) -> int:
-        """Bytes that were not written yet."""
+        """Bytes in the buffer."""
         return len(self._waiting)
 
     @property
     def written(self) -> int:
-        """Bytes that were written."""
+        """Bytes written so far."""
         return self.total - len(self._waiting)
 
     def put(self, data: bytes | bytearray) -> None:
-        """Write this later."""
+        """Add to the buffer."""
         self._waiting += data
         self.total += len(data)
 
     def flush(self) -> None:
-        """Write what goes without waiting; raises OSError when nobody will ever read it."""
+        """Write what can be written without blocking; raises OSError when the reader is gone."""
         while self._waiting:
             try:
                 with memoryview(self._waiting) as view:

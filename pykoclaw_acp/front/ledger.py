@@ -1,4 +1,4 @@
-"""What a front remembers, so that neither its client nor a new daemon notices that the old daemon is gone."""
+"""What a front keeps to continue with another daemon unnoticed by its client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT: Final = ("additionalDirectories", "mcpServers")  # of their parameters: w
 
 
 class KeptLine:
-    """A line of the client's, kept until it need not be sent to a daemon again."""
+    """A line of the client's, kept until it need not be re-sent."""
 
     __slots__ = ("acknowledged", "at", "content", "deaths", "message", "number", "taken")
 
@@ -35,22 +35,22 @@ class KeptLine:
 
     @property
     def is_request(self) -> bool:
-        """It waits for an answer, and everything after it waits with it."""
+        """A request; lines after it are kept until it is answered."""
         return "method" in self.message and "id" in self.message
 
     def sent(self) -> bytes:
-        """As it is sent for the first time."""
+        """The line as it is sent first."""
         return lines.SENT.build(self.number, text=self.content)
 
     def resent(self, wall: float) -> bytes:
-        """As it is sent to another daemon, which may have it already; `wall`: the wall clock less the monotonic one."""
+        """The line as it is re-sent to another daemon; `wall`: the wall clock minus the monotonic one."""
         return lines.RESENT.build(self.number, int((self.at + wall) * 1000), text=self.content)
 
 
 class Followed:
-    """A session whose updates the client gets: its place in the log, and the load that set it (0: none).
+    """A session that the client follows. `line`: the number of the load whose replay is running, or 0.
 
-    `begun`: up to where the client has it in any case.
+    `begun`: the position at which the client started.
     """
 
     __slots__ = ("begun", "line", "seq")
@@ -62,7 +62,7 @@ class Followed:
 
 
 class Ledger:
-    """The client's open lines, the sessions that it follows, the daemon's requests that it has not answered."""
+    """The client's open lines, the sessions that it follows, and the daemon's pending requests."""
 
     def __init__(self) -> None:
         self.front = _uuid()
@@ -126,7 +126,7 @@ class Ledger:
         return True
 
     def acknowledge(self, number: int) -> None:
-        """The line was taken; it is kept on while a request stands before it that would be sent again."""
+        """The daemon has processed the line; it is kept while an unanswered request precedes it."""
         line = self.lines.get(number)
         if line is not None:
             line.acknowledged = True
@@ -158,7 +158,7 @@ class Ledger:
     # --- for a new daemon ---------------------------------------------------------------------------------------------
 
     def hello(self, arrived: dict[str, int]) -> bytes:
-        """The first line of a connection; `arrived`: up to where the client was given sessions' updates."""
+        """The introduction; `arrived`: by session, the last update that has arrived at the client."""
         now = time.monotonic()
         self._wall = time.time() - now
         self._count_deaths()
@@ -188,11 +188,11 @@ class Ledger:
         return lines.HELLO.build(text=json.dumps(known, ensure_ascii=False).encode(errors="replace"))
 
     def resent_lines(self) -> list[bytes]:
-        """What follows the hello of every connection but the first: all lines that are kept, in order."""
+        """All kept lines in order, for a connection to another daemon."""
         return [line.resent(self._wall) for line in self.lines.values()]
 
     def open_requests(self) -> list[KeptLine]:
-        """The requests without an answer."""
+        """Unanswered requests."""
         return [line for line in self.lines.values() if line.is_request]
 
     def _responses(self) -> Iterator[KeptLine]:

@@ -1,4 +1,4 @@
-"""The connection to one daemon: its lines come in, and become lines for the client and entries in the ledger."""
+"""The connection to one daemon: what it sends goes to the client and into the ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD: Final = 2048  # bytes that may stand before a message
 
 
 class Link:
-    """Lines between this front and a daemon, until one of the two is gone."""
+    """The front's end of a connection to a daemon."""
 
     def __init__(self, connection: _socket.socket, ledger: Ledger, client: Outflow, receipts: Receipts) -> None:
         connection.setblocking(False)
@@ -41,7 +41,7 @@ class Link:
         self._dry = False
 
     def read(self) -> bool:
-        """Take what the daemon sent; False when that was the last. Never waits."""
+        """Read what the daemon sent; False at the end. Never blocks."""
         try:
             data = self._connection.recv(_READ)
         except BlockingIOError:
@@ -55,22 +55,22 @@ class Link:
         return bool(data)
 
     @property
-    def stood(self) -> float:
-        """Seconds since the daemon has answered the hello."""
+    def uptime(self) -> float:
+        """Seconds since the daemon's welcome."""
         return time.monotonic() - self._welcomed_at
 
     def drain(self) -> None:
-        """Take what a daemon has left behind that reads no more."""
+        """Read what is left of a daemon that no longer reads."""
         self._dry = False
         while self.read() and not self._dry:
             pass
 
     def close(self) -> None:
-        """What was not sent is in the ledger."""
+        """Close the connection; unsent lines are in the ledger."""
         self._connection.close()
 
     def confirm(self) -> None:
-        """Tell the daemon what has arrived at the client."""
+        """Confirm the updates that have arrived at the client."""
         seen = self._receipts.seen
         for token, session_id in self._sessions.items():
             if session_id in seen:
@@ -80,7 +80,7 @@ class Link:
             del seen[session_id]
 
     def report_answers(self) -> None:
-        """Tell the daemon which answers have arrived, and first what was shown before them."""
+        """Confirm the answers that have arrived at the client, and the updates before them."""
         if self._receipts.done:
             self.confirm()
         for number in self._receipts.done:
@@ -105,7 +105,7 @@ class Link:
         self.daemon = None
 
     def _note_refusal(self, line: bytes) -> None:
-        """As any client is refused, since the daemon has not heard that this is a front."""
+        """An error in place of a welcome: the daemon does not know yet that this is a front."""
         message = json.loads(line)
         error = message.get("error") if isinstance(message, dict) else None
         if isinstance(error, dict) and isinstance(error.get("message"), str):
@@ -124,7 +124,7 @@ class Link:
             self._ledger.drop_session(session_id)
 
     def _advance(self, numbers: list[int], update: bytes | bytearray) -> None:
-        """The session's place moves on; `update` is empty if there is nothing to show."""
+        """Move the session's cursor; `update` is empty if there is nothing to show."""
         token, seq = numbers
         session_id = self._sessions.get(token)
         if session_id is None:

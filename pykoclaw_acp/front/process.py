@@ -1,4 +1,4 @@
-"""The front as a process: its streams, its signals, its exit status."""
+"""The front's process: streams, signals, exit status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _relay() -> int:
 
 
 def _watch_signals() -> int:
-    """A descriptor that can be read once this process was asked to end."""
+    """A descriptor that is readable once this process was asked to end."""
     import signal
 
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Receipts:
-    """Updates and answers, each with the place in the client's stream where it ends."""
+    """Updates and answers by the offset in the client's stream at which they end."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}  # session: the newest seq that arrived and was not confirmed
@@ -14,15 +14,15 @@ class Receipts:
         self._answers: list[tuple[int, int]] = []
 
     def expect_update(self, session_id: str, seq: int, end: int) -> None:
-        """An update of the session ends at the client's byte `end`."""
+        """An update of the session ends at offset `end`."""
         self._updates.append((end, session_id, seq))
 
     def expect_answer(self, number: int, end: int) -> None:
-        """The answer to a line ends at the client's byte `end`."""
+        """The answer to a line ends at offset `end`."""
         self._answers.append((end, number))
 
     def advance(self, written: int) -> None:
-        """The client has taken this many bytes."""
+        """The client has read this many bytes."""
         count = 0
         for end, session_id, seq in self._updates:
             if end > written:

@@ -1,4 +1,4 @@
-"""The front's loop: a client's lines to the daemon, the daemon's to the client; another daemon when one is gone."""
+"""The front's main loop: relays lines between its client and the daemon, and reconnects when a daemon is gone."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _NEVER: Final = float("inf")
 
 
 class _ClientGone(Exception):
-    """Nobody reads what is written to the client."""
+    """The client closed its end."""
 
 
 class Relay:
-    """One client, from its first line until it is gone, and however many daemons in the meantime."""
+    """Relays for one client, over as many daemons as come and go in the meantime."""
 
     def __init__(self, source: int, sink: int, wake: int, dialer: Dialer | None) -> None:
-        """`source` and `sink`: the client, not blocking; `wake`: can be read when a signal says that it is over.
+        """`source`, `sink`: the client's streams, non-blocking; `wake`: readable once a signal asks the front to end.
 
         Without a `dialer`, `fail` must be called before `run`.
         """
@@ -68,7 +68,7 @@ class Relay:
         self._said = False
 
     def run(self) -> int:
-        """Until the client is gone, or the daemon cannot be had; returns the exit status."""
+        """Relay until the client is gone or no daemon can be had; returns the exit status."""
         try:
             while not self._over():
                 self._step()
@@ -79,7 +79,7 @@ class Relay:
         return 0 if self._failure is None else self._failure[1]
 
     def fail(self, message: str, status: int, kind: str) -> None:
-        """There will be no daemon: refuse what the client asks, and say why."""
+        """Refuse all requests from now on, with this reason: there is no daemon."""
         self._failure = (" ".join(message.split()), status, kind)
         self._end_at = min(self._end_at, time.monotonic() + FAILURE_LINGER)
         for line in self._ledger.open_requests():
@@ -119,7 +119,7 @@ class Relay:
             self._read()
 
     def _wait(self) -> dict[int, int]:
-        """Descriptors with what poll(2) says of them, once something has happened or is due."""
+        """Wait for the next event or deadline; returns what poll(2) reports, by descriptor."""
         poll = select.poll()
         poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
         if not self._ended:
@@ -137,7 +137,7 @@ class Relay:
         return dict(poll.poll(None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1000 + 0.5)))
 
     def _due(self) -> float:
-        """When to go on although nothing has happened."""
+        """The next deadline."""
         due = min(self._end_at, self._greet_at)
         if self._link is None:
             return due if self._failure is not None else min(due, self._dial_at)
@@ -205,7 +205,7 @@ class Relay:
         _try_flush(self._link.out)  # before the time that it takes to understand them
 
     def _greet(self) -> None:
-        """Answer `initialize` in place of a daemon that is late, if it would have answered with a result."""
+        """Answer `initialize` in place of a late daemon, if a daemon would accept it."""
         from pykoclaw_acp.link.greeting import greeting
         from pykoclaw_acp.system.lineage import is_inside
 
@@ -265,10 +265,10 @@ class Relay:
         self._link = None
         self._ledger.note_lost(link.daemon)
         if link.welcome:
-            self._dialer.welcomed(link.stood)
+            self._dialer.note_welcome(link.uptime)
         else:
             try:
-                self._dialer.unanswered(link.refusal)
+                self._dialer.note_refusal(link.refusal)
             except NotStarted as error:
                 self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause
@@ -321,7 +321,7 @@ def _encode(message: dict[str, Any]) -> bytes:
 
 
 def _say(text: str) -> None:
-    """One line on standard error, which clients search for words that mean death: only what must be said."""
+    """Write one line to standard error, which clients search for signs of a crash."""
     if not (text.isascii() and text.isprintable()):
         from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
 

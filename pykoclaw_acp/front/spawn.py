@@ -1,4 +1,4 @@
-"""Starting a daemon that nothing of its client's end can end: own session, own scope, none of the client's files."""
+"""Start a daemon that outlives its client: in its own session and scope, with none of the client's files open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_PASSED_ON: Final = frozenset(
 
 
 class Starting:
-    """A daemon that was started, until it says on a pipe that it serves, or why it does not (link/readiness.py)."""
+    """A daemon that is starting, until it reports on a pipe (link/readiness.py)."""
 
     def __init__(self, places: Places, *, scope: bool) -> None:
         """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. Raises OSError."""
@@ -44,7 +44,7 @@ class Starting:
         self.pipe = read
 
     def word(self) -> str | None:
-        """What it said; "" if it ended without a word; None while it has said nothing yet. Never waits."""
+        """The first line of its report; "" if it ended without one, None while there is none. Never blocks."""
         try:
             while not self._ended and b"\n" not in self._said and len(self._said) < _WORD_LIMIT:
                 data = os.read(self.pipe, _WORD_LIMIT)
@@ -57,23 +57,23 @@ class Starting:
 
     @property
     def kind(self) -> str:
-        """What kind of failure it has told, for programs."""
+        """The kind of failure that it reported."""
         return readiness.kind(self._said)
 
     def reap(self) -> bool:
-        """Whether it has ended; it is no zombie from then on."""
+        """Reap it; True if it has ended."""
         try:
             return os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
         except ChildProcessError:
             return True
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Close the pipe."""
         os.close(self.pipe)
 
 
 def can_have_scope() -> bool:
-    """Whether a user's systemd runs that can take the daemon out of its client's service."""
+    """Whether a systemd user manager can move the daemon out of its client's service."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return bool(runtime) and os.path.exists(os.path.join(runtime, "systemd", "private")) and _systemd_run() is not None
 
@@ -114,7 +114,7 @@ def _open_log(path: str) -> int:
 
 
 def _start(command: list[str], environment: dict[str, str], log: int, pipe: int) -> int:
-    """The new process; by hand, as importing `subprocess` would take longer than everything else here."""
+    """Fork and exec; importing `subprocess` would take longer than everything else here."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         environment[readiness.VARIABLE] = str(pipe)
@@ -135,7 +135,7 @@ def _close_at_exec(descriptor: int) -> None:
 
 
 def _become(command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int) -> None:
-    """In the child, for ever."""
+    """Exec the daemon, in the child."""
     try:
         os.setsid()
         os.chdir("/")

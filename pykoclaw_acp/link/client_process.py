@@ -1,4 +1,4 @@
-"""Which process a client is, so that a name is never another process's: pid, start time, boot, PID namespace."""
+"""Identity of a client's process, unique for ever: pid, start time, boot, PID namespace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def parent() -> dict[str, Any] | None:
-    """The process that has started this one; None if it is gone, or not to be seen."""
+    """The parent process; None if it is gone, or in another PID namespace."""
     return of(os.getppid())
 
 
@@ -22,7 +22,7 @@ def own() -> dict[str, Any] | None:
 
 
 def of(pid: int) -> dict[str, Any] | None:
-    """The process of this pid; None if there is none."""
+    """The process with this pid; None if there is none."""
     try:
         return {
             "pid": pid,

@@ -1,4 +1,4 @@
-"""Lines out of a byte stream: one JSON-RPC message a line, bounded in size (ACP stdio transport)."""
+"""Split a byte stream into lines of bounded size: one JSON-RPC message a line (ACP stdio transport)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from typing import Final, Protocol
 
     class Room(Protocol):
-        """What the unfinished lines of several framers may hold together."""
+        """Limits the memory of the unfinished lines of several framers."""
 
         def takes(self, framer: LineFramer, size: int) -> bool:
-            """Whether the framer may hold this many bytes from now on; if not, it holds none."""
+            """Reserve this many bytes for the framer; if False, it must hold none."""
 
 
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
@@ -21,9 +21,9 @@ HEAD: Final = 4096  # bytes of a line that is thrown away which are kept
 
 
 class Oversized:
-    """Stands in the place of a line that was thrown away, whose beginning is `head`.
+    """Placeholder for a discarded line that begins with `head`.
 
-    It was longer than `limit` bytes; or, if `crowded`, all clients together had sent too much that was not read yet.
+    The line was longer than `limit` bytes; if `crowded`, the unread input of all clients together was too large.
     """
 
     __slots__ = ("crowded", "head", "limit")
@@ -35,9 +35,9 @@ class Oversized:
 
 
 class LineFramer:
-    """Collects chunks into lines, whatever the chunk boundaries; holds at most `limit` bytes, which may be changed.
+    """Assembles lines from chunks; buffers at most `limit` bytes, which may be changed.
 
-    A line that came in several chunks is a bytearray, which is its taker's: to copy it would take long.
+    A line that came in several chunks is a bytearray, owned by the caller, to avoid a copy.
     """
 
     def __init__(self, limit: int = MAX_LINE_IN, room: Room | None = None) -> None:
@@ -49,7 +49,7 @@ class LineFramer:
         self._lost: Oversized | None = None
 
     def feed(self, data: bytes) -> list[bytes | bytearray | Oversized]:
-        """Take a chunk; return the lines it completed, without their newline. The last ones were dealt with."""
+        """Add a chunk; returns the lines that it completes, without newlines. Earlier lines count as processed."""
         lines: list[bytes | bytearray | Oversized] = []
         if self._counted:
             self._count(len(self._buffer))
@@ -74,12 +74,12 @@ class LineFramer:
         return lines
 
     def end(self) -> list[bytes | bytearray | Oversized]:
-        """The stream ended: what stands after the last newline is a line too."""
+        """End of the stream: what follows the last newline is a line too."""
         line, self._buffer, self._skipping = self._buffer, bytearray(), False
         return [line] if line else []
 
     def drop(self) -> bool:
-        """Throw the unfinished line away, to make room; False if there is none. Its sender is told with what comes."""
+        """Discard the unfinished line; False if there is none. The next `feed` reports it."""
         if not self._buffer:
             return False  # what was counted is a line that is being read
         self._lost = Oversized(bytes(self._buffer[:HEAD]), self.limit, crowded=True)
@@ -88,7 +88,7 @@ class LineFramer:
         return True
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Release the buffer."""
         self._buffer = bytearray()
         if self._counted:
             self._count(0)

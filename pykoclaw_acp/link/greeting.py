@@ -1,6 +1,6 @@
-"""The answer to `initialize`: what this agent can do, and nothing that it cannot. Standard library only.
+"""The answer to `initialize`: the agent's capabilities. A front gives it too, when the daemon is late.
 
-A front gives it too, when the daemon is late.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PROTOCOL_VERSION: Final = 1
 
 
 def greeting() -> dict[str, Any]:
-    """Our own version, whichever was asked for (ACP: never an error, never an unknown number)."""
+    """The answer; it names our own protocol version, whichever was asked for (ACP: never an error)."""
     return {
         "protocolVersion": PROTOCOL_VERSION,
         "agentCapabilities": {

@@ -1,4 +1,4 @@
-"""The id of a request whose line is not read, so that its sender learns what became of it. Standard library only.
+"""The id of a request whose line is not parsed, for the error response. Standard library only.
 
 Clients write the id before the parameters or after them: it is looked for where only short members stand before it, or
 after it. Where it cannot be found the answer has the id null, as JSON-RPC says.
@@ -19,7 +19,7 @@ _ID = rb'"id"\s*+:\s*+(-?\d{1,1022}+|' + _STRING + rb")"
 
 
 def find(head: bytes | bytearray, tail: bytes | bytearray = b"") -> bytes:
-    """The id as it stands in the line that begins and ends so, or `null`; `tail` only of a line that is complete."""
+    """The id in a line with this head and, if it is complete, this tail; `null` if it cannot be found."""
     import re  # here: a client waits for a front that starts
 
     before, after = rb"(?:" + _MEMBER + rb"\s*+,\s*+){0,2}+", rb"\s*+(?:,\s*+" + _MEMBER + rb"\s*+){0,2}+"

@@ -1,4 +1,4 @@
-"""Where the daemon of a data directory is: its directories, its lock, its socket. One rule for all our processes."""
+"""Paths of the daemon of a data directory: directories, lock, socket. All processes use these rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Places:
     def __init__(
         self, data: str | os.PathLike[str], state: str | os.PathLike[str], socket: str | os.PathLike[str] | None = None
     ) -> None:
-        """From settings that were read already; `socket` None: where it is by default."""
+        """From settings; `socket` None: the default path."""
         self.data = os.fspath(data)
         self.state = os.fspath(state)
         self._hash: str | None = None
@@ -60,7 +60,7 @@ class Places:
 
     @property
     def hash(self) -> str:
-        """The data directory in twelve characters, by whatever symbolic links it is reached."""
+        """Hash of the data directory's real path, twelve characters."""
         if self._hash is None:
             from hashlib import sha256  # not at the top: a client in the usual place starts without it
 
@@ -69,17 +69,17 @@ class Places:
 
     @property
     def directory(self) -> str:
-        """What belongs to this data directory's daemon alone: sockets, spools, logs."""
+        """The directory of this data directory's daemon: sockets, spools, logs."""
         return os.path.join(self.state, self.hash)
 
     @property
     def lock(self) -> str:
-        """The file that the server of the data directory has locked: its pid, and its socket on a second line."""
+        """The lock file of the data directory's server. It contains the pid and, on a second line, the socket."""
         return os.path.join(self.data, LOCK_NAME)
 
     @property
     def log(self) -> str:
-        """What a daemon that a client started writes to its standard error."""
+        """Log of a daemon that was started by a front."""
         return os.path.join(self.directory, "daemon.log")
 
     def _default_socket(self) -> str:

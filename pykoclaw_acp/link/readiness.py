@@ -1,4 +1,4 @@
-"""What a daemon that starts writes to the pipe of the front that has started it: `ready`, or why it cannot serve.
+"""The report of a starting daemon to the front that started it, on a pipe: `ready`, or the failure.
 
 A failure is two lines in one write: `failed <exit status> <message>` and `kind <kind>`. Older daemons do not write
 the kind, and older fronts do not read it. Standard library only.
@@ -19,24 +19,24 @@ _KIND: Final = b"kind "
 
 
 def ready() -> bytes:
-    """Clients can connect."""
+    """The report of a daemon that clients can connect to."""
     return READY.encode() + b"\n"
 
 
 def failed(status: int, message: str, kind: str) -> bytes:
-    """There will be no daemon."""
+    """The report of a daemon that cannot start."""
     words = " ".join(message.split())
     return f"{_FAILED}{status} {words}\n".encode(errors="replace") + _KIND + kind.encode() + b"\n"
 
 
 def failure(line: str) -> tuple[int, str]:
-    """Exit status and message of a line that is not `READY`."""
+    """Exit status and message of a failure's first line."""
     status, _, message = line.removeprefix(_FAILED).partition(" ")
     return int(status) if status.isdigit() else 1, message
 
 
 def kind(written: bytes) -> str:
-    """The kind of the failure whose lines these are."""
+    """The kind of a failure, from all that was written."""
     line = written.partition(b"\n")[2].partition(b"\n")[0]
     name = line.removeprefix(_KIND) if line.startswith(_KIND) else b""
     return name.decode("ascii", "replace") or UNKNOWN

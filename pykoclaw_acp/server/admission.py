@@ -1,4 +1,4 @@
-"""Who may connect: how many at a time, and who gives way. Descriptors are counted, so that no turn lacks one."""
+"""Connection limits. Descriptors are reserved, so that no turn lacks one."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Visitor:
 
     @property
     def patience(self) -> float:
-        """Seconds in which it has to say what it wants."""
+        """Seconds until it must have introduced itself."""
         return COMMAND if self.kept else HELLO
 
 
 class Admission:
-    """The places. One process has a quarter of them at most, so has each other user; silent ones give way."""
+    """Counts connections. A process, or another user, has at most a quarter; idle ones are dropped to make room."""
 
     def __init__(self, most: int, user: int) -> None:
         """`user`: the daemon's own."""
@@ -53,7 +53,7 @@ class Admission:
         self._there: dict[Visitor, None] = {}  # in the order in which they came
 
     def enter(self, user: int, process: int) -> Visitor | None:
-        """A place; None if there is none."""
+        """Admit a connection; None if there is no room."""
         visitor = Visitor(user, process)
         if not self._has_room(visitor):
             visitor.kept = True
@@ -63,12 +63,12 @@ class Admission:
         return visitor
 
     def left(self, visitor: Visitor) -> None:
-        """Its place is free."""
+        """A connection has ended."""
         self._there.pop(visitor, None)
 
     @property
     def refusal(self) -> AcpError:
-        """What those are told for whom there is no place."""
+        """The error for connections that are not admitted."""
         return Overloaded(
             f"The daemon has no place for another client: there are {len(self._there)}. Close some and try again; "
             "PYKOCLAW_MAX_CLIENTS and the limit of open files (ulimit -n) say how many there may be.",
@@ -93,7 +93,7 @@ class Admission:
         return len(there) < reserve(self.most) or self._give_way(there)
 
     def _give_way(self, visitors: list[Visitor]) -> bool:
-        """The first of those that are silent goes; False if none is."""
+        """Drop the first idle one; False if there is none."""
         for one in visitors:
             if one.silent():
                 self.left(one)
@@ -104,13 +104,13 @@ class Admission:
 
 
 class SpareDescriptor:
-    """One that is kept for the case that there are no others, in order to say so to whoever connects."""
+    """A reserved descriptor, to refuse a client when all others are in use."""
 
     def __init__(self) -> None:
         self._kept: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def refuse(self, listener: socket.socket, error: AcpError) -> None:
-        """Accept who waits, and refuse him."""
+        """Accept a pending connection and refuse it."""
         if self._kept is not None:
             os.close(self._kept)
             self._kept = None
@@ -120,26 +120,26 @@ class SpareDescriptor:
             self._kept = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """It is needed no more."""
+        """Release the descriptor."""
         if self._kept is not None:
             os.close(self._kept)
             self._kept = None
 
 
 def turn_away(connection: socket.socket, error: AcpError) -> None:
-    """Say why, without waiting, and close."""
+    """Send the error without blocking, and close."""
     with connection, contextlib.suppress(OSError):
         connection.setblocking(False)
         connection.send(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
 
 
 def reserve(most: int) -> int:
-    """How many places are kept for commands."""
+    """Number of connections that are reserved for commands."""
     return min(RESERVE, max(COMMANDS, most // 8))
 
 
 def places_left(wanted: int, workers: int) -> int:
-    """How many clients may connect, so that descriptors are left for all workers."""
+    """Number of clients that may connect and leave enough descriptors for all workers."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(os.listdir("/proc/self/fd"))
     left = soft - used - workers * PER_WORKER - SPARE

@@ -49,7 +49,7 @@ log: Final = structlog.get_logger()
 
 
 class App:
-    """A running server, without its connections. `sessions` is what they talk to."""
+    """A running server, without its connections."""
 
     def __init__(
         self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
@@ -97,11 +97,11 @@ class App:
         return cls(settings, lock, database, sessions, pool, identity=identity, launcher=launcher)
 
     def owns_process(self, cookie: str) -> bool:
-        """Whether what a worker of this cookie has started is this server's."""
+        """Whether a process with this cookie was started by a worker of this server."""
         return self._identity.standing.owns_process(cookie)
 
     async def worker_sessions(self) -> dict[tuple[int, int], str]:
-        """The sessions of the workers that may live, by pid and start time."""
+        """Sessions of the workers that may be alive, by pid and start time."""
         return self._launcher.whereabouts.sessions(await WorkerLedger(self.database).rows())
 
     async def stop(self, grace: float) -> None:
@@ -206,7 +206,7 @@ async def _go_on(
 
 
 async def _purge(database: Database) -> None:
-    """A deletion that was cut short is finished by the next server."""
+    """Finish deletions; the next server continues if this is interrupted."""
     try:
         await database.condition.writable()
         await overview.purge(database)
@@ -215,7 +215,7 @@ async def _purge(database: Database) -> None:
 
 
 async def _convert(conversion: Conversion) -> None:
-    """What remains is converted by the next server; it is read as it is."""
+    """Convert old logs; the next server continues if this is interrupted."""
     try:
         await conversion.run()
     except Exception:
@@ -223,7 +223,7 @@ async def _convert(conversion: Conversion) -> None:
 
 
 def runtime_directory(places: Places) -> Path:
-    """Where this data directory's daemon has its socket and its logs; 0700."""
+    """Create the directory of the daemon's socket and logs; 0700."""
     try:
         secure_directory(places.directory)
     except ConfigurationError as error:
@@ -237,7 +237,7 @@ def runtime_directory(places: Places) -> Path:
 
 
 def _warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[Path]:
-    """Say what is weak, though nobody can use that; returns the temporary directory unless somebody can."""
+    """Warn of weak directories; returns the temporary directory if it can be trusted."""
     temporary = Path(tempfile.gettempdir())
     used = (data, Path(places.directory), Path(places.socket).parent)
     copies = trusted_path.examine(str(temporary / history_copy.NAME))

@@ -1,4 +1,4 @@
-"""Requests of ours to a client, and its answers, which a front may bring back before they were asked for once more."""
+"""Requests to a client, and its responses, which a front may re-send before the request is repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log: Final = structlog.get_logger()
 
 
 class Asking:
-    """The requests that one client has not answered, and its answers whose outcome is not in the database yet."""
+    """Unanswered requests of one client, and its responses whose outcome is not in the database yet."""
 
     def __init__(self, peer: Peer, sessions: Sessions) -> None:
         self._peer = peer
@@ -34,9 +34,9 @@ class Asking:
         self._tasks = Tasks()
 
     async def request(self, message_id: str, method: str, params: Any) -> bytes:
-        """Ask; returns the raw result, raises AcpError when the client refuses.
+        """Send a request; returns the raw result, raises AcpError when the client refuses.
 
-        Asked again under the same id, as after a load, it is sent again, and one answer serves both.
+        Repeated under the same id, as after a load, it is sent again, and one response serves both.
         """
         key = msgspec.json.encode(message_id)
         future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
@@ -55,11 +55,11 @@ class Asking:
             self._asked.pop(key, None)
 
     async def withdraw(self, message_id: str) -> None:
-        """Tell the client that a request of ours is settled."""
+        """Cancel a request that is settled."""
         await self._peer.notify(jsonrpc.encode_notification(CANCEL, {"requestId": message_id}))
 
     async def take_answer(self, line: ClientLine, response: Response) -> None:
-        """The client's answer came."""
+        """Match a response with its request."""
         ask_id = _text(response.id)
         waits = response.id in self._asked
         # To a new daemon the answer may come before it has asked once more.
@@ -76,17 +76,17 @@ class Asking:
             await self._peer.acknowledge(line.number)
 
     def acknowledge_answer(self, ask_id: str) -> None:
-        """The question's outcome is in the database: the client's answer need not be sent again."""
+        """Acknowledge the response: its outcome is in the database."""
         number = self._given.pop(ask_id, None)
         if number is not None:
             self.send_soon(self._peer.acknowledge(number))
 
     def send_soon(self, told: Coroutine[Any, Any, None]) -> None:
-        """Tell the client something, without waiting for it; it may be gone before that."""
+        """Send in the background; failures are ignored."""
         self._tasks.start(_quietly(told), name="tell client")
 
     def give_up(self) -> None:
-        """The client is gone."""
+        """Fail all pending requests: the client is gone."""
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(ConnectionError("the client is gone"))

@@ -1,4 +1,4 @@
-"""A client's call, from its line to its answer."""
+"""A call of a client, from its line to its response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call that is being answered, as its handler sees it."""
+    """A call as its handler sees it."""
 
     client: AcpClient
     request_id: bytes | None
@@ -43,11 +43,11 @@ class Call:
 
     @property
     def key(self) -> str | None:
-        """What names this request for ever; None for a client whose connection is all that we know of it."""
+        """The request key; None for a client that is known by its connection only."""
         return self.client.request_key(self.line.number)
 
     def on_cancel(self, cancel: Callable[[], object]) -> None:
-        """Let `$/cancel_request` call this, instead of giving up the call: the call then answers by itself."""
+        """Call this on `$/cancel_request` instead of abandoning the call, which then responds by itself."""
         self.cancel_turn = cancel
         if self.withdrawn:
             cancel()

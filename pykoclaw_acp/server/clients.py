@@ -62,7 +62,7 @@ class Clients:
         self._unread = Unread()
 
     async def accept(self, listener: socket.socket) -> None:
-        """Serve whoever connects, until this is cancelled."""
+        """Accept and serve clients until cancelled."""
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
         while True:
@@ -78,7 +78,7 @@ class Clients:
             await asyncio.sleep(0)  # who had to give way leaves now, and takes no descriptor any more
 
     async def disconnect(self) -> None:
-        """Let calls that came just now end, then let go of every client."""
+        """Wait a moment for calls that just arrived, then disconnect every client."""
         with contextlib.suppress(TimeoutError):
             begun = [connection.begun() for connection in self._connections]
             async with asyncio.timeout(CALLS_GRACE):
@@ -90,7 +90,7 @@ class Clients:
         self._spare.close()
 
     def _take(self, accepted: socket.socket) -> None:
-        """Serve who has connected, or turn him away."""
+        """Serve an accepted connection, or refuse it."""
         if peer_uid(accepted) != os.geteuid():
             log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
             accepted.close()
@@ -153,7 +153,7 @@ class Clients:
 
 
 async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
-    """End the connection of one that does not introduce itself, and of a command that asks nothing any more."""
+    """Disconnect a client that does not introduce itself, or a command that is idle."""
     while True:
         await asyncio.sleep(visitor.patience)
         if visitor.silent():
@@ -165,9 +165,9 @@ async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
 
 
 async def _meet(transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom) -> Peer | None:
-    """Who has connected; None if nobody said anything. Raises TimeoutError for one that keeps silent.
+    """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
 
-    Raises Overloaded for a front in a place that is kept for commands.
+    Raises Overloaded for a front in a place that is reserved for commands.
     """
     begun = b""
     async with asyncio.timeout(visitor.patience):

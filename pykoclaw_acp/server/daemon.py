@@ -1,4 +1,4 @@
-"""`serve`: the resident daemon. Clients come and go at its socket; workers outlive it, and the next one adopts them."""
+"""`serve`: the resident daemon. Clients connect to its socket; its workers outlive it, and the next one adopts them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def _keep_log_small(path: str) -> None:
 
 
 class _Starter:
-    """The front that has started this daemon waits for one line on a pipe."""
+    """Reports to the front that started this daemon (link/readiness.py)."""
 
     def __init__(self) -> None:
         descriptor = os.environ.pop(readiness.VARIABLE, "")
@@ -149,11 +149,11 @@ class _Starter:
             os.set_inheritable(self._pipe, False)
 
     def ready(self) -> None:
-        """Clients can connect."""
+        """Report that clients can connect."""
         self._tell(readiness.ready())
 
     def failed(self, error: StartupError) -> None:
-        """There will be no daemon."""
+        """Report that the daemon cannot start."""
         self._tell(readiness.failed(error.exit_code, str(error), error.kind))
 
     def _tell(self, line: bytes) -> None:

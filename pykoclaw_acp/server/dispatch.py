@@ -1,4 +1,4 @@
-"""How a method is called: its parameters' type, its handler, and the rules of its running."""
+"""An entry of the dispatch table: parameters, handler, and how it is run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What a handler returns when its ordered part is done and its answer takes longer: awaited out of order."""
+    """Returned by a handler whose ordered part is done: the response is awaited out of order."""
 
     answer: Awaitable[Any]
 

@@ -1,4 +1,4 @@
-"""`_pykoclaw.dev/follow`: a session's log as notifications, for a terminal rather than an ACP client."""
+"""`_pykoclaw.dev/follow`: a session's log as notifications, for commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog: says that the daemon is well only while its event loop, database writer and worker pool all answer."""
+"""Health checks of event loop, database writer and worker pool, for systemd's watchdog."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log: Final = structlog.get_logger()
 
 
 class Part(Protocol):
-    """Something that the daemon cannot work without."""
+    """A part of the daemon that can be checked."""
 
     async def probe(self) -> None:
-        """Returns when the part has answered; raises RestartWanted if it never will."""
+        """Return when the part has responded; raises RestartWanted if it never will."""
 
 
 async def watch(notifier: Notifier, database: Part, pool: Part) -> None:

@@ -1,4 +1,4 @@
-"""`initialize`: who the client is; what this agent can do is in link/greeting.py."""
+"""`initialize`; the answer is in link/greeting.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from pykoclaw_acp.server.call import Call
 
 
 async def initialize(call: Call, params: InitializeParams) -> dict[str, Any]:
-    """What every client is answered, whatever it can do."""
+    """The answer, which is the same for every client."""
     call.client.initialized(params)
     return greeting()

@@ -1,4 +1,4 @@
-"""Which process a client is, in words, and whether it lives.
+"""Identity of a client's process as a string, and whether it is alive.
 
 `<boot id>:<PID namespace>:<pid>:<start time>` names one process for ever. Of one of another boot or namespace, perhaps
 in a container, nothing can be said from here; neither of a client that nobody can name.
@@ -22,7 +22,7 @@ class _Process(msgspec.Struct, frozen=True):
 
 
 def told(parent: msgspec.Raw) -> str | None:
-    """What a front says of its parent; None if it says nothing that can be read."""
+    """The process that a front reports as its parent; None if it cannot be decoded."""
     try:
         return _words(msgspec.json.decode(parent, type=_Process))
     except (msgspec.MsgspecError, UnicodeError):
@@ -30,19 +30,19 @@ def told(parent: msgspec.Raw) -> str | None:
 
 
 def of(pid: int) -> str | None:
-    """The process of this pid; None if it is not to be seen."""
+    """The process with this pid; None if it cannot be seen from here."""
     found = client_process.of(pid)
     return None if found is None else _words(msgspec.convert(found, _Process))
 
 
 def parent_of(pid: int) -> str | None:
-    """The parent of the process of this pid."""
+    """The parent of the process with this pid."""
     parent = processes.parent(pid) if pid else None
     return of(parent) if parent else None
 
 
 def alive(words: str) -> bool | None:
-    """Whether the process lives; None if that cannot be known."""
+    """Whether the process is alive; None if that cannot be known."""
     boot, _, rest = words.partition(":")
     space, _, process = rest.partition(":")
     pid, _, start = process.partition(":")

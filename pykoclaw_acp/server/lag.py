@@ -1,4 +1,4 @@
-"""How long the event loop works before it looks again for what has come, and on what: the lag that clients feel."""
+"""Measure the event loop's lag, and find what causes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log: Final = structlog.get_logger()
 
 
 class Doing(NamedTuple):
-    """What the loop was seen doing: the task that ran, and where in this program."""
+    """What the loop was doing: the running task, and the place in this program."""
 
     task: str
     place: str
@@ -53,7 +53,7 @@ class LoopLag:
         self._thread = 0
 
     def worst(self) -> float:
-        """The longest round of the last minute, in seconds, the one that goes on included."""
+        """The longest round of the last minute, in seconds, including the current one."""
         going_on = time.monotonic() - self._since if self._since else 0.0
         self._forget(int(time.monotonic()))
         return max([going_on, *(seconds for _, seconds in self._worst)])
@@ -171,7 +171,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 def _name(task: asyncio.Task[Any]) -> str:
-    """A name that was given to the task, a call's method for instance, or else its function's."""
+    """The task's name if it was given one, otherwise its function's."""
     name = task.get_name()
     if not name.startswith("Task-"):
         return name

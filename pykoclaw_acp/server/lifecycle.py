@@ -1,4 +1,4 @@
-"""`session/new`, `load`, `resume`, `close`: answered from the database; none of them starts a worker."""
+"""`session/new`, `session/load`, `session/resume`, `session/close`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_DIRECTORIES: Final = 1000
 
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
-    """A session; its row is committed before the answer."""
+    """Create a session; it is in the database before the response."""
     opened = await opening.create(call.subscriber, _options(params, params.mcp_servers), call.key)
     state = _state(call, opened)
     return NewSessionResult(
@@ -42,28 +42,28 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
 
 
 async def load(call: Call, params: LoadSessionParams) -> SessionState:
-    """The whole history as updates, then the answer."""
+    """Send the whole history as updates, then the response."""
     options = _options(params, params.mcp_servers)
     number, again = call.line.number, call.line.sent_at is not None
     return _state(call, await opening.load(call.subscriber, params.session_id, options, number=number, again=again))
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
-    """Open a session without its history: what the client has not seen yet follows the answer."""
+    """Open a session without its history; updates that the client has not seen follow the response."""
     after, again = _cursor(params), call.line.sent_at is not None
     options = _options(params, params.mcp_servers or [])
     return _state(call, await opening.resume(call.subscriber, params.session_id, options, after=after, again=again))
 
 
 async def close(call: Call, params: SessionParams) -> Empty:
-    """Ends the session's turns and its worker; its history stays, and it can be loaded again."""
+    """End the session's turns and its worker. It can be loaded again."""
     session = await call.sessions.get(params.session_id)
     await call.sessions.close(session)
     return Empty()
 
 
 def _options(params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]) -> OpenOptions:
-    """What new, load and resume have in common; raises InvalidParams."""
+    """The parameters that new, load and resume have in common; raises InvalidParams."""
     cwd = _absolute("cwd", params.cwd)
     policy = _away_policy(params)
     return OpenOptions(cwd, directories(params.additional_directories), servers(raw_servers), policy)
@@ -82,7 +82,7 @@ def _cursor(params: ResumeSessionParams) -> int | None:
 
 
 def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy | None:
-    """The policy that the client wants; None: it says nothing of it."""
+    """The away policy in `_meta`; None if there is none. Raises InvalidParams."""
     wanted = (params.meta or {}).get(AWAY_POLICY)
     for policy in AwayPolicy:
         if policy == wanted:
@@ -103,14 +103,14 @@ def _absolute(name: str, path: str) -> str:
 
 
 def directories(paths: list[str] | None) -> tuple[str, ...]:
-    """The paths; raises InvalidParams unless all are absolute."""
+    """Check that all paths are absolute; raises InvalidParams."""
     if paths is not None and len(paths) > MAX_DIRECTORIES:
         raise InvalidParams(f"`additionalDirectories`: are more than {MAX_DIRECTORIES}; name one that holds them.")
     return tuple(_absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or []))
 
 
 def servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
-    """The MCP servers; raises InvalidParams."""
+    """Decode the MCP servers; raises InvalidParams."""
     if len(raw) > MAX_SERVERS:
         raise InvalidParams(f"`mcpServers`: are more than {MAX_SERVERS}; give a session those that it needs.")
     taken: dict[str, McpStdio] = {}

@@ -1,4 +1,4 @@
-"""The unfinished lines of all clients together: how much memory they may hold, and who gives way to others."""
+"""Memory limit for the unfinished lines of all clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Held:
 
 
 class LineRoom:
-    """Counts lines above `SMALL`. When there is no more room, those go that have not grown for a while."""
+    """Counts lines above `SMALL`. When the limit is reached, lines that have stalled are discarded."""
 
     def __init__(self, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most

@@ -66,7 +66,7 @@ _hello: Final = msgspec.json.Decoder(FrontHello)
 
 
 class FrontPeer:
-    """A client behind a front, which keeps what was not confirmed, and comes back with it."""
+    """A client behind a front, which re-sends what was not confirmed."""
 
     listener: Listener
 
@@ -88,7 +88,7 @@ class FrontPeer:
     async def meet(
         cls, transport: Transport, begun: bytes | bytearray, pid: int = 0, room: Room | None = None
     ) -> FrontPeer:
-        """Take the hello, whose beginning was read already; raises ParseError if it is none.
+        """Read the introduction, which begins with `begun`; raises ParseError.
 
         `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that are not complete.
         """
@@ -122,25 +122,25 @@ class FrontPeer:
             data = await self._transport.read()
 
     def widen(self) -> None:
-        """The client has introduced itself: from now on its lines may be long."""
+        """Accept long lines, from a client that has introduced itself."""
         self._framer.limit = MAX_LINE_IN + lines.HEAD
 
     def stop_reading(self) -> None:
-        """Nothing comes any more."""
+        """Release the input buffer."""
         self._framer.close()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
-        """Show an update."""
+        """Send an update."""
         self._told[session_id] = seq
         await self._transport.write(lines.UPDATE.prefix(self._tokens[session_id], seq, line=line))
 
     async def move_cursor(self, session_id: str, seq: int) -> None:
-        """The client's place moves on."""
+        """Move the client's cursor, without an update."""
         self._told[session_id] = seq
         await self._transport.write(lines.CURSOR.build(self._tokens[session_id], seq))
 
     async def follow_session(self, session_id: str, seq: int, number: int) -> None:
-        """Give the session a token."""
+        """Assign a token to the session, and announce it."""
         token = self._tokens.setdefault(session_id, len(self._tokens) + 1)
         self._sessions[token] = session_id
         self._told[session_id] = seq
@@ -148,16 +148,16 @@ class FrontPeer:
         await self._transport.write(lines.ATTACHED.build(token, seq, number, text=name))
 
     async def drop_session(self, session_id: str) -> None:
-        """The session was closed; its token stays its own."""
+        """Announce that the session was closed; its token is not reused."""
         if (token := self._tokens.get(session_id)) is not None:
             await self._transport.write(lines.DETACHED.build(token))
 
     async def answer(self, number: int, line: bytes) -> None:
-        """The response to a line."""
+        """Send the response to a line."""
         await self._transport.write(lines.ANSWER.prefix(number, line=line))
 
     async def acknowledge(self, number: int) -> None:
-        """The line need not be sent again."""
+        """Acknowledge a processed line that has no response."""
         await self._transport.write(lines.ACK.build(number))
 
     async def taken(self, number: int) -> None:
@@ -173,15 +173,15 @@ class FrontPeer:
         await self._transport.write(lines.BYE.build())
 
     async def request(self, key: bytes, line: bytes) -> None:
-        """A request of ours; the front drops it if its client has it already."""
+        """Send a request; the front drops it if its client has it already."""
         await self._transport.write(lines.REQUEST.prefix(line=key + b" " + line))
 
     async def notify(self, line: bytes) -> None:
-        """Anything else."""
+        """Send a notification."""
         await self._transport.write(lines.NOTIFY.prefix(line=line))
 
     def _uptime(self, at: int) -> int:
-        """How old the boot was when the front's wall clock showed `at`, be that clock set meanwhile."""
+        """Time since boot when the front's wall clock showed `at`, even if that clock was set in the meantime."""
         if self.hello.clocks is not None:
             wall, uptime = self.hello.clocks
             return at - wall + uptime
@@ -229,6 +229,6 @@ HANDLERS: Final[dict[lines.Kind, Handler]] = {
 
 
 def _parse_head(kind: lines.Kind, line: Oversized) -> tuple[list[int], Oversized]:
-    """The numbers of a line that was thrown away, and what is left of its text."""
+    """Numbers of a discarded line, and what is left of its text."""
     numbers, text = kind.parse(line.head)
     return numbers, Oversized(bytes(text), line.limit - lines.HEAD, crowded=line.crowded)

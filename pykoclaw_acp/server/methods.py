@@ -1,4 +1,4 @@
-"""The dispatch table: every method that clients may call."""
+"""The dispatch table: every ACP method that clients can call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What those who run inside of a session may ask the daemon: nothing, unless PYKOCLAW_NESTED_ACCESS says otherwise."""
+"""Access for clients that run inside of a session, as PYKOCLAW_NESTED_ACCESS says; none by default."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OPERATOR: Final = (
 
 
 def is_client(access: NestedAccess) -> bool:
-    """Whether they may be clients, with sessions of their own or of others."""
+    """Whether they may be ACP clients."""
     return access != "none"
 
 
 def allowed(
     methods: Mapping[str, Method[Call, Any]], inside: Inside, access: NestedAccess
 ) -> Mapping[str, Method[Call, Any]]:
-    """The dispatch table for them: what they may not call answers with a refusal, `initialize` first of all."""
+    """Their dispatch table: methods that they may not call respond with a refusal."""
     if access == "all":
         return methods
     return {

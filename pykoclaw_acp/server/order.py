@@ -1,4 +1,4 @@
-"""Calls on one session begin one after the other, in the order in which they came."""
+"""Calls on one session start in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class _Line:
+class _Queue:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     length: int = 0
 
 
 class SessionOrder:
-    """A fair lock per session, for as long as anybody holds it or waits for it."""
+    """A fair lock for each session in use."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _Queue] = {}
 
     @contextlib.asynccontextmanager
     async def turn(self, session_id: str) -> AsyncIterator[None]:
-        """Wait until those who came before have left."""
-        line = self._lines.setdefault(session_id, _Line())
+        """Hold the session's lock."""
+        line = self._lines.setdefault(session_id, _Queue())
         line.length += 1
         try:
             async with line.lock:

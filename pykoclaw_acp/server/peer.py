@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: an ACP client itself, or a front that stands between it and us."""
+"""The peer of a connection: an ACP client itself, or a front that relays for it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Where the connection's bytes come from and go to."""
+    """A byte stream in both directions."""
 
     async def read(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Read some bytes; none at the end."""
 
     async def write(self, line: bytes) -> None:
-        """Write, and wait while the client is slow; raises ConnectionError when it is gone."""
+        """Write with back-pressure; raises ConnectionError when the client is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLine:
-    """A line of the client's, under a number of its own.
+    """A line of the client's, with its number.
 
-    If a front sends it once more, `sent_at` is when its client did (ms since 1970, for people), and `uptime` how long
-    this boot had been awake then (ms). `deaths`: of daemons before one had taken it.
+    For a line that a front re-sends, `sent_at` is when its client sent it (ms since 1970, for people), and `uptime` the
+    time since boot at that moment (ms). `deaths`: the number of daemons that died before they had taken it.
     """
 
     number: int
@@ -41,7 +41,7 @@ class ClientLine:
 
 
 class Listener(Protocol):
-    """Who wants to know what has arrived at the client."""
+    """Is told what has arrived at the client."""
 
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
@@ -51,7 +51,7 @@ class Listener(Protocol):
 
 
 class Peer(Protocol):
-    """Takes what is for the client. `key` names the client beyond this connection; None where nothing does.
+    """Sends to the client and reads from it. `key` identifies the client across connections; None if nothing does.
 
     `instance` is the process that the client is, `front` what it is connected through: a UUID.
     """
@@ -62,31 +62,31 @@ class Peer(Protocol):
     listener: Listener
 
     def incoming(self) -> AsyncIterator[Iterable[ClientLine | None]]:
-        """The client's lines, in order, until the end; none of what is a part of a long one."""
+        """The client's lines in order, in batches; a batch is empty for a part of a long line."""
 
     def widen(self) -> None:
-        """The client has introduced itself: from now on its lines may be long."""
+        """Accept long lines, from a client that has introduced itself."""
 
     def stop_reading(self) -> None:
-        """Nothing comes from the client any more."""
+        """Release the input buffer."""
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
-        """Show an update."""
+        """Send an update."""
 
     async def move_cursor(self, session_id: str, seq: int) -> None:
-        """The client's place moves on to `seq`, and there is nothing to show."""
+        """Move the client's cursor to `seq`, without an update."""
 
     async def follow_session(self, session_id: str, seq: int, number: int) -> None:
-        """The session's updates after `seq` follow; `number` is the line that asked for all of them, or 0."""
+        """Announce the session's updates after `seq`; `number` is the line of the `session/load`, or 0."""
 
     async def drop_session(self, session_id: str) -> None:
-        """The session was closed: the client follows it no longer."""
+        """Announce that the session was closed."""
 
     async def answer(self, number: int, line: bytes) -> None:
-        """The response to a line."""
+        """Send the response to a line."""
 
     async def acknowledge(self, number: int) -> None:
-        """The line has no response, and was dealt with."""
+        """Acknowledge a processed line that has no response."""
 
     async def taken(self, number: int) -> None:
         """The request outlives this daemon."""
@@ -98,14 +98,14 @@ class Peer(Protocol):
         """The daemon ends, and it is not over anything that the client has said."""
 
     async def request(self, key: bytes, line: bytes) -> None:
-        """A request of ours, whose id is `key` (JSON)."""
+        """Send a request with the id `key` (JSON)."""
 
     async def notify(self, line: bytes) -> None:
-        """Anything else."""
+        """Send a notification."""
 
 
 class DirectPeer:
-    """An ACP client that speaks JSON-RPC with us: what was written to it counts as seen."""
+    """An ACP client that is connected directly: what was written counts as seen."""
 
     key: str | None = None
     listener: Listener
@@ -125,7 +125,7 @@ class DirectPeer:
         self._count = 0
 
     async def incoming(self) -> AsyncIterator[Iterable[ClientLine]]:
-        """Lines as they come, each made when it is its turn: a chunk may hold very many."""
+        """Lines as they arrive, created lazily: a chunk may contain very many."""
         data = self._begun or await self._transport.read()
         while data:
             contents = self._framer.feed(data)
@@ -134,15 +134,15 @@ class DirectPeer:
         yield self._numbered(self._framer.end())
 
     def widen(self) -> None:
-        """The client has introduced itself: from now on its lines may be long."""
+        """Accept long lines, from a client that has introduced itself."""
         self._framer.limit = MAX_LINE_IN
 
     def stop_reading(self) -> None:
-        """Nothing comes any more."""
+        """Release the input buffer."""
         self._framer.close()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
-        """Show an update."""
+        """Send an update."""
         await self._transport.write(line)
         self.listener.confirm_updates(session_id, seq)
 
@@ -157,7 +157,7 @@ class DirectPeer:
         """Nothing to write."""
 
     async def answer(self, number: int, line: bytes) -> None:
-        """The response to a line."""
+        """Send the response to a line."""
         await self._transport.write(line)
         self.listener.confirm_answer(number)
 
@@ -175,11 +175,11 @@ class DirectPeer:
         """Nothing to write."""
 
     async def request(self, key: bytes, line: bytes) -> None:  # noqa: ARG002  the line holds it
-        """A request of ours."""
+        """Send a request."""
         await self._transport.write(line)
 
     async def notify(self, line: bytes) -> None:
-        """Anything else."""
+        """Send a notification."""
         await self._transport.write(line)
 
     def _numbered(self, contents: list[bytes | bytearray | Oversized]) -> Iterator[ClientLine]:

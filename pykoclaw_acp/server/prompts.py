@@ -21,7 +21,7 @@ MAX_KEY: Final = 255  # characters
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
-    """Journals the prompt, in order; the answer comes when its turn has ended and everything of it was sent."""
+    """Journal the prompt; the response follows when its turn has ended and all its updates were sent."""
     crash_points.reached("prompt_received")
     accepted = await prompting.accept(
         call.subscriber,
@@ -59,7 +59,7 @@ async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:
 
 
 async def cancel(call: Call, params: SessionParams) -> Later:
-    """Stops the session's turns; for an unknown or idle session it does nothing (ACP).
+    """Cancel the session's turns; does nothing for an unknown or idle session (ACP).
 
     Acknowledged when it outlives this daemon: a front repeats it until then.
     """
@@ -70,7 +70,7 @@ async def cancel(call: Call, params: SessionParams) -> Later:
 
 
 async def _next_daemon() -> Never:
-    """Nothing: what an earlier daemon left is not taken up yet; the front sends the line again when it is."""
+    """Wait for ever: recovery is pending, and the front re-sends the line to the daemon that recovers."""
     await asyncio.Event().wait()
     raise AssertionError("nobody sets it")
 

@@ -1,4 +1,4 @@
-"""What a line of a client says; a long one is read in pieces, and all else goes on meanwhile."""
+"""Parse a client's lines; a long one is parsed in steps, so that it does not block the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A message; of a prompt with long texts also the parameters, or what is wrong with them."""
+    """A message. For a prompt with long texts, `long` is its parameters, or the error in them."""
 
     message: Message | None
     long: PromptParams | AcpError | None = None
@@ -35,7 +35,7 @@ class Read:
 
 
 async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None) -> Read:
-    """One line as a message. What would take long to read is refused, under its id where that is to be seen.
+    """Parse a line. One that is too expensive is refused, under its id if that can be found.
 
     `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a bytearray.
     """
@@ -84,7 +84,7 @@ def _is_long(message: Message | None, short: Short) -> bool:
 
 
 def _too_long(message: Message | None) -> Message | None:
-    """In the place of a message that only a prompt may be as long as."""
+    """The refusal of a message that is too long for anything but a prompt."""
     if isinstance(message, Request):
         return Invalid(
             message.id,

@@ -1,4 +1,4 @@
-"""A front that comes back after the daemon was away: its client is put where it was."""
+"""The introduction of a front that has reconnected, decoded for sessions/returning.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 async def welcome(client: AcpClient, hello: FrontHello) -> None:
-    """Initialized if it was, subscribed to its sessions from where it stood; settled requests are withdrawn."""
+    """Restore the client's `initialize` and subscriptions, and withdraw requests that were settled in the meantime."""
     if hello.initialize != NOTHING:
         try:
             params = _decode(hello.initialize, InitializeParams)

@@ -15,21 +15,21 @@ from pykoclaw_acp.server.call import Call
 
 
 async def set_mode(call: Call, params: SetModeParams) -> Empty:
-    """The permission mode, from now on, also in the middle of a turn."""
+    """Change the permission mode, also in the middle of a turn."""
     session = await call.sessions.get_open(params.session_id)
     await session.choosing.choose("modeId", mode=params.mode_id)
     return Empty()
 
 
 async def set_model(call: Call, params: SetModelParams) -> Empty:
-    """The model."""
+    """Change the model."""
     session = await call.sessions.get_open(params.session_id)
     await session.choosing.choose("modelId", model=params.model_id)
     return Empty()
 
 
 async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetConfigOptionResult:
-    """Either of the two; the answer has all options with their values."""
+    """Change either; the response has all options with their values."""
     session = await call.sessions.get_open(params.session_id)
     if not isinstance(params.value, str):
         raise InvalidParams("`value`: must be the id of one of the option's values.")

@@ -1,4 +1,4 @@
-"""A client that says much gets its share of the event loop: one piece of work in each round, after others that do."""
+"""Fair shares of the event loop for clients that send much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REST: Final = 0.001  # s after a slice that belong to the others, and to the thr
 
 
 class Turnstile:
-    """Lets one through at a time of those that have used up a slice, in their order, and rests after each.
+    """Admits clients that have used up a slice, one at a time and in order, and rests after each.
 
     All of them together have half of the loop at most: a small request takes dozens of rounds, and each would last a
     slice longer.
@@ -24,19 +24,19 @@ class Turnstile:
         self.heavy = asyncio.Lock()  # of calls that cost much one runs at a time
 
     async def next(self) -> None:
-        """Wait for the next slice."""
+        """Wait for another slice."""
         async with self._lock:
             self.slices += 1
             await asyncio.sleep(REST)
 
     async def pass_on(self) -> None:
-        """Let those go on that wait, after less than a slice."""
+        """Yield to waiting clients, after less than a slice."""
         async with self._lock:
             await asyncio.sleep(0)
 
 
 class Share:
-    """What one client may do at a time. A client that says little never waits."""
+    """The share of one client. A client that sends little never waits."""
 
     def __init__(self, turnstile: Turnstile) -> None:
         self._turnstile = turnstile
@@ -45,12 +45,12 @@ class Share:
         self.waited = 0  # times, for tests and for people who look
 
     def begin(self) -> None:
-        """Something came from the client."""
+        """Start a slice: input has arrived."""
         self._began = time.thread_time()
         self._calls = 0
 
     async def step(self, *, begun: bool) -> None:
-        """A line was dealt with; `begun`: it began a call."""
+        """Account for a processed line; `begun`: it started a call."""
         self._calls += begun
         if self._calls >= CALLS or time.thread_time() - self._began >= SLICE:
             self.waited += 1

@@ -1,4 +1,4 @@
-"""The daemon's socket, and the bytes of one connection to it."""
+"""The daemon's listening socket, and the transport of a connection to it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def listen(path: str) -> socket.socket:
 
 
 class Listening:
-    """The sockets at which clients connect: systemd's, or one of our own as soon as it is wanted."""
+    """The listening sockets: those of systemd, or one of our own, made when it is needed."""
 
     def __init__(self, inherited: list[socket.socket], path: str) -> None:
         self.inherited = len(inherited)
@@ -60,14 +60,14 @@ class Listening:
         self._made: int | None = None
 
     def begin(self) -> list[socket.socket]:
-        """Those to accept from; raises StartupError."""
+        """The sockets to accept from; raises StartupError."""
         if not self._sockets:
             self._sockets = [listen(self._path)]
             self._made = os.stat(self._path).st_ino
         return self._sockets
 
     def end(self) -> None:
-        """Nobody can connect any more; who tries starts the next daemon."""
+        """Close them; whoever tries to connect then starts the next daemon."""
         if self._made is not None:
             remove(self._path, self._made)
             self._made = None
@@ -76,7 +76,7 @@ class Listening:
 
 
 def remove(path: str, inode: int) -> None:
-    """The daemon that made the socket ends; another one at its place, as of systemd's, stays."""
+    """Remove our socket; another one at its path, as systemd's, stays."""
     with contextlib.suppress(OSError):
         if os.stat(path, follow_symlinks=False).st_ino == inode:
             os.unlink(path)
@@ -102,22 +102,22 @@ def _remove_stale(path: str, directory: int, name: str) -> None:
 
 
 class Unread:
-    """What all clients together have not read: if it is too much, the one that has left most is cut off."""
+    """Limits the unread output of all clients: above the limit, the client with the most is disconnected."""
 
     def __init__(self, most: int = MOST_UNREAD) -> None:
         self._most = most
         self._transports: set[SocketTransport] = set()
 
     def add(self, transport: SocketTransport) -> None:
-        """Its client counts, too."""
+        """Count this transport."""
         self._transports.add(transport)
 
     def discard(self, transport: SocketTransport) -> None:
-        """Its client is gone."""
+        """Stop counting this transport."""
         self._transports.discard(transport)
 
     def check(self) -> None:
-        """Something was written that its client did not take at once."""
+        """Enforce the limit, after a write that was buffered."""
         while sum(one.unread for one in self._transports) > self._most:
             worst = max(self._transports, key=lambda one: one.unread)
             log.warning("A client does not read", action="client_cut_off", unread=worst.unread)
@@ -145,16 +145,16 @@ class SocketTransport:
 
     @property
     def unread(self) -> int:
-        """Bytes that were written and have not left."""
+        """Bytes that were written and not sent."""
         return self._writer.transport.get_write_buffer_size()
 
     def abort(self) -> None:
-        """Cut the client off."""
+        """Disconnect the client at once."""
         self._cut = True
         self._writer.transport.abort()
 
     async def read(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Read some bytes; none at the end."""
         try:
             return await self._reader.read(READ)
         except OSError:

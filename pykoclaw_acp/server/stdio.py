@@ -1,4 +1,4 @@
-"""`serve --stdio`: one client over this process's standard streams; at the end of its input everything stops."""
+"""`serve --stdio`: serve one client on standard input and output, until the end of its input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log: Final = structlog.get_logger()
 
 
 class StdioTransport:
-    """Bytes of two descriptors. Pipes, sockets and terminals are awaited, files are just read and written."""
+    """Transport over two descriptors. Pipes, sockets and terminals are awaited; files are read and written directly."""
 
     def __init__(
         self, source: int, sink: int, reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None
@@ -89,7 +89,7 @@ class StdioTransport:
         await self._writer.drain()
 
     def abort(self) -> None:
-        """Give up what the client has not read."""
+        """Discard what the client has not read."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.transport.abort()
 
@@ -105,7 +105,7 @@ def _same_socket(source: int, sink: int) -> bool:
 
 
 def _take_streams() -> tuple[int, int]:
-    """Descriptors of stdin and stdout for ACP alone: whatever else prints goes to stderr, whatever reads, nothing."""
+    """Reserve stdin and stdout for ACP: other output goes to stderr, other input is empty."""
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -118,7 +118,7 @@ def _take_streams() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _same_modes_after() -> Iterator[None]:
-    """A terminal that a shell gave us must be blocking again when the shell goes on."""
+    """Restore the blocking mode of a terminal that is shared with a shell."""
     before = [fcntl.fcntl(descriptor, fcntl.F_GETFL) for descriptor in (0, 1)]
     kept = [os.dup(descriptor) for descriptor in (0, 1)]
     try:
