@@ -9,11 +9,11 @@ import os
 import pty
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError, selected
 from tests.e2e.harness.stack import PROGRAM
@@ -21,36 +21,6 @@ from tests.waiting import eventually
 
 ASKS = script("bash mkdir made", "text Made.")
 LONG = script("bash touch begun; sleep 341", "text Over.")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left; `out` is its standard output."""
-
-    status: int
-    out: str
-    error: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-async def run(stack: Stack, *arguments: str, **environment: str) -> Result:
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
-        env={**stack.environment, **environment}, cwd=stack.root,
-    )  # fmt: skip
-    out, error = await asyncio.wait_for(process.communicate(), 240)
-    assert process.returncode is not None
-    return Result(process.returncode, out.decode(), error.decode())
-
-
-async def done(stack: Stack, *arguments: str) -> Result:
-    """A command that succeeds and has nothing to complain about."""
-    result = await run(stack, *arguments)
-    assert (result.status, result.error) == (0, "")
-    return result
 
 
 async def working(stack: Stack) -> tuple[Client, str, asyncio.Future[dict[str, Any]]]:

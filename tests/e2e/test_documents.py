@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.commands import done, run
 from tests.e2e.harness import Stack, script, text
-from tests.e2e.test_commands import done, run
 from tests.unit.documents import ROOT, blocks, codes, table
 from tests.unit.documents import text as document
 

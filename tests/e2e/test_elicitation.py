@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.client import selected
-from tests.e2e.test_commands import done, run
 from tests.waiting import eventually
 
 SERVER = {

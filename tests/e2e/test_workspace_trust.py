@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.commands import Result
 from tests.e2e.harness import RpcError, Stack, script
 from tests.e2e.harness.client import Client, selected
 from tests.e2e.harness.stack import PROGRAM
 from tests.e2e.hostile import ACTS, Recorder, Repository, server
-from tests.e2e.test_commands import Result
 from tests.waiting import eventually
 
 WITHOUT, TRUST, REFUSE = "allow_once", "allow_always", "reject_once"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.e2e.harness import Client, Stack, script
-from tests.faults.test_adoption import LONG, alone, history, spools, words
+from tests.faults.adopting import LONG, alone, history, spools, words
 from tests.waiting import eventually
 
 

@@ -17,7 +17,7 @@ import pytest
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.processes import Process
-from tests.faults.test_adoption import LONG, TURN, WHOLE, alone, history, turn, words
+from tests.faults.adopting import LONG, TURN, WHOLE, alone, history, turn, words
 from tests.waiting import eventually
 
 

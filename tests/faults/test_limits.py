@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -17,11 +17,11 @@ from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.stack import PROGRAM
 from tests.faults.limits import AT_START, IN_USE, FullDisk, Limit, Locked
+from tests.faults.patience import ANSWER, ask, condition, until
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 HOLD: Final = 90.0 if LONG else 1.0  # s for which it lasts, after all has been tried
-ANSWER: Final = 15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
 WORDS: Final = 400
 TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
@@ -54,17 +54,6 @@ def words(client: Client, session: str) -> list[str]:
     return re.findall(r"w\d+", client.text(session))
 
 
-async def ask(stack: Stack, method: str, **params: Any) -> Any:
-    """The daemon's answer to a command."""
-    asking = asyncio.to_thread(front.call, stack.places, f"_pykoclaw.dev/{method}", params)
-    return await asyncio.wait_for(asking, ANSWER)
-
-
-async def condition(stack: Stack) -> str:
-    """What the daemon says of its store; it is asked as `status` asks."""
-    return str((await ask(stack, "status"))["database"]["condition"])
-
-
 async def is_refused(request: asyncio.Future[dict[str, Any]]) -> None:
     """At once, with a reason, and with the word that it may be sent again."""
     with pytest.raises(RpcError) as caught:
@@ -89,19 +78,6 @@ async def everything_is_said(stack: Stack, state: str, session: str) -> None:
         await ask(stack, "questions/answer", question="x", decision="deny")
     assert caught.value.data["retryable"] is True
     assert await condition(stack) == state
-
-
-async def until(stack: Stack, state: str) -> None:
-    """Wait until the daemon says that its store is in this state."""
-
-    def look() -> bool | Awaitable[bool]:
-        return _compared(stack, state)
-
-    await eventually(look)
-
-
-async def _compared(stack: Stack, state: str) -> bool:
-    return await condition(stack) == state
 
 
 def states(stack: Stack, session: str) -> list[str]:

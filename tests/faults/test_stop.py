@@ -11,9 +11,9 @@ import pytest
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.processes import Process
 from tests.e2e.harness.stack import PROGRAM
+from tests.faults.adopting import WHOLE, history, turn, words
 from tests.faults.limits import Locked
-from tests.faults.test_adoption import WHOLE, history, turn, words
-from tests.faults.test_limits import until
+from tests.faults.patience import until
 from tests.waiting import eventually
 
 TURN = script(f"repeat {len(WHOLE)}x5ms w{{n}}.")

@@ -15,8 +15,8 @@ from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration.test_adoption import alive, daemon, found, killed, recovered
-from tests.integration.test_pool import Rig, rig
+from tests.integration.adopting import alive, daemon, found, killed, recovered
+from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]

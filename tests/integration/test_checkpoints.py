@@ -20,7 +20,7 @@ from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.database import Database, NewEvent, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.integration.test_database import NEW_SESSION, SESSION, create
+from tests.integration.rows import NEW_SESSION, SESSION, create
 from tests.waiting import eventually
 
 PAGE = 4096

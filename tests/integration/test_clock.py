@@ -11,11 +11,11 @@ import pytest
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import clock, processes
-from tests.integration.test_link import front, new, prompts, words
-from tests.integration.test_pool import Rig
-from tests.integration.test_pool import rig as pool_rig
-from tests.integration.test_questions import LONG, begin, restarted, rig
-from tests.integration.test_surface import hidden
+from tests.integration.asking import LONG, begin, restarted, rig
+from tests.integration.linked import front, new, prompts, words
+from tests.integration.rig import Rig
+from tests.integration.rig import rig as pool_rig
+from tests.integration.surface import hidden
 from tests.waiting import eventually
 
 HOURS = pytest.mark.parametrize("hours", [-5, 5])

@@ -2,109 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, ToWorker
+from pykoclaw_acp.channel.frames import AskWithdrawn
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.server.connection import Connection
-from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.e2e.harness import frames
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_pool import Rig, rig
+from tests.integration.rig import rig
+from tests.integration.wires import _listen, client, hanging, new, prompt
 from tests.waiting import eventually
-
-
-class Wire:
-    """A client: what it sends is read by the connection, what the connection writes is kept, in order."""
-
-    def __init__(self, r: Rig) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.blocked = asyncio.Event()
-        self.blocked.set()
-        self._in: asyncio.Queue[bytes] = asyncio.Queue()
-        self._next = 0
-        self.connection = Connection(r.sessions, METHODS, DirectPeer(self))
-        self.serving = asyncio.ensure_future(self.connection.serve())
-
-    async def read(self) -> bytes:
-        return await self._in.get()
-
-    async def write(self, line: bytes) -> None:
-        await self.blocked.wait()
-        frame = frames.parse(line)
-        if "method" in frame:
-            frames.validate_call(frame)
-        self.lines.append(frame)
-
-    def send(self, *messages: dict[str, Any]) -> None:
-        self._in.put_nowait(
-            b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
-        )
-
-    def begin(self, method: str, **params: Any) -> int:
-        self._next += 1
-        self.send({"id": self._next, "method": method, "params": params})
-        return self._next
-
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        return await self.answer(self.begin(method, **params))
-
-    async def answer(self, message_id: int) -> dict[str, Any]:
-        return await eventually(lambda: next((m for m in self.lines if m.get("id") == message_id), None) or {})
-
-    def updates(self) -> list[dict[str, Any]]:
-        return [line["params"]["update"] for line in self.lines if line.get("method") == "session/update"]
-
-    def seqs(self) -> list[int]:
-        return [update["_meta"]["pykoclaw.dev/seq"] for update in self.updates()]
-
-    def text(self) -> str:
-        return "".join(
-            one["content"]["text"] for one in self.updates() if one["sessionUpdate"] == "agent_message_chunk"
-        )
-
-    async def close(self) -> None:
-        self._in.put_nowait(b"")
-        await self.serving
-        await self.connection.settle()
-
-
-@asynccontextmanager
-async def client(r: Rig) -> AsyncIterator[Wire]:
-    wire = Wire(r)
-    await wire.call("initialize", protocolVersion=1)
-    try:
-        yield wire
-    finally:
-        wire.blocked.set()
-        await r.sessions.cancel_all()
-        await wire.close()
-
-
-async def new(wire: Wire) -> str:
-    return str((await wire.call("session/new", cwd="/", mcpServers=[]))["result"]["sessionId"])
-
-
-def prompt(session: str, text: str) -> dict[str, Any]:
-    return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
-
-
-async def hanging(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str]:
-    """A session in whose turn nothing happens by itself: its id, the prompt's, its worker, the turn's id."""
-    session = await new(wire)
-    running = wire.begin("session/prompt", **prompt(session, "hang"))
-    await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-    return session, running, r.launcher.launched[0], next(iter(await r.states()))
 
 
 async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_path: Path) -> None:
@@ -273,19 +183,6 @@ def _question(channel: MemoryChannel, turn: str) -> PermissionRequest:
     return PermissionRequest(
         epoch=1, n=channel._n, ask_id="q1", turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
     )
-
-
-def _listen(channel: MemoryChannel) -> list[Answer]:
-    answers: list[Answer] = []
-    send = channel.send
-
-    async def listening(frame: ToWorker) -> None:
-        if isinstance(frame, Answer):
-            answers.append(frame)
-        await send(frame)
-
-    channel.send = listening  # type: ignore[method-assign]
-    return answers
 
 
 async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_first_load(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import WorkerLedger
 from pykoclaw_acp.system import processes
+from tests.integration.adopting import daemon, killed
+from tests.integration.linked import INITIALIZE, Front, front
+from tests.integration.linked import words as prompt
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_adoption import daemon, killed
-from tests.integration.test_link import INITIALIZE, Front, front
-from tests.integration.test_link import words as prompt
-from tests.integration.test_pool import Client, Rig, hanging, rig
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 ONE: Final = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"

@@ -23,8 +23,8 @@ from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.folds import seen
-from tests.integration.test_connection import client, prompt
-from tests.integration.test_pool import Rig, rig
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import client, prompt
 from tests.waiting import eventually
 
 TURNS = 4

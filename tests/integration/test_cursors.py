@@ -18,8 +18,8 @@ from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.integration.test_link import Front, front, new, there, until_there_is, words
-from tests.integration.test_pool import Rig, rig
+from tests.integration.linked import Front, front, new, there, until_there_is, words
+from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
 
 DAY = 24 * 3600 * 1000  # ms

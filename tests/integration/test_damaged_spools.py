@@ -17,9 +17,9 @@ from pykoclaw_acp.model.events import Failure, Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.integration.adopting import _die, _write_spool, alive, daemon, ended, found, killed, texts
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_adoption import _die, _write_spool, alive, daemon, ended, found, killed, texts
-from tests.integration.test_pool import Rig, hanging, rig
+from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]

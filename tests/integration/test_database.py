@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,35 +18,14 @@ import pytest
 
 from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store.connection import LOCK_WAIT
-from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
+from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
+from tests.integration.rows import NEW_SESSION, SESSION, create
 
-SESSION = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-NEW_SESSION = Unit(
-    (
-        Statement(
-            "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) "
-            "VALUES (?, 'c', 0, 0)",
-            (SESSION,),
-        ),
-    )
-)
 LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT count(*) FROM n"
 
 fixed_engine = pytest.mark.skipif(ENGINE.affected, reason="only a fixed engine uses WAL on a new file")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pykoclaw.db"
-
-
-@pytest.fixture
-async def database(path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(path)
-    yield database
-    await database.close()
 
 
 @pytest.fixture
@@ -60,21 +39,6 @@ def event(payload: str = "{}") -> NewEvent:
 
 def files(path: Path) -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in sorted(path.parent.iterdir())}
-
-
-def create(path: Path, mode: str) -> None:
-    """A small database of pykoclaw's, closed."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA journal_mode={mode}")
-        connection.execute(
-            "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, "
-            "created_at TEXT NOT NULL, system_prompt_hash TEXT)"
-        )
-        connection.executemany(
-            "INSERT INTO conversations VALUES (?, NULL, NULL, '2025', ?)",
-            [(f"wa-{number}", "x" * 400) for number in range(200)],
-        )
-        connection.commit()
 
 
 async def pragma(database: Database, name: str) -> Any:

@@ -13,7 +13,7 @@ from pykoclaw_acp.model.events import ToolStarted
 from pykoclaw_acp.server import health
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import WorkerLedger
-from tests.integration.test_pool import Rig, hanging, rig
+from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
 

@@ -19,10 +19,10 @@ from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration.test_connection import client, hanging, prompt
-from tests.integration.test_control import caller, prompted
-from tests.integration.test_link import front
-from tests.integration.test_pool import rig
+from tests.integration.callers import caller, prompted
+from tests.integration.linked import front
+from tests.integration.rig import rig
+from tests.integration.wires import client, hanging, prompt
 from tests.waiting import eventually
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from pykoclaw_acp.errors import ParseError
 from pykoclaw_acp.server.link import MAX_FOLLOWED, FrontPeer
-from tests.integration.test_connection import client
-from tests.integration.test_connection import new as new_session
-from tests.integration.test_control import caller, prompted
-from tests.integration.test_link import INITIALIZE, Front, front, new, words
-from tests.integration.test_pool import Rig, rig
+from tests.integration.callers import caller, prompted
+from tests.integration.linked import INITIALIZE, Front, front, new, words
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import client
+from tests.integration.wires import new as new_session
 from tests.waiting import eventually
 
 ABSURD = [-1, -(2**63) - 1, 2**53 + 1, 2**63, 2**64, 10**400]

@@ -13,9 +13,10 @@ from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.protocol.control import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.store import permissions
-from tests.integration import test_pool
-from tests.integration.test_connection import Wire, _listen, hanging
-from tests.integration.test_questions import LONG, SOON, Asking, Person, begin, restarted, rig
+from tests.integration.asking import LONG, SOON, Asking, Person, begin, restarted, rig
+from tests.integration.rig import Rig
+from tests.integration.rig import rig as plain_rig
+from tests.integration.wires import Wire, _listen, hanging
 from tests.waiting import eventually
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -205,13 +206,13 @@ async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path
 # --- over ACP ------------------------------------------------------------------------------------------------------
 
 
-async def connected(r: test_pool.Rig, capabilities: Any) -> Wire:
+async def connected(r: Rig, capabilities: Any) -> Wire:
     wire = Wire(r)
     await wire.call("initialize", protocolVersion=1, clientCapabilities=capabilities)
     return wire
 
 
-async def disconnect(r: test_pool.Rig, wire: Wire) -> None:
+async def disconnect(r: Rig, wire: Wire) -> None:
     await r.sessions.cancel_all()
     await wire.close()
 
@@ -221,7 +222,7 @@ def asked_of(wire: Wire) -> list[dict[str, Any]]:
 
 
 async def test_a_client_that_says_so_is_asked_with_elicitation_create(tmp_path: Path) -> None:
-    async with test_pool.rig(tmp_path) as r:
+    async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         session, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
@@ -243,7 +244,7 @@ async def test_a_client_that_says_so_is_asked_with_elicitation_create(tmp_path: 
 
 @pytest.mark.parametrize("result", [{"action": "accept", "content": "Ada"}, {"content": {"name": "Ada"}}, {}])
 async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> None:
-    async with test_pool.rig(tmp_path) as r:
+    async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         _, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
@@ -270,7 +271,7 @@ async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> No
     ],
 )
 async def test_a_client_that_does_not_say_so_is_not_asked(tmp_path: Path, capabilities: Any) -> None:
-    async with test_pool.rig(tmp_path) as r:
+    async with plain_rig(tmp_path) as r:
         wire = await connected(r, capabilities)
         _, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)

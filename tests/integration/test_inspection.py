@@ -13,7 +13,7 @@ from pykoclaw_acp.cli import cli
 from pykoclaw_acp.errors import DatabaseBusy, DatabaseForeign, DatabaseIncompatible, DatabaseUnusable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.integration.test_migrations import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
+from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 
 FOUR_COLUMNS = "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, created_at TEXT NOT NULL)"
 FOREIGN = "CREATE TABLE photos (id INTEGER PRIMARY KEY, taken TEXT); INSERT INTO photos VALUES (1, 'today')"

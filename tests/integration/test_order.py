@@ -12,9 +12,9 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.store import migrate, overview
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_adoption import alive, daemon, found, killed
-from tests.integration.test_pool import Rig, hanging, rig
+from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]

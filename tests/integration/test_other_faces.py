@@ -11,7 +11,7 @@ from pykoclaw_acp.sessions import opening, prompting
 from pykoclaw_acp.sessions.opening import OpenOptions
 from pykoclaw_acp.sessions.prompting import Prompt
 from pykoclaw_acp.sessions.subscriber import Subscriber
-from tests.integration.test_pool import Client, Rig, rig
+from tests.integration.rig import Client, Rig, rig
 
 WHERE = OpenOptions("/proc", (), ())  # holds nothing that acts
 

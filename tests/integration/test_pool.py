@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,137 +12,14 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
-from pykoclaw_acp.config import Settings
-from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
-from pykoclaw_acp.pool.pool import WorkerPool
-from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.workers import WorkerLedger
-from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
-from tests.workers import OPTIONS
-
-TIMES = Settings().fill(TurnTimes, cancel_grace=0.5)
-
-
-class Client:
-    """Keeps what it was shown; slow by a turn of the loop, so that it falls behind."""
-
-    name = "test"
-    present = True
-    forms = False
-
-    def __init__(self) -> None:
-        self.shown: list[Logged] = []
-
-    async def deliver(self, session_id: str, logged: Logged) -> None:
-        await asyncio.sleep(0)
-        self.shown.append(logged)
-
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
-        return {"outcome": "cancelled"}
-
-    async def start_updates(self, session_id: str, seq: int, number: int) -> None:
-        pass
-
-    async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
-        pass
-
-    async def skip_own(self, session_id: str, seq: int) -> None:
-        pass
-
-    async def end_line(self, session_id: str, seq: int) -> None:
-        pass
-
-    def stop_updates(self, session_id: str) -> None:
-        pass
-
-    def close_request(self, ask_id: str) -> None:
-        pass
-
-    @property
-    def text(self) -> str:
-        return "".join(one.event.text for one in self.shown if isinstance(one.event, Text))
-
-    @property
-    def places(self) -> list[int]:
-        """The places in the log that were shown."""
-        return [seq for one in self.shown for seq in range(one.first, one.seq + 1)]
-
-
-class Rig:
-    def __init__(self, database: Database, sessions: Sessions, pool: WorkerPool, launcher: MemoryLauncher) -> None:
-        self.database, self.sessions, self.pool, self.launcher = database, sessions, pool, launcher
-
-    async def session(self) -> Session:
-        return await self.sessions.create("/", (), ())
-
-    async def prompt(self, session: Session, text: str) -> Turn:
-        turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
-        if not session.subscriptions:
-            session.subscribe(Client(), 0)
-        await session.submit(turn)
-        return turn
-
-    async def run(self, session: Session, text: str) -> Outcome:
-        turn = await self.prompt(session, text)
-        return (await asyncio.wait_for(turn.ended, 30))[0]
-
-    async def states(self) -> dict[str, str]:
-        return dict(await self.database.read("SELECT turn_id, state FROM acp_turns"))
-
-    async def seqs(self, session: Session) -> list[int]:
-        """The places that the log's rows cover."""
-        rows = await self.database.read(
-            "SELECT first_seq, seq FROM acp_log JOIN acp_sessions USING (log_key) WHERE acp_session_id = ?"
-            " UNION ALL SELECT seq, seq FROM acp_events WHERE acp_session_id = ? ORDER BY 2",
-            (session.id, session.id),
-        )
-        return [seq for first, last in rows for seq in range(first, last + 1)]
-
-
-@asynccontextmanager
-async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
-    database = await Database.open(path / "pykoclaw.db")
-    sessions = Sessions(SessionJournal(database), OPTIONS, TIMES)
-    launcher = MemoryLauncher(path.parent)
-    numbers = {
-        "max_workers": 100,
-        "idle_timeout": 100.0,
-        "worker_start_timeout": 30.0,
-        "stall_timeout": 30.0,
-        "stop_grace": 1.0,
-        "orphan_grace": 0.0,
-        "spool_limit": 1024 * 1024,
-    }
-    pool = WorkerPool(
-        launcher, WorkerLedger(database), sessions, PoolLimits(instance=path.name, data="", **{**numbers, **limits})
-    )
-    sessions.workers = pool
-    try:
-        yield Rig(database, sessions, pool, launcher)
-    finally:
-        for session in sessions._live.values():
-            for subscription in list(session.subscriptions):
-                subscription.close()
-        await pool.close(1.0)
-        await database.close()
-
-
-async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
-    """A session in whose turn nothing happens by itself, and its worker."""
-    session = await r.session()
-    turn = await r.prompt(session, "hang")
-    await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
-    return session, turn, r.launcher.launched[-1]
 
 
 async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path: Path) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,185 +11,22 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt, ToWorker
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.events import OpenTools, Text, UserMessage
-from pykoclaw_acp.model.permissions import Deadline, Form, PermissionRequest, RequestPolicy, Settlement
+from pykoclaw_acp.model.events import Text, UserMessage
+from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import pool
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions
-from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration import test_connection, test_pool
-from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_pool import Rig
+from tests.integration.asking import LONG, SOON, Asking, Person, begin, choice, restarted, rig, write
+from tests.integration.rig import Rig
+from tests.integration.rig import rig as plain_rig
+from tests.integration.wires import client
 from tests.waiting import eventually
-
-LONG = 3600.0  # s
-SOON = 0.2  # s
-
-
-def choice(option: str) -> dict[str, Any]:
-    return {"outcome": "selected", "optionId": option}
-
-
-async def write(r: Rig, statement: Statement) -> None:
-    await r.database.commit(Unit(statements=(statement,)))
-
-
-class Person(test_pool.Client):
-    """A client that keeps what it is asked, and answers when the test says so."""
-
-    def __init__(self, name: str = "editor", *, present: bool = True, forms: bool = False) -> None:
-        super().__init__()
-        self.name = name
-        self.present = present
-        self.forms = forms
-        self.asked: list[PermissionRequest] = []
-        self.withdrawn: list[str] = []
-        self.told: list[str] = []
-        self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
-
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
-        self.asked.append(request)
-        future = self._open[request.ask_id] = asyncio.get_running_loop().create_future()
-        try:
-            return dict(await future)
-        except asyncio.CancelledError:
-            self.withdrawn.append(request.ask_id)
-            raise
-
-    def close_request(self, ask_id: str) -> None:
-        self.told.append(ask_id)
-
-    async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:
-        await eventually(lambda: ask_id in self._open)
-        if isinstance(outcome, Exception):
-            self._open.pop(ask_id).set_exception(outcome)
-        else:
-            self._open.pop(ask_id).set_result(outcome)
-
-    @property
-    def ids(self) -> list[str]:
-        return [one.ask_id for one in self.asked]
-
-
-class Asking:
-    """A session in whose turn Claude asks; its worker withdraws what is open when it is interrupted."""
-
-    def __init__(self, r: Rig, session: Session, turn: Turn, channel: MemoryChannel) -> None:
-        self.r, self.session, self.turn, self.channel = r, session, turn, channel
-        self.answers: list[Answer] = []
-        self.prompts: list[Prompt] = []
-        self._open: list[str] = []
-        self._send = channel.send
-        channel.send = self._listen  # type: ignore[method-assign]
-
-    async def _listen(self, frame: ToWorker) -> None:
-        if isinstance(frame, Answer):
-            self.answers.append(frame)
-            self._open.remove(frame.ask_id)
-        elif isinstance(frame, Interrupt):
-            for ask_id in self._open:
-                self.channel._n += 1
-                self.channel.say(AskWithdrawn(epoch=frame.epoch, n=self.channel._n, ask_id=ask_id))
-            self._open.clear()
-        elif isinstance(frame, Prompt):
-            self.prompts.append(frame)
-        await self._send(frame)
-
-    def ask(
-        self,
-        ask_id: str,
-        call: str = "the call",
-        always: str | None = None,
-        turn_id: str | None = None,
-        form: Form | None = None,
-    ) -> PermissionRequest:
-        self.channel._n += 1
-        self._open.append(ask_id)
-        question = PermissionRequest(
-            epoch=self.channel.spec.epoch,
-            n=self.channel._n,
-            ask_id=ask_id,
-            turn_id=turn_id or self.turn.turn_id,
-            tool_call_id=f"tool-{ask_id}",
-            title="Bash: make",
-            tool_kind="execute",
-            always=always,
-            input={"command": "make"},
-            call=call,
-            form=form,
-        )
-        self.channel.say(question)
-        return question
-
-    async def row(self, ask_id: str) -> tuple[Any, ...]:
-        """Policy, outcome, option, who."""
-        return next(iter(await self._rows("policy, outcome, option_id, answered_by", ask_id)), ())
-
-    async def asked(self, ask_id: str) -> None:
-        """Wait until the question is in the database."""
-
-        await self._until("policy", ask_id)
-
-    async def away(self, ask_id: str) -> int:
-        """Wait until a policy's clock runs; its deadline."""
-
-        return int(await self._until("deadline", ask_id))
-
-    async def deadline(self, ask_id: str) -> int | None:
-        rows = await self._rows("deadline", ask_id)
-        return rows[0][0] if rows else None
-
-    async def _until(self, column: str, ask_id: str) -> Any:
-        """Wait until the column has a value; its value."""
-
-        async def look() -> Any:
-            rows = await self._rows(column, ask_id)
-            return rows[0][0] if rows else None
-
-        return await eventually(look)
-
-    async def _rows(self, columns: str, ask_id: str) -> list[tuple[Any, ...]]:
-        return await self.r.database.read(
-            f"SELECT {columns} FROM acp_permissions WHERE permission_id = ?",
-            (ask_id,),
-        )
-
-    async def settled(self, ask_id: str) -> tuple[Any, ...]:
-        """Outcome, option, who, once there is one."""
-
-        await self._until("outcome", ask_id)
-        return (await self.row(ask_id))[1:]
-
-
-@asynccontextmanager
-async def rig(
-    path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
-) -> AsyncIterator[Rig]:
-    async with test_pool.rig(path, **more) as r:
-        r.sessions._times = replace(
-            test_pool.TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace
-        )
-        yield r
-
-
-async def begin(r: Rig, *clients: Person) -> Asking:
-    """A turn that runs until the test ends it; with no client, nobody is there."""
-    session = await r.session()
-    for client in clients:
-        session.subscribe(client, 0)
-    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "hang"}])
-    await session.submit(turn)
-    await eventually(lambda: any(one.spec.session_id == session.id and one.acked for one in r.launcher.launched))
-    return Asking(r, session, turn, next(one for one in r.launcher.launched if one.spec.session_id == session.id))
-
 
 # --- nobody is there -----------------------------------------------------------------------------------------------
 
@@ -506,22 +340,6 @@ async def test_an_approval_that_cannot_be_says_why(
 # --- a new daemon --------------------------------------------------------------------------------------------------
 
 
-async def restarted(r: Rig, asking: Asking) -> Session:
-    """What the next daemon has, its worker adopted; the session of the one that died says and does nothing more."""
-    old = asking.session
-    for one in old.permissions._pending.values():
-        one.stop_timers()
-        assert one.settlement is not None
-        one.settlement.cancel()
-    rows = await SessionJournal(r.database).find_active(old.id)
-    r.sessions._live.pop(old.id)
-    session = await r.sessions.find(old.id)
-    assert session is not None
-    session.permissions.restore(asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED])
-    session.adopt(asking.channel.spec.epoch, asking.turn, (), OpenTools())
-    return session
-
-
 async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         asking = await begin(r, Person())
@@ -623,7 +441,7 @@ async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> No
 
 
 async def test_a_client_chooses_the_policy_of_its_session(tmp_path: Path) -> None:
-    async with test_pool.rig(tmp_path) as r, test_connection.client(r) as wire:
+    async with plain_rig(tmp_path) as r, client(r) as wire:
 
         async def policies() -> list[Any]:
             return [policy for (policy,) in await r.database.read("SELECT away_policy FROM acp_sessions")]

@@ -26,8 +26,8 @@ from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.integration.test_link import front, words
-from tests.integration.test_pool import Client, Rig, hanging, rig
+from tests.integration.linked import front, words
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 DATABASE = "pykoclaw.db"

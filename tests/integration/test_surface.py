@@ -16,8 +16,9 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_connection import Wire, client, hanging, new, prompt
-from tests.integration.test_pool import Rig, rig
+from tests.integration.rig import Rig, rig
+from tests.integration.surface import hidden
+from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
 
 OFFER = Offer(
@@ -288,12 +289,6 @@ async def end_turn(r: Rig) -> None:
     turns: list[str] = await eventually(running)
     channel = r.launcher.live[-1]
     channel.say(channel.ended(turns[0]))
-
-
-async def hidden(r: Rig) -> set[str]:
-    return {
-        session for (session,) in await r.database.read("SELECT acp_session_id FROM acp_sessions WHERE pruned_at > 0")
-    }
 
 
 async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.trust.watch import Watch
-from tests.integration import test_questions
-from tests.integration.test_control import caller
-from tests.integration.test_pool import Rig
-from tests.integration.test_questions import LONG, SOON, Person, choice, write
+from tests.integration.asking import LONG, SOON, Person, choice, write
+from tests.integration.asking import rig as asking_rig
+from tests.integration.callers import caller
+from tests.integration.rig import Rig
 from tests.waiting import eventually
 
 HELPER = "\nSummarize this message in 2-3 words: hello"
@@ -33,7 +33,7 @@ HELPER = "\nSummarize this message in 2-3 words: hello"
 @asynccontextmanager
 async def rig(path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any) -> AsyncIterator[Rig]:
     (path / "data").mkdir()
-    async with test_questions.rig(path / "data", policy, timeout, **more) as r:
+    async with asking_rig(path / "data", policy, timeout, **more) as r:
         r.sessions._template = replace(r.sessions._template, setting_sources=("user", "project", "local"))
         r.sessions._workspaces = Watch()
         yield r

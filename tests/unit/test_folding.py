@@ -14,7 +14,6 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
     MAX_TEXT,
     Event,
-    Failure,
     Text,
     TextPart,
     Thinking,
@@ -31,23 +30,10 @@ from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen
+from tests.unit.sequences import anything
 
 MIB = 1024 * 1024
 
-words = st.text(alphabet=st.sampled_from("ab é\n\0😀"), min_size=1, max_size=5)
-ids = st.sampled_from(["m1", "m2"])
-tools = st.sampled_from(["t1", "t2"])
-shown = st.one_of(st.just(()), words.map(lambda text: (TextPart(text),)))
-anything: st.SearchStrategy[Event] = st.one_of(
-    st.builds(Text, ids, words),
-    st.builds(Text, ids, words),
-    st.builds(Thinking, ids, words),
-    st.builds(ToolStarted, tools, st.just("Bash"), st.just("ls"), st.just("execute"), content=shown),
-    st.builds(ToolProgressed, tools, content=shown),
-    st.builds(ToolEnded, tools, st.just("completed"), content=shown),
-    st.builds(Usage, st.integers(0, 9), st.just(9)),
-    st.builds(Failure, ids, words, st.just("internal")),
-)
 logs = st.lists(st.tuples(st.sampled_from([None, 1, 1, 1, 2]), anything), max_size=40)
 
 

@@ -30,7 +30,7 @@ from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.folds import seen
-from tests.unit.test_folding import anything
+from tests.unit.sequences import anything
 
 S, OTHER = "s1", "s2"
 NO_FILE = OpenFile(Path("/none"))

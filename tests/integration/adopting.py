@@ -1,0 +1,102 @@
+"""Daemons that are killed, and those that adopt their workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.pool.local import LocalLauncher
+from pykoclaw_acp.server.identity import Standing
+from pykoclaw_acp.server.recovery import Found, hand_over, recover
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.system import processes
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def alive() -> Iterator[WorkerProcess]:
+    """A process that lives, to stand for a worker's."""
+    process = subprocess.Popen(["sleep", "1000"])
+    started = processes.start_time(process.pid)
+    assert started is not None
+    yield WorkerProcess(process.pid, started, processes.boot_id())
+    process.kill()
+    process.wait()
+
+
+async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> Found:
+    """What a daemon finds whose instance has this directory; processes and files are real."""
+    launcher = LocalLauncher(directory.parent, directory.parent, resident=resident)
+    return await recover(r.database, launcher, Standing.of(directory.name), resident=resident)
+
+
+@asynccontextmanager
+async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True, **limits: Any) -> AsyncIterator[Rig]:
+    """A daemon; `before` is one whose workers it finds, and that was left without a word, as after SIGKILL."""
+    async with rig(path, **limits) as r:
+        if before is not None:
+            r.pool._launcher = r.launcher = before.launcher
+            r.pool._context = type(r.pool._context)(
+                r.launcher, r.pool._ledger, r.sessions, r.pool._limits, r.pool._worker_changed
+            )
+        found = await recovered(r, path, resident=resident)
+        await hand_over(found, r.sessions, r.pool, r.database)
+        yield r
+
+
+@asynccontextmanager
+async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
+    """A daemon that dies at the end of the block: nothing is told to anybody."""
+    async with rig(path) as r:
+        r.launcher.process = process
+        try:
+            yield r
+        finally:
+            await asyncio.gather(*(session._queue.suspend() for session in r.sessions.live))
+            r.pool._tasks.cancel()
+            for worker in r.pool._workers.values():
+                worker.detach()
+            await r.pool._tasks.end()
+            r.pool._workers.clear()
+
+
+async def found(r: Rig, session: Session) -> Session:
+    again = await r.sessions.find(session.id)
+    assert again is not None
+    return again
+
+
+async def ended(session: Session) -> Outcome:
+    (turn,) = session.turns
+    return (await asyncio.wait_for(turn.ended, 30))[0]
+
+
+async def texts(r: Rig, session: Session) -> list[str]:
+    logged = await SessionJournal(r.database).read(session.id, 0, 1000)
+    return [one.event.text for one in logged if isinstance(one.event, Text)]
+
+
+def _write_spool(channel: MemoryChannel, data: bytes) -> str:
+    spool = Path(channel.files.spool)
+    spool.parent.mkdir(exist_ok=True)
+    spool.write_bytes(data)
+    return channel.files.spool
+
+
+async def _die(process: WorkerProcess) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    await eventually(lambda: processes.state(process.pid) in ("Z", None))

@@ -1,0 +1,40 @@
+"""Sequences of events from hypothesis."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from pykoclaw_acp.model.events import (
+    Event,
+    Failure,
+    Text,
+    TextPart,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+)
+
+words = st.text(alphabet=st.sampled_from("ab é\n\0😀"), min_size=1, max_size=5)
+
+
+ids = st.sampled_from(["m1", "m2"])
+
+
+tools = st.sampled_from(["t1", "t2"])
+
+
+shown = st.one_of(st.just(()), words.map(lambda text: (TextPart(text),)))
+
+
+anything: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Text, ids, words),
+    st.builds(Text, ids, words),
+    st.builds(Thinking, ids, words),
+    st.builds(ToolStarted, tools, st.just("Bash"), st.just("ls"), st.just("execute"), content=shown),
+    st.builds(ToolProgressed, tools, content=shown),
+    st.builds(ToolEnded, tools, st.just("completed"), content=shown),
+    st.builds(Usage, st.integers(0, 9), st.just(9)),
+    st.builds(Failure, ids, words, st.just("internal")),
+)
