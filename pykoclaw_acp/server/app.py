@@ -170,7 +170,7 @@ def _wire(
     sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
-    pool = WorkerPool(launcher, WorkerLedger(database), sessions, limits)
+    pool = WorkerPool(launcher, WorkerLedger(database), sessions.worker_events, limits)
     sessions.workers = pool
     return sessions, pool
 

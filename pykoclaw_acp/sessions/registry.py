@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -14,14 +14,13 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.options import McpStdio, WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
-from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
+from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
@@ -29,13 +28,13 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
+from pykoclaw_acp.sessions.worker_events import WorkerEvents
 from pykoclaw_acp.tasks import Tasks
 
 if TYPE_CHECKING:
     from pykoclaw_acp.model.away import AwayPolicy
 
 WRITE_WAIT: Final = 0.5  # s that a load waits for its commit
-NAME_LENGTH: Final = 8  # characters of the id in a conversation's name, more on a collision
 
 log: Final = structlog.get_logger()
 
@@ -65,7 +64,7 @@ class Sessions:
         self._owners: dict[str, str] = {}  # by alias: the session that it leads to
         self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
-        self._names: set[str] = set()  # of conversations that are being made
+        self._names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self._find_broker, journal)
         self._deleted: set[str] = set()  # while they are
@@ -73,6 +72,7 @@ class Sessions:
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.workers: Workers
+        self.worker_events = WorkerEvents(self._live, self._retire_worker)
 
     async def create(
         self,
@@ -103,21 +103,17 @@ class Sessions:
         client: str | None,
     ) -> Session:
         session_id = str(uuid4())
-        name = await self._free_name(session_id)
-        record = SessionRecord(
-            session_id=session_id,
-            conversation_name=name,
-            cwd=cwd,
-            additional_directories=directories,
-            model=self._template.model,
-            request_key=request_key,
-            client=client,
-        )
-        self._names.add(name)
-        try:
+        async with self._names.reserve(session_id) as name:
+            record = SessionRecord(
+                session_id=session_id,
+                conversation_name=name,
+                cwd=cwd,
+                additional_directories=directories,
+                model=self._template.model,
+                request_key=request_key,
+                client=client,
+            )
             await self._journal.create(record)
-        finally:
-            self._names.discard(name)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
         session = self._make(record, servers)
         session.opened = True
@@ -240,7 +236,7 @@ class Sessions:
         if line is None:
             raise InvalidParams("`title`: must not be empty.")
         if line != session.record.title:
-            await session.tell([TitleChanged(line)])
+            await session.log.tell([TitleChanged(line)])
 
     async def close(self, session: Session) -> None:
         """End its turns and its worker, for all of its ids; it can be loaded again."""
@@ -321,16 +317,6 @@ class Sessions:
                 del self._found[session_id]
                 self._live.pop(session_id, None)
 
-    def make_room(self, session_id: str) -> None:
-        """A session waits for a worker: park the oldest question that nobody is there to answer, one at a time."""
-        if (waiting := self._live.get(session_id)) is not None:
-            waiting.pause_current()
-        if any(session.gives_up_worker for session in self._live.values()):
-            return
-        away = {session: since for session in self._live.values() if (since := session.permissions.unattended_since)}
-        if away:
-            min(away, key=lambda session: away[session]).permissions.park_oldest()
-
     async def cancel_all(self) -> None:
         """Interrupt every turn and wait until all have ended."""
         busy = [session for session in self._live.values() if session.busy]
@@ -342,31 +328,8 @@ class Sessions:
         """Leave every turn as it is, for the next daemon; nothing is begun any more."""
         await asyncio.gather(*(session.suspend() for session in self._live.values()))
 
-    # --- WorkerListener ---------------------------------------------------------------------------------------------
-
-    def ready(self, session_id: str, offer: Offer) -> None:
-        """A worker runs, and says what it offers."""
-        live = self._live.get(session_id)
-        if live is not None:
-            live.keep_offer(offer)
-
-    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
-        """A worker of another daemon answers."""
-        if (live := self._live.get(session_id)) is not None:
-            await live.catch_up(ready, foreign=foreign)
-
-    async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
-        """A worker's frames, to their session."""
-        live = self._live.get(session_id)
-        if live is None:  # it was deleted
-            self.workers.retire(session_id)
-        else:
-            await live.frames(epoch, frames)
-
-    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
-        """A worker is gone."""
-        if (live := self._live.get(session_id)) is not None:
-            await live.lost(epoch, kind, message)
+    def _retire_worker(self, session_id: str) -> None:
+        self.workers.retire(session_id)
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
         options = msgspec.structs.replace(
@@ -389,10 +352,3 @@ class Sessions:
             all_waiting=self._waiting,
         )
         return session
-
-    async def _free_name(self, session_id: str) -> str:
-        for length in range(NAME_LENGTH, len(session_id) + 1):
-            name = f"acp-{session_id[:length]}"
-            if not await self._journal.name_taken(name) and name not in self._names:
-                return name
-        raise RuntimeError("a UUID was given out twice")

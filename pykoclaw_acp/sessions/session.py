@@ -93,8 +93,6 @@ class Session:
         """The newest event's place in the log."""
         return self._state.last_seq
 
-    # --- clients ----------------------------------------------------------------------------------------------------
-
     def subscribe(
         self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
     ) -> Subscription:
@@ -112,10 +110,6 @@ class Session:
             self.subscriptions.remove(subscription)
             self.permissions.start_clocks()
             self._save_memory()
-
-    async def tell(self, events: Sequence[Event]) -> None:
-        """Commit events that belong to no turn, and show them to clients."""
-        await self.log.tell(events)
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -291,8 +285,6 @@ class Session:
     def gives_up_worker(self) -> bool:
         """Whether its worker ends as soon as the turn has, for the sake of others."""
         return self._queue.held
-
-    # --- options ----------------------------------------------------------------------------------------------------
 
     def told_options(self, options: WorkerOptions) -> None:
         """Take the options with which a client opened the session under another daemon; an adopted worker has them."""

@@ -120,7 +120,10 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
         "spool_limit": 1024 * 1024,
     }
     pool = WorkerPool(
-        launcher, WorkerLedger(database), sessions, PoolLimits(instance=path.name, data="", **{**numbers, **limits})
+        launcher,
+        WorkerLedger(database),
+        sessions.worker_events,
+        PoolLimits(instance=path.name, data="", **{**numbers, **limits}),
     )
     sessions.workers = pool
     try:

@@ -381,7 +381,7 @@ async def test_only_the_workers_own_tool_calls_are_open(tmp_path: Path) -> None:
         session = await r.session()
         await r.run(session, "say 1")
         await r.pool.stop(session.id)
-        await session.tell([ToolStarted("c", "Bash", "Bash: ls", "execute")])
+        await session.log.tell([ToolStarted("c", "Bash", "Bash: ls", "execute")])
         assert list(await events.open_tools(r.database, session.id, 1)) == ["c"]
         await r.run(session, "say 1")
         assert list(await events.open_tools(r.database, session.id, 2)) == []

@@ -144,7 +144,7 @@ async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         (one,) = asking.session.permissions._pending.values()
         await eventually(lambda: one.clock.away)
         assert asking.session.permissions.unattended_since is None
-        r.sessions.make_room("another")
+        r.sessions.worker_events.make_room("another")
         assert one.holds_worker
         person = Person(forms=True)
         asking.session.subscribe(person, 0)

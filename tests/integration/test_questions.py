@@ -182,7 +182,8 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         await write(r, permissions.interrupt_all())
         later = Sessions(SessionJournal(r.database), r.sessions._template, r.sessions._times)
         later.workers = r.pool
-        vars(r.sessions).update(vars(later))  # whom the pool tells
+        vars(r.sessions.worker_events).update(vars(later.worker_events))  # whom the pool tells
+        vars(r.sessions).update(vars(later))
         person = Person()
         session = await later.find(first.session.id)
         assert session is not None
@@ -228,7 +229,7 @@ async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tm
 async def test_the_oldest_question_that_nobody_looks_at_makes_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "LOOK_AGAIN", 0.05)
+    monkeypatch.setattr(pool, "RETRY_INTERVAL", 0.05)
     async with rig(tmp_path, "wait", max_workers=2) as r:
         person = Person()
         looked_at = await begin(r, person)

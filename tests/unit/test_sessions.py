@@ -42,7 +42,7 @@ class World:
 
     async def frames(self, session: Session, *frames: Numbered) -> None:
         """The session's worker says this."""
-        await self.sessions.frames(session.id, frames[0].epoch, frames)
+        await self.sessions.worker_events.frames(session.id, frames[0].epoch, frames)
 
     def state(self, turn: Turn) -> TurnState:
         return self.database.turns[turn.turn_id].state
@@ -96,7 +96,7 @@ async def test_a_turn_whose_worker_is_lost_is_not_sent_again(texts: Sequence[str
     if texts:
         await w.frames(session, *said(1, 1, "first", *texts))
     w.workers.retire(session.id)
-    await w.sessions.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
+    await w.sessions.worker_events.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
     assert (await outcome(turn)).state == state == w.state(turn)
     await asyncio.wait([turn.ended], timeout=PATIENCE)
     assert [turn_id for turn_id, _ in w.workers.prompted] == ["first"]
@@ -121,7 +121,7 @@ async def test_a_worker_that_does_not_stop_is_killed() -> None:
     session.cancel(turn)
     await eventually(lambda: w.workers.killed)
     assert w.workers.interrupted == ["first"]
-    await w.sessions.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
+    await w.sessions.worker_events.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
     assert (await outcome(turn)).state == TurnState.CANCELLED
 
 

@@ -87,10 +87,7 @@ class Broker:
         self._ask_clients(one)
 
     def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
-        """Take over the rows that another daemon left; `epoch` is that of the session's live worker.
-
-        Deadlines go on.
-        """
+        """Take over another daemon's rows, whose deadlines go on; `epoch` is that of the session's live worker."""
         for row in rows:
             if row.outcome is not None:
                 self._parked_answers.restore(row)
@@ -146,7 +143,7 @@ class Broker:
             if one.clock.runs:
                 one.clock.stop()
                 self._note_policy(one, RequestPolicy.ATTENDED, None)
-            self._ask(one, subscription)
+            one.asking.start(self._ask_client(one, subscription))
 
     def start_clocks(self) -> None:
         """Start the away clocks of requests that a client which left was the last to be asked."""
@@ -248,12 +245,9 @@ class Broker:
         """Ask the clients that are there; if there are none, start the away clock."""
         for subscription in self._state.subscriptions:
             if audience.can_ask(self._state.subscriptions, subscription, one.request):
-                self._ask(one, subscription)
+                one.asking.start(self._ask_client(one, subscription))
         if not self._is_attended(one):
             self._start_clock(one, row)
-
-    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
-        one.asking.start(self._ask_client(one, subscription))
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
         """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it went away."""

@@ -1,0 +1,50 @@
+"""What workers say, passed to their sessions; the pool's listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.sessions.session import Session
+
+
+class WorkerEvents:
+    """Passes a worker's frames and its end to the session in memory; `retire` ends the worker of a deleted session."""
+
+    def __init__(self, live: Mapping[str, Session], retire: Callable[[str], None]) -> None:
+        self._live = live
+        self._retire = retire
+
+    def ready(self, session_id: str, offer: Offer) -> None:
+        """Keep what a worker that is ready offers."""
+        if (live := self._live.get(session_id)) is not None:
+            live.keep_offer(offer)
+
+    async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
+        """Give an adopted worker, which has answered, what it missed."""
+        if (live := self._live.get(session_id)) is not None:
+            await live.catch_up(ready, foreign=foreign)
+
+    async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
+        """Commit and publish a worker's frames."""
+        live = self._live.get(session_id)
+        if live is None:  # it was deleted
+            self._retire(session_id)
+        else:
+            await live.frames(epoch, frames)
+
+    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
+        """End what the worker was doing: it is gone."""
+        if (live := self._live.get(session_id)) is not None:
+            await live.lost(epoch, kind, message)
+
+    def make_room(self, session_id: str) -> None:
+        """Park the oldest request that can be, one at a time: this session waits for a worker, and none is free."""
+        if (waiting := self._live.get(session_id)) is not None:
+            waiting.pause_current()
+        if any(session.gives_up_worker for session in self._live.values()):
+            return
+        away = {session: since for session in self._live.values() if (since := session.permissions.unattended_since)}
+        if away:
+            min(away, key=lambda session: away[session]).permissions.park_oldest()
