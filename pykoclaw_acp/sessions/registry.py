@@ -72,7 +72,7 @@ class Sessions:
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.workers: Workers
-        self.worker_events = WorkerEvents(self._live, self._retire_worker)
+        self.worker_events = WorkerEvents(self._live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
 
     async def create(
         self,
@@ -272,8 +272,6 @@ class Sessions:
         """Those that are in memory."""
         return list(self._live.values())
 
-    # --- questions --------------------------------------------------------------------------------------------------
-
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """What becomes of the session's questions while no client is there; None: what the settings say.
 
@@ -327,9 +325,6 @@ class Sessions:
     async def suspend(self) -> None:
         """Leave every turn as it is, for the next daemon; nothing is begun any more."""
         await asyncio.gather(*(session.suspend() for session in self._live.values()))
-
-    def _retire_worker(self, session_id: str) -> None:
-        self.workers.retire(session_id)
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
         options = msgspec.structs.replace(
