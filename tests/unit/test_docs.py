@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from typing import get_args
@@ -86,6 +87,15 @@ def test_the_glossary_leads_to_modules_that_exist() -> None:
     assert len({row[0] for row in rows}) == len(rows)
     for place in (code for row in rows for code in codes(row[2])):
         assert (PACKAGE / place).exists(), place
+
+
+def test_each_step_of_a_prompt_names_a_function_of_its_module() -> None:
+    rows = table("docs/architecture.md", "step | where")
+    assert len(rows) <= 20
+    for row in rows:
+        for name, function in re.findall(r"`([a-z_/]+)\.py` `([a-z_]+)`", " ".join(row[1:])):
+            module = importlib.import_module(f"pykoclaw_acp.{name.replace('/', '.')}")
+            assert function in {known for kind in (module, *vars(module).values()) for known in dir(kind)}, row
 
 
 def test_every_package_and_every_module_beside_them_is_in_the_layout() -> None:
