@@ -8,6 +8,7 @@ import contextvars
 import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -44,6 +45,9 @@ class WorkerPool:
         self._context = PoolContext(launcher, ledger, listener, limits, self._worker_changed)
         self._resume: dict[str, str | None] = {}
         self._workers: dict[str, WorkerLife] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = (
+            WeakValueDictionary()
+        )  # by session, while it has no worker
         self._starting: set[str] = set()  # counted already, not launched yet
         self._changed = asyncio.Event()  # a worker became idle or went away
         self._start_limit = StartLimit()
@@ -82,14 +86,8 @@ class WorkerPool:
 
         Raises WorkerFailed when none could be started.
         """
-        worker = self._workers.get(session_id)
-        while worker is not None and not (_suits(worker, options) and await self._claim(worker)):
-            if not worker.stopping and (worker.foreign or not _suits(worker, options)):
-                self._retire(worker)  # its background work must not delay a prompt
-            await worker.cleaned.wait()
-            worker = self._workers.get(session_id)
-        if worker is None:
-            worker = await self._launch(session_id, options)
+        async with self._locks.setdefault(session_id, asyncio.Lock()):  # two launches would get the same epoch
+            worker = await self._find_or_launch(session_id, options)
         try:
             ready = await self._ready(worker)
         except TimeoutError:
@@ -99,6 +97,17 @@ class WorkerPool:
         self._start_limit.record_success(session_id)
         self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
+
+    async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
+        worker = self._workers.get(session_id)
+        while worker is not None and not (_suits(worker, options) and await self._claim(worker)):
+            if not worker.stopping and (worker.foreign or not _suits(worker, options)):
+                self._retire(worker)  # its background work must not delay a prompt
+            await worker.cleaned.wait()
+            worker = self._workers.get(session_id)
+        if worker is None:
+            return await self._launch(session_id, options)
+        return worker
 
     async def _claim(self, worker: WorkerLife) -> bool:
         """Protect the worker from eviction; False if it takes no prompt."""

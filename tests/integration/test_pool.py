@@ -60,6 +60,14 @@ async def test_the_limit_of_workers_holds_and_every_turn_is_run(tmp_path: Path) 
         assert r.launcher.most <= 3
 
 
+async def test_prompts_of_a_session_at_the_same_moment_get_one_worker(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        epochs = await asyncio.gather(*(r.pool.acquire(session.id, session.options) for _ in range(3)))
+        assert epochs == [1, 1, 1]
+        assert len(r.launcher.launched) == 1
+
+
 async def test_the_worker_that_is_idle_longest_makes_room(tmp_path: Path) -> None:
     async with rig(tmp_path, max_workers=2) as r:
         old, recent, new = [await r.session() for _ in range(3)]
