@@ -1,4 +1,4 @@
-"""What decides about permission requests while no client is there."""
+"""Policies for permission requests while no client is connected."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import StrEnum
 
 
 class AwayPolicy(StrEnum):
-    """What becomes of a request that nobody is there to answer."""
+    """What happens to a pending request while no client is connected."""
 
-    WAIT = "wait"  # it waits for a client, up to a limit
-    DENY = "deny"  # it is refused
-    ALLOW = "allow"  # it is allowed, this once
-    PARK = "park"  # its turn ends and its worker goes; it waits on without them
+    WAIT = "wait"  # wait for a client, up to a limit
+    DENY = "deny"  # refuse
+    ALLOW = "allow"  # allow, once
+    PARK = "park"  # end the turn and free the worker; the request stays pending

@@ -1,7 +1,7 @@
-"""What a session offers to choose from: permission modes, models, slash commands.
+"""Choices of a session: permission modes, models, slash commands.
 
-Claude says which models and commands there are when a worker starts. Clients are told what the last worker in the
-same directory said, before the next one runs.
+Claude reports its models and commands when a worker starts. Until then, clients get what the last worker in the
+directory reported.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-DEFAULT_MODEL: Final = "default"  # whatever Claude takes when nobody chooses
+DEFAULT_MODEL: Final = "default"  # Claude's own default
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A mode or a model: a stable id, a name and a sentence for people."""
+    """A mode or a model: a stable id, a name and a description."""
 
     id: str
     name: str
@@ -23,7 +23,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A slash command, without its slash; `hint` says what may follow it."""
+    """A slash command, without its slash; `hint` describes its arguments."""
 
     name: str
     description: str = ""
@@ -31,14 +31,14 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What Claude offers in a directory."""
+    """Models and commands that Claude offers in a directory."""
 
     commands: tuple[Command, ...] = ()
     models: tuple[Choice, ...] = ()
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What is chosen in a session, and what can be; the chosen is always among the choices."""
+    """Current mode and model of a session with their choices, which include the current ones."""
 
     mode: str
     modes: tuple[Choice, ...]
@@ -57,14 +57,14 @@ MODES: Final = (
     Choice("plan", "Plan", "Claude reads and makes a plan, and changes nothing."),
     Choice("dontAsk", "Don't ask", "Claude does only what is allowed already; everything else is refused."),
 )
-# Until Claude has said what there is.
+# Until Claude has reported its own.
 MODELS: Final = (
     Choice(DEFAULT_MODEL, "Default", "The model that Claude recommends for this account."),
     Choice("opus", "Opus"),
     Choice("sonnet", "Sonnet"),
     Choice("haiku", "Haiku"),
 )
-# They need a terminal, a log-in, or would break the tie between an ACP session and Claude's.
+# They need a terminal or a log-in, or would separate an ACP session from Claude's.
 UNFIT: Final = frozenset(
     {
         "agents",
@@ -86,12 +86,12 @@ UNFIT: Final = frozenset(
 
 
 def may_bypass(user: int, environment: Mapping[str, str]) -> bool:
-    """Whether Claude accepts the mode bypassPermissions: from root only in what is declared a sandbox."""
+    """Whether Claude accepts the mode bypassPermissions: as root only with IS_SANDBOX set."""
     return user != 0 or environment.get("IS_SANDBOX") == "1"
 
 
 def selection(mode: str, model: str | None, offer: Offer | None, *, bypass: bool) -> Selection:
-    """The choices; a mode or model that is chosen but not on a list is added to it."""
+    """Selection of mode and model; a current one that is not among the choices is added."""
     modes = (*MODES, BYPASS) if bypass else MODES
     models = MODELS if offer is None or not offer.models else offer.models
     chosen = model or DEFAULT_MODEL
@@ -99,7 +99,7 @@ def selection(mode: str, model: str | None, offer: Offer | None, *, bypass: bool
 
 
 def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """The commands that a client can use."""
+    """Commands that work in a client."""
     return tuple(
         one for one in commands if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
     )

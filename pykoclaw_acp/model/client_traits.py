@@ -1,6 +1,6 @@
-"""What is special about a client: one value for each, found by the name and the version that it gives in `initialize`.
+"""ClientTraits: how clients differ, by the name and version in `initialize`.
 
-Where the need of one client harms no other, all are served so: clients do not always give their name.
+What one client needs and harms no other is done for all, as clients do not always give their name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """What a client puts around the user's words: the marks by which it is recognised."""
+    """Marks of the text that a client puts around the user's words."""
 
     history: str = "[CONVERSATION HISTORY - "  # begins a summary of earlier turns
     history_end: str = "\n[END OF HISTORY - Continue"
@@ -25,9 +25,9 @@ class Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class ClientTraits:
-    """How a client differs from others. The defaults are what every client gets.
+    """How a client differs from others. The defaults hold for every client.
 
-    `helper_prompts`: beginnings of the prompts that it sends for itself: titles, follow-up questions, checks of tools.
+    `helper_prompts`: beginnings of its own helper prompts: for titles, follow-up questions, checks of tools.
     `catch_up_pause` (s): after the answer to `session/resume` it does not take updates yet. `commands_pause` (s): after
     the answer that opens a session it loses its slash commands. `ends_lines`: it shows text at the end of a line or of
     a turn, so what it is shown of another's turn needs an empty line at its end. `legacy_choices`: it reads the modes
@@ -54,8 +54,8 @@ MITTO: Final = replace(
         "\nRewrite the following prompt",
     ),
 )
-UNNAMED: Final = "unknown"  # the name of a client that gives none
-# Name in small letters, beginning of the version, traits; the first row that fits counts.
+UNNAMED: Final = "unknown"  # name of a client that gives none
+# Name in lower case, prefix of the version, traits; the first match counts.
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
     (UNNAMED, "", MITTO),  # Mitto does not always give its name
@@ -63,6 +63,6 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
 
 
 def find(name: str | None, version: str = "") -> ClientTraits:
-    """The traits of the client with this name; None: it gave none."""
+    """Traits of a client; None: it gave no name."""
     wanted = UNNAMED if name is None else name.lower()
     return next((traits for known, begin, traits in TABLE if known == wanted and version.startswith(begin)), DEFAULT)

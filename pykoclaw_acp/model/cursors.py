@@ -1,7 +1,7 @@
-"""Which cursor a client goes on from when it does not say where it stands: its instance's own, or one that is left.
+"""Choice of the cursor for a client that does not name one: its own process's, or one left by an ended process.
 
-An instance of a client is a process. While it lives, its cursors are its own. When it has ended, whoever comes next
-under the client's name takes the least of the places that ended instances have left; each instance is taken once.
+A client instance is a process. While it lives, its cursors are its own. After its end, the next instance with the
+client's name takes over the lowest cursor of the ended instances; each instance is taken over once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who is shown a session: a client's name, the instance that it is, the front through which it is shown."""
+    """A reader of a session: client name, client instance, front."""
 
     client: str
     instance: str
@@ -21,7 +21,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far an instance was shown a session through one of its fronts, and who has gone on from there.
+    """Position of a client instance in a session's log, for one front, and who took it over.
 
     `least`: whoever takes it is shown what follows this place, as long as the instance `beside` lives. `spare`:
     since when (ms, own clock) others have been taken, and this one or another was left; None: it never was.
@@ -38,7 +38,7 @@ class Cursor:
 
 @dataclass(slots=True)
 class Claim:
-    """Up to where a reader was shown the session, None if it never was; which cursors change for it, and which go."""
+    """Result of a claim: where the reader starts (None: it never read), changed cursors, removed cursors."""
 
     start: int | None = None
     changed: list[Cursor] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A reader that opens a session, and what is known at that moment.
+    """A reader that opens a session, with what is known at that moment.
 
     `upto`: the place that it has named, or None. `fronts` are those through which the session is shown now. `lives`
     says of an instance whether it is known, or must be taken, to live. `now` is what the own clock shows (ms).
@@ -60,7 +60,7 @@ class Claimant:
     upto: int | None = None
 
     def claim(self, cursors: Sequence[Cursor]) -> Claim:
-        """What the cursors of this session and this client's name give the reader."""
+        """Start position from the cursors of this session and client name."""
         own = [one for one in cursors if one.instance == self.reader.instance]
         if own:
             return self._go_on(own)
@@ -71,7 +71,7 @@ class Claimant:
         return self._take_over(list(left.values())) if left else Claim()
 
     def _go_on(self, own: list[Cursor]) -> Claim:
-        """The instance has been here: after what its fronts that are gone were shown, the least first, each once."""
+        """Continue an instance with cursors: after those of its ended fronts, lowest first, each once."""
         mine = [one for one in own if one.front == self.reader.front]
         if mine:
             return Claim(mine[0].seq, changed=[replace(one, used_by=None) for one in mine if one.used_by])
@@ -84,17 +84,17 @@ class Claimant:
         return Claim(first.seq, gone=[first] if gone else [])
 
     def _take_over(self, left: list[list[Cursor]]) -> Claim:
-        """The instance is new: it takes the place of one that has ended."""
+        """Take over the cursors of an ended instance."""
         if self.upto is not None:
-            # It says itself where it stands. Of those that may have been it, the rest is the least that can be left.
+            # The client names its position: it takes the highest cursor up to it, and leaves the lower ones to others.
             known = [one for one in left if _seq(one) <= self.upto]
             last = max(known, key=_seq, default=None)
             return Claim() if last is None else Claim(_seq(last), changed=self._used(last))
-        # Where two are as good, the one that leaves the lesser place to others.
+        # Of equal ones, the one that leaves the lower cursors to others.
         taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
         start = self._place(taken)
         since = min((one.spare for one in taken if one.spare is not None), default=self.now)
-        # Which of them came back cannot be known. The others are shown as much, unless it has ended again by then.
+        # It is unknown which instance came back, so the others start as low while this one lives.
         others = [
             replace(
                 one,
@@ -126,9 +126,9 @@ def _seq(left: list[Cursor]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CursorChange:
-    """A cursor of a session and a client's name, as it is from now on; None: it is gone.
+    """A change of a cursor; None: it is removed.
 
-    Unless it is known `whole`, it is only known to have been here: its place moves on, never back.
+    Unless `whole`, only its position is known, and only moves forward.
     """
 
     session_id: str

@@ -1,6 +1,6 @@
-"""The neutral events that make up a session's log: the one vocabulary between worker, log and clients.
+"""Events of a session's log, independent of ACP: the vocabulary shared by worker, log and clients.
 
-An event makes at most one update for a client. `fold(live) == fold(replay)`: whatever a client is told comes from here.
+An event makes at most one update. Clients see nothing else, so that `fold(live) == fold(replay)`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Text that a tool shows."""
+    """Text output of a tool."""
 
     text: str
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image that a tool shows; `data` is base64."""
+    """Image output of a tool; `data` is base64."""
 
     data: str
     mime_type: str
@@ -55,28 +55,28 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class UserMessage(_Event, frozen=True, tag="user_message"):
-    """One content block of what the user sent."""
+    """A content block of the user's message."""
 
     message_id: str
     content: dict[str, Any]
 
 
 class Text(_Event, frozen=True, tag="text"):
-    """A piece of the agent's answer."""
+    """A part of the agent's message."""
 
     message_id: str
     text: str
 
 
 class Thinking(_Event, frozen=True, tag="thinking"):
-    """A piece of the agent's reasoning."""
+    """A part of the agent's reasoning."""
 
     message_id: str
     text: str
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
-    """The agent calls a tool; `input` is complete."""
+    """A tool call; `input` is complete."""
 
     tool_call_id: str
     name: str
@@ -89,14 +89,14 @@ class ToolStarted(_Event, frozen=True, tag="tool_started"):
 
 
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
-    """A running tool has something to show, and is not done: a command moved to the background, for instance."""
+    """Output of a tool that is still running, such as a command in the background."""
 
     tool_call_id: str
     content: tuple[ToolPart, ...] = ()
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
-    """The tool is done; empty `content` leaves what was shown before."""
+    """End of a tool call; empty `content` keeps what was shown before."""
 
     tool_call_id: str
     status: Literal["completed", "failed"]
@@ -112,38 +112,38 @@ class Usage(_Event, frozen=True, tag="usage"):
 
 
 class PlanEntry(msgspec.Struct, frozen=True):
-    """Something that the agent means to do."""
+    """An entry of the agent's plan."""
 
     content: str
     status: PlanStatus = "pending"
 
 
 class Plan(_Event, frozen=True, tag="plan"):
-    """All that the agent means to do, in the place of what was said of it before."""
+    """The agent's plan; replaces an earlier one."""
 
     entries: tuple[PlanEntry, ...]
 
 
 class ModeChanged(_Event, frozen=True, tag="mode_changed"):
-    """The session's permission mode is another one now, whoever changed it."""
+    """The permission mode has changed, by whomever."""
 
     mode: str
 
 
 class ConfigChanged(_Event, frozen=True, tag="config_changed"):
-    """The session's mode or model is another one now, with everything that could be chosen."""
+    """Mode or model has changed; with all choices."""
 
     selection: Selection
 
 
 class TitleChanged(_Event, frozen=True, tag="title_changed"):
-    """The session has a title, or another one."""
+    """The title was set or changed."""
 
     title: str
 
 
 class Failure(_Event, frozen=True, tag="failure"):
-    """A turn ended without its answer, said to the user in words."""
+    """A turn failed; text for the user."""
 
     message_id: str
     text: str
@@ -169,19 +169,19 @@ _decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 
 
 def encode(event: Event) -> str:
-    """The event as the log keeps it."""
+    """Encode an event for its row."""
     return msgspec.json.encode(event).decode()
 
 
 def size(event: Event) -> int:
-    """About how many characters the event's row has; a user's text, the one that may be long, is not encoded again."""
+    """Approximate size of the event's row in characters; a user's long text is not encoded for it."""
     if isinstance(event, UserMessage):
         return 100 + sum(len(value) for value in event.content.values() if isinstance(value, str))
     return len(encode(event))
 
 
 def decode(payload: str) -> Event | None:
-    """The event of a log row; None if the row cannot be read."""
+    """Decode the event of a row; None if the row is unreadable."""
     try:
         return _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -189,12 +189,12 @@ def decode(payload: str) -> Event | None:
 
 
 def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:
-    """Pieces of at most `limit` characters, so that no event grows beyond what a client can read."""
+    """Split text into parts of at most `limit` characters."""
     return [text[at : at + limit] for at in range(0, len(text), limit)] or [""]
 
 
 class OpenTools:
-    """Ids of the tool calls that were started and not ended, in order, as a fold over events."""
+    """Ids of running tool calls, in order, as a fold over events."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
@@ -203,7 +203,7 @@ class OpenTools:
         return iter(list(self._ids))
 
     def follow(self, event: Event | None) -> None:
-        """Take the next event."""
+        """Apply the next event."""
         if isinstance(event, ToolStarted):
             self._ids[event.tool_call_id] = None
         elif isinstance(event, ToolEnded):

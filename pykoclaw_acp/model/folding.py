@@ -1,6 +1,6 @@
-"""What of a log need not be told piece by piece: contiguous pieces of a message, and states that were replaced.
+"""Folding of a log: merges contiguous parts of a message, and drops replaced states.
 
-Folding never changes what a client has in the end: `fold(live) == fold(replay)`, over text and states.
+Folding preserves what a client ends up with: `fold(live) == fold(replay)`, over text and states.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import msgspec
 from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, Usage
 from pykoclaw_acp.model.log import Logged
 
-PART: Final = 960 * 1024  # bytes of a message's text as JSON in one part: with what stands around it below 1 MiB
+PART: Final = 960 * 1024  # bytes of text as JSON in one part; a client's line stays below 1 MiB
 
 Piece = Text | Thinking
 
 
 def message(event: Event | None) -> tuple[type[Piece], str] | None:
-    """Which message the event is a piece of; None if it is none."""
+    """Message that the event is a part of; None for other events."""
     return (type(event), event.message_id) if isinstance(event, Piece) else None
 
 
 def weight(piece: Piece) -> int:
-    """Bytes that the piece's text takes in a line."""
+    """Bytes of the part's text in a line."""
     return len(msgspec.json.encode(piece.text)) - 2
 
 
 def state(event: Event | None) -> str | None:
-    """Of what the event tells the newest state, so that a passing one before it need not be told any more."""
+    """Key of the state that the event reports; a newer event with this key replaces it."""
     if isinstance(event, Usage):
         return "usage"
     if isinstance(event, ToolProgressed | ToolEnded) and event.content:
@@ -39,12 +39,12 @@ def state(event: Event | None) -> str | None:
 
 
 def passing(event: Event | None) -> bool:
-    """Whether a later state replaces it."""
+    """Whether a later event with its key replaces the event."""
     return isinstance(event, Usage | ToolProgressed)
 
 
 def merged(logged: Sequence[Logged]) -> list[Logged]:
-    """The log with contiguous pieces of one message as one event each, of one part at most."""
+    """Merge contiguous parts of a message into events of at most `PART` bytes."""
     found: list[Logged] = []
     begin, room = 0, 0
     for at, one in enumerate(logged):

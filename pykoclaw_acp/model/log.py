@@ -1,4 +1,4 @@
-"""An event at its place in a session's log."""
+"""An event with its position in a session's log."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pykoclaw_acp.model.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event at its place in a session's log; `event` is None where the row cannot be read. `size` is the row's.
+    """An event with its position; `event` is None if the row is unreadable. `size`: of the row in characters.
 
-    Pieces of a message may come as one event: it stands for `count` of them, and is named by the last one's `seq`.
+    A merged event covers `count` positions; `seq` is the last of them.
     """
 
     seq: int
@@ -22,5 +22,5 @@ class Logged:
 
     @property
     def first(self) -> int:
-        """The first place that it stands for."""
+        """First position that it covers."""
         return self.seq - self.count + 1

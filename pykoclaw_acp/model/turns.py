@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PromptKeys:
-    """By what a prompt that comes again is known.
+    """Keys that identify a re-sent prompt.
 
     `request`: which line of which front it is. `idempotency`: chosen by the client. `fingerprint`: of the user's words.
     """
