@@ -28,9 +28,11 @@ from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
-from tests.integration.adopting import _die, _write_spool, daemon, ended, found, killed, recovered, texts
+from tests.integration.adopting import _die, _write_spool, alive, daemon, ended, found, killed, recovered, texts
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
+
+__all__ = ["alive"]
 
 
 @pytest.fixture
