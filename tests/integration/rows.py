@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
 
 SESSION = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -23,18 +20,6 @@ NEW_SESSION = Unit(
         ),
     )
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pykoclaw.db"
-
-
-@pytest.fixture
-async def database(path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(path)
-    yield database
-    await database.close()
 
 
 def create(path: Path, mode: str) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pykoclaw_acp.store.sqlite import sqlite3
 
@@ -50,11 +47,6 @@ INSERT INTO acp_sessions VALUES ('22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb', 'acp-22
 OUR_TABLES = {"acp_sessions", "acp_turns", "acp_events", "acp_log", "acp_permissions", "acp_workers", "acp_migrations"}
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pykoclaw.db"
-
-
 def create(path: Path, script: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
@@ -63,9 +55,3 @@ def create(path: Path, script: str) -> None:
 def query(path: Path, sql: str) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(sql).fetchall()
-
-
-@pytest.fixture
-def connection(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        yield connection
