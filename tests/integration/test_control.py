@@ -257,7 +257,7 @@ async def test_whoever_is_present_is_shown_the_questions_and_answers_them(tmp_pa
         known = {"id": "question-1", "session": session.id, "title": "Bash: ls", "always": False}
         assert {name: told[name] for name in known} == known
         assert (
-            "can be answered with"
+            "can be decided with"
             in (await cli.refused("questions/answer", question="q", decision="allow_always"))["message"]
         )
         await cli.call("questions/answer", question="question", decision="allow_once")

@@ -40,11 +40,11 @@ class AllRequests:
         self._store.require_writable()
         found = await self._store.find_by_prefix(prefix) if prefix else []
         if not found:
-            raise InvalidParams("There is no question with this id. List those that wait to see their ids.")
+            raise InvalidParams("No permission request has this id. List the pending ones to see their ids.")
         exact = [one for one in found if one.request.ask_id == prefix]
         wanted = exact or [one for one in found if one.outcome is None]
         if len(wanted) > 1:
-            raise InvalidParams(f"{len(wanted)} open questions have ids that begin so. Give more of the id.")
+            raise InvalidParams(f"{len(wanted)} pending requests have this prefix. Give more of the id.")
         one = (wanted or found)[0]
         broker = None if one.outcome is not None else await self._find(one.session_id)
         if broker is None:

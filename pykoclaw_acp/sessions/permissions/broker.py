@@ -30,7 +30,7 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
-NOT_PENDING: Final = "This question is not waiting any more: it was answered, or its turn has ended."
+NOT_PENDING: Final = "This permission request is no longer pending: it was decided, or its turn has ended."
 
 log: Final = structlog.get_logger()
 
@@ -192,7 +192,9 @@ class Broker:
         if one is None or one.decision.done() or one.settlement is None:
             raise InvalidRequest(NOT_PENDING)
         if not decisions.is_choice(one.request, decision):
-            raise InvalidParams(f"This question can be answered with: {', '.join(decisions.offered(one.request))}.")
+            raise InvalidParams(
+                f"This permission request can be decided with: {', '.join(decisions.offered(one.request))}."
+            )
         one.decide(decision)
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled():

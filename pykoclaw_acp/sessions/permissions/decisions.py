@@ -16,8 +16,8 @@ ALLOW_ALWAYS: Final = "allow_always"
 REJECT_ONCE: Final = "reject_once"
 _REFUSALS: Final[dict[str, str]] = {
     RequestOutcome.SELECTED: "The user refused this tool call.",
-    RequestOutcome.CANCELLED: "The user did not answer the permission question.",
-    RequestOutcome.TIMEOUT: "Nobody answered the permission question in time.",
+    RequestOutcome.CANCELLED: "The user did not decide the permission request.",
+    RequestOutcome.TIMEOUT: "Nobody decided the permission request in time.",
     RequestOutcome.DENIED: "Nobody was there to be asked, and this session denies what nobody can be asked about.",
 }
 _CHOICES: Final = {
@@ -54,7 +54,7 @@ def by_operator(request: PermissionRequest, option: str, by: str) -> Decision:
     if request.form is None:
         return Decision(RequestOutcome.SELECTED, option, by)
     if option != REJECT_ONCE:
-        raise InvalidParams("This question is a form: only a client that shows forms can fill it in. Deny it, or wait.")
+        raise InvalidParams("This request is a form: only a client that shows forms can fill it in. Deny it, or wait.")
     return Decision(RequestOutcome.DECLINE, by=by)
 
 
@@ -90,7 +90,7 @@ def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Ans
         return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_once")
     if is_choice(request, decision) and decision.option == ALLOW_ALWAYS:
         return Answer(epoch=epoch, ask_id=request.ask_id, decision="allow_always")
-    words = _REFUSALS.get(decision.outcome, "The permission question could not be answered.")
+    words = _REFUSALS.get(decision.outcome, "The permission request could not be decided.")
     return Answer(epoch=epoch, ask_id=request.ask_id, decision="reject", message=words)
 
 
