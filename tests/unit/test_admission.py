@@ -20,7 +20,7 @@ from pykoclaw_acp.logging.share import BURST, LogShare
 from pykoclaw_acp.server import admission
 from pykoclaw_acp.server.admission import COMMANDS, FEWEST, Admission, SpareDescriptor, Visitor, places_left, reserve
 from pykoclaw_acp.server.peer import DirectPeer
-from pykoclaw_acp.server.share import CALLS, Share, Turnstile
+from pykoclaw_acp.server.share import CALLS, REST, Share, Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
 
 ME = 1000
@@ -158,19 +158,18 @@ async def test_who_says_much_waits_for_others_that_do_and_for_nobody_else() -> N
 
 async def test_after_each_slice_the_loop_rests_for_those_who_read_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """They need Python's lock, which a loop that never waits hardly gives away."""
-    turnstile, rests = Turnstile(), 0
-    selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
-    select = selector.select
+    turnstile, rests = Turnstile(), []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
 
-    def counting(timeout: float | None = None) -> Any:
-        nonlocal rests
-        rests += timeout is None or timeout > 0
-        return select(timeout)
+    def counting(delay: float, *call: Any, **more: Any) -> asyncio.TimerHandle:
+        rests.append(delay)
+        return call_later(delay, *call, **more)
 
-    monkeypatch.setattr(selector, "select", counting)
+    monkeypatch.setattr(loop, "call_later", counting)
     await asyncio.gather(*(turnstile.next() for _ in range(20)))
     assert turnstile.slices == 20
-    assert rests >= 20
+    assert rests == [REST] * 20
 
 
 async def test_of_a_chunk_with_very_many_lines_each_is_made_when_it_is_its_turn() -> None:
