@@ -13,7 +13,7 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
-from pykoclaw_acp.pool.ports import Ledger
+from pykoclaw_acp.pool.ports import WorkerStore
 from pykoclaw_acp.retries import until_done
 
 HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
@@ -38,11 +38,11 @@ async def clean_up(worker: WorkerIdentity, launcher: Launcher, grace: float, *, 
         await launcher.clean(worker, grace, keep_spool=keep_spool)
 
 
-async def record(worker: WorkerIdentity, ledger: Ledger) -> None:
+async def record(worker: WorkerIdentity, store: WorkerStore) -> None:
     """Delete the worker's row: from now on its session can have another one."""
     message = "A worker's end could not be recorded"
     with _logged(message, "worker_end_lost"):
-        await until_done(lambda: ledger.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS)
+        await until_done(lambda: store.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS)
 
 
 @contextlib.contextmanager

@@ -49,8 +49,8 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The workers of earlier daemons that are this daemon's.
+class Inheritance:
+    """Workers of earlier daemons that are this daemon's.
 
     `workers` have rows; `choose` says which of those that live go on. `unlisted` live without a row, and do not go on.
     `owns` says whether what a worker of this cookie has started is this daemon's.
@@ -73,7 +73,7 @@ class Launcher(Protocol):
     async def launch(self, spec: LaunchSpec) -> Channel:
         """A new worker; raises LaunchFailed."""
 
-    async def recover(self, claim: Claim) -> list[WorkerRecord]:
+    async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
         """End the claimed workers that do not go on, with all that they have started; returns those that do."""
 
     async def attach(self, worker: WorkerRecord) -> Channel:

@@ -22,7 +22,7 @@ from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
-from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.pool.ports import PoolLimits, WorkerStore
 from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after a request to terminate
@@ -41,7 +41,7 @@ class PoolContext:
     """What all workers of a pool share; `changed` is called when a worker may have become idle, or is gone."""
 
     launcher: Launcher
-    ledger: Ledger
+    store: WorkerStore
     listener: WorkerListener
     limits: PoolLimits
     changed: Callable[[WorkerLife], None]
@@ -174,7 +174,7 @@ class WorkerLife:
         channel = self._channel = await self._context.launcher.launch(spec)
         crash_points.reached("worker_launched")
         structlog.contextvars.bind_contextvars(**channel.labels)
-        await self._context.ledger.worker_started(spec, channel.handle)
+        await self._context.store.worker_started(spec, channel.handle)
         self.recorded = True
         crash_points.reached("worker_recorded")
         log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
@@ -296,7 +296,7 @@ class WorkerLife:
         grace = HURRIED_GRACE if self._hurry else CLEAN_UP_GRACE
         await ending.clean_up(spec, context.launcher, grace, keep_spool=not taken)
         if taken:  # else its row keeps the session from having another one
-            await ending.record(spec, context.ledger)
+            await ending.record(spec, context.store)
         if self._channel is not None:
             await self._channel.close()
         self.cleaned.set()

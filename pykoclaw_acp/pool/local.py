@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import ConfigurationError, LaunchFailed, RestartWanted
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import Claim, Deliver
+from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.local_channel import LocalChannel
 from pykoclaw_acp.pool.local_forkserver import ForkServer
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
@@ -69,23 +69,23 @@ class LocalLauncher:
         self._pids[spec.cookie] = process.pid
         return channel
 
-    async def recover(self, claim: Claim) -> list[WorkerRecord]:
+    async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
         """End processes of earlier daemons' workers, found by pid and by cookie; returns the workers that go on."""
-        for worker in claim.workers:
+        for worker in inherited.workers:
             self._inherited[worker.identity.cookie] = WorkerFiles.beside(worker.handle.socket)
-        return await asyncio.to_thread(self._recover, claim)
+        return await asyncio.to_thread(self._recover, inherited)
 
-    def _recover(self, claim: Claim) -> list[WorkerRecord]:
-        alive = [worker for worker in claim.workers if self.whereabouts.lives(worker)]
-        adopted = list(claim.choose(alive))
+    def _recover(self, inherited: Inheritance) -> list[WorkerRecord]:
+        alive = [worker for worker in inherited.workers if self.whereabouts.lives(worker)]
+        adopted = list(inherited.choose(alive))
         surplus = [_stray(worker.handle.process) for worker in alive if worker not in adopted]
-        surplus += [_stray(one.process) for one in claim.unlisted]
+        surplus += [_stray(one.process) for one in inherited.unlisted]
         reaper.end_these(surplus, RECOVER_GRACE)
-        kept, own = ({worker.identity.cookie for worker in some} for some in (adopted, claim.workers))
+        kept, own = ({worker.identity.cookie for worker in some} for some in (adopted, inherited.workers))
         pids = {worker.handle.process.pid for worker in adopted}
 
         def ends(cookie: str) -> bool:
-            return cookie not in kept and (cookie in own or claim.owns(cookie))
+            return cookie not in kept and (cookie in own or inherited.owns(cookie))
 
         ended = surplus + reaper.end_now(ends, STRAYS_GRACE, pids)
         if ended:

@@ -21,7 +21,7 @@ from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
-from pykoclaw_acp.pool.ports import Ledger, PoolLimits
+from pykoclaw_acp.pool.ports import PoolLimits, WorkerStore
 from pykoclaw_acp.pool.start_limit import INTERVAL, MAX_START_ATTEMPTS, StartLimit
 from pykoclaw_acp.tasks import Tasks
 
@@ -38,11 +38,11 @@ log: Final = structlog.get_logger()
 class WorkerPool:
     """Workers by session, that is, by conversation. `listener` receives their frames and state changes."""
 
-    def __init__(self, launcher: Launcher, ledger: Ledger, listener: WorkerListener, limits: PoolLimits) -> None:
+    def __init__(self, launcher: Launcher, store: WorkerStore, listener: WorkerListener, limits: PoolLimits) -> None:
         self._launcher = launcher
-        self._ledger = ledger
+        self._store = store
         self._limits = limits
-        self._context = PoolContext(launcher, ledger, listener, limits, self._worker_changed)
+        self._context = PoolContext(launcher, store, listener, limits, self._worker_changed)
         self._resume: dict[str, str | None] = {}
         self._workers: dict[str, WorkerLife] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
@@ -219,18 +219,18 @@ class WorkerPool:
 
     async def _next_epoch(self, session_id: str) -> int:
         try:
-            return await self._ledger.next_epoch(session_id)
+            return await self._store.next_epoch(session_id)
         except SpoolPending:
             await self._take_leftovers(session_id)
         try:
-            return await self._ledger.next_epoch(session_id)
+            return await self._store.next_epoch(session_id)
         except SpoolPending as error:
             log.warning("A dead worker's spool is not in the log yet", action="spool_pending", session=session_id)
             raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
 
     async def _take_leftovers(self, session_id: str) -> None:
         """Clean up after dead workers whose spools could not be read before."""
-        for left in await self._ledger.left(session_id):
+        for left in await self._store.left(session_id):
             worker = self._workers[session_id] = WorkerLife(left, self._context)
             self._start(worker.live())
             await worker.cleaned.wait()

@@ -9,7 +9,7 @@ from pykoclaw_acp.channel.processes import WorkerHandle, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 
 
-class Ledger(Protocol):
+class WorkerStore(Protocol):
     """The table of workers."""
 
     async def next_epoch(self, session_id: str) -> int:

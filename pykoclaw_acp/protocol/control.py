@@ -92,7 +92,7 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 # --- answers -------------------------------------------------------------------------------------------------------
 
 
-class Daemon(_Full, frozen=True, kw_only=True):
+class DaemonInfo(_Full, frozen=True, kw_only=True):
     """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say.
 
     `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute. `instance`: the id
@@ -184,7 +184,7 @@ class Status(_Full, frozen=True, kw_only=True):
     `conversion`: null once every log is in the new form. `damaged` are files: what is left of damaged spools.
     """
 
-    daemon: Daemon
+    daemon: DaemonInfo
     workers: list[WorkerInfo]
     sessions: SessionCounts
     clients: int

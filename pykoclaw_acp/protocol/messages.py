@@ -146,7 +146,7 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
     options: list[ConfigValue]
 
 
-class SessionState(Wire, frozen=True, kw_only=True):
+class OpenedState(Wire, frozen=True, kw_only=True):
     """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what the options say."""
 
     modes: ModeState | None = None
@@ -154,7 +154,7 @@ class SessionState(Wire, frozen=True, kw_only=True):
     config_options: list[ConfigOption]
 
 
-class NewSessionResult(SessionState, frozen=True, kw_only=True):
+class NewSessionResult(OpenedState, frozen=True, kw_only=True):
     session_id: str
 
 

@@ -33,8 +33,8 @@ from pykoclaw_acp.protocol.messages import (
     ModelInfo,
     ModelState,
     ModeState,
+    OpenedState,
     SessionMode,
-    SessionState,
 )
 from pykoclaw_acp.protocol.updates import (
     AgentMessageChunk,
@@ -158,12 +158,12 @@ def elicitation(session_id: str, form: Form) -> CreateElicitation:
     )
 
 
-def state(selection: Selection, *, legacy: bool) -> SessionState:
+def state(selection: Selection, *, legacy: bool) -> OpenedState:
     """What is chosen in a session, and what can be. `legacy`: also as ACP had it before there were config options."""
     options = config_options(selection)
     if not legacy:
-        return SessionState(config_options=options)
-    return SessionState(
+        return OpenedState(config_options=options)
+    return OpenedState(
         modes=ModeState(
             current_mode_id=selection.mode,
             available_modes=[

@@ -37,7 +37,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.trust.watch import Watch
@@ -102,7 +102,7 @@ class App:
 
     async def worker_sessions(self) -> dict[tuple[int, int], str]:
         """Sessions of the workers that may be alive, by pid and start time."""
-        return self._launcher.whereabouts.sessions(await WorkerLedger(self.database).rows())
+        return self._launcher.whereabouts.sessions(await SqlWorkerStore(self.database).rows())
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
@@ -170,7 +170,7 @@ def _wire(
     sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
-    pool = WorkerPool(launcher, WorkerLedger(database), sessions.worker_events, limits)
+    pool = WorkerPool(launcher, SqlWorkerStore(database), sessions.worker_events, limits)
     sessions.workers = pool
     return sessions, pool
 

@@ -87,7 +87,7 @@ class Control:
             if subscription.client.present
         }
         return control.Status(
-            daemon=control.Daemon(
+            daemon=control.DaemonInfo(
                 pid=os.getpid(),
                 version=__version__,
                 started_at=self._started_at,

@@ -30,7 +30,7 @@ from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.system.unix_socket import peer_pid
 
@@ -119,7 +119,7 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
     this very directory although its lock was to be had.
     """
     here = await asyncio.to_thread(Site.of, places.data)
-    rows = await WorkerLedger(database).rows()
+    rows = await SqlWorkerStore(database).rows()
     kept = await instance.read(database)
     known = kept or await asyncio.to_thread(_by_place, places, here)
     if known is None:

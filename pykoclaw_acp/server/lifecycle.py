@@ -19,9 +19,9 @@ from pykoclaw_acp.protocol.messages import (
     McpServer,
     NewSessionParams,
     NewSessionResult,
+    OpenedState,
     ResumeSessionParams,
     SessionParams,
-    SessionState,
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions import opening
@@ -41,14 +41,14 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     )
 
 
-async def load(call: Call, params: LoadSessionParams) -> SessionState:
+async def load(call: Call, params: LoadSessionParams) -> OpenedState:
     """Send the whole history as updates, then the response."""
     options = _options(params, params.mcp_servers)
     number, again = call.line.number, call.line.sent_at is not None
     return _state(call, await opening.load(call.subscriber, params.session_id, options, number=number, again=again))
 
 
-async def resume(call: Call, params: ResumeSessionParams) -> SessionState:
+async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:
     """Open a session without its history; updates that the client has not seen follow the response."""
     after, again = _cursor(params), call.line.sent_at is not None
     options = _options(params, params.mcp_servers or [])
@@ -69,7 +69,7 @@ def _options(params: NewSessionParams | ResumeSessionParams, raw_servers: list[m
     return OpenOptions(cwd, directories(params.additional_directories), servers(raw_servers), policy)
 
 
-def _state(call: Call, opened: Opened) -> SessionState:
+def _state(call: Call, opened: Opened) -> OpenedState:
     call.follow_ups += opened.follow_ups
     return projection.state(opened.selection, legacy=call.subscriber.traits.legacy_choices)
 

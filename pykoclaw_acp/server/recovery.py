@@ -23,7 +23,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
-from pykoclaw_acp.pool.launcher import Claim, Launcher
+from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.server.identity import Standing
 from pykoclaw_acp.sessions.registry import Sessions
@@ -33,7 +33,7 @@ from pykoclaw_acp.store import conversations, events, permissions, turns
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.tasks import in_pieces
 
 log: Final = structlog.get_logger()
@@ -53,7 +53,7 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end. `standing` says which
     workers are the instance's own.
     """
-    ledger, journal = WorkerLedger(database), SessionJournal(database)
+    ledger, journal = SqlWorkerStore(database), SessionJournal(database)
     rows = await ledger.rows()
     records = {row.session_id: await journal.find(row.session_id) for row in rows}
     sessions = {session_id: record.conversation_name for session_id, record in records.items() if record is not None}
@@ -61,7 +61,7 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
     rows.sort(key=lambda row: row.session_id in working)  # the last one of a conversation is adopted
     own = [row for row in rows if standing.owns(row)]
     choose = partial(_newest, standing=standing, conversations=sessions if resident else {})
-    adopted = await launcher.recover(Claim(own, choose, standing.strays, standing.owns_process))
+    adopted = await launcher.recover(Inheritance(own, choose, standing.strays, standing.owns_process))
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, TurnFailure] = {}
     unread: list[WorkerRecord] = []

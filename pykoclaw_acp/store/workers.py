@@ -10,7 +10,7 @@ from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
 
 
-class WorkerLedger:
+class SqlWorkerStore:
     """Rows of workers that may live; each launch has its own epoch. Writes are patient."""
 
     def __init__(self, database: Database) -> None:

@@ -51,7 +51,7 @@ async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True
         if before is not None:
             r.pool._launcher = r.launcher = before.launcher
             r.pool._context = type(r.pool._context)(
-                r.launcher, r.pool._ledger, r.sessions.worker_events, r.pool._limits, r.pool._worker_changed
+                r.launcher, r.pool._store, r.sessions.worker_events, r.pool._limits, r.pool._worker_changed
             )
         found = await recovered(r, path, resident=resident)
         await hand_over(found, r.sessions, r.pool, r.database)

@@ -18,7 +18,7 @@ from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.store.condition import StoreCondition
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.twins.journal import MemoryJournal
 
 BOTH = ("memory", "sqlite")
@@ -128,7 +128,7 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
         return int(count)
 
     try:
-        ledger = WorkerLedger(database)
+        ledger = SqlWorkerStore(database)
         yield Subject(SessionJournal(database), database.condition, ledger.next_epoch, database.close, counted)
     finally:
         await database.close()

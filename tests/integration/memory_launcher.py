@@ -33,7 +33,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.pool.launcher import Claim, Deliver
+from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
 
 _pids = itertools.count(1_000_000)
@@ -256,12 +256,12 @@ class MemoryLauncher:
         """The live worker that this is."""
         return next((one for one in self.live if one.spec.cookie == worker.cookie), None)
 
-    async def recover(self, claim: Claim) -> list[WorkerRecord]:
-        alive = [one for one in claim.workers if self.channel(one.identity) is not None]
-        going_on = list(claim.choose(alive))
+    async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
+        alive = [one for one in inherited.workers if self.channel(one.identity) is not None]
+        going_on = list(inherited.choose(alive))
         for channel in self.live:
             cookie = channel.spec.cookie
-            claimed = any(one.identity.cookie == cookie for one in claim.workers) or claim.owns(cookie)
+            claimed = any(one.identity.cookie == cookie for one in inherited.workers) or inherited.owns(cookie)
             if claimed and all(one.identity.cookie != cookie for one in going_on):
                 channel.kill()
         return going_on

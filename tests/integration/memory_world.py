@@ -39,7 +39,7 @@ from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.launcher import Claim, Deliver
+from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.clients import CALLS_GRACE
@@ -242,9 +242,9 @@ class OneDaemonsLauncher:
             raise LaunchFailed("start_failed", "this daemon is dead")
         return OneDaemonsChannel(self._world.made(spec), self._life)
 
-    async def recover(self, claim: Claim) -> list[WorkerRecord]:
-        alive = [one for one in claim.workers if self._world.worker(one.identity) is not None]
-        going_on = list(claim.choose(alive))
+    async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
+        alive = [one for one in inherited.workers if self._world.worker(one.identity) is not None]
+        going_on = list(inherited.choose(alive))
         for one in alive:
             if one not in going_on:
                 await self.end(one, 0)

@@ -21,7 +21,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
 from tests.workers import OPTIONS
@@ -121,7 +121,7 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
     }
     pool = WorkerPool(
         launcher,
-        WorkerLedger(database),
+        SqlWorkerStore(database),
         sessions.worker_events,
         PoolLimits(instance=path.name, data="", **{**numbers, **limits}),
     )

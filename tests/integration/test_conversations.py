@@ -26,7 +26,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import processes
 from tests.integration.adopting import daemon, killed
 from tests.integration.linked import INITIALIZE, Front, front
@@ -273,7 +273,7 @@ async def test_frames_that_another_worker_was_acknowledged_are_not_those_of_the_
         frame = EventFrame(epoch=1, n=number, turn_id=session_id[:1], event=Text("m", "told "))
         await SessionJournal(database).record(session_id, 1, [frame], {})
     await conversations.unite(database, kept=[ONE])
-    assert [row.acked_frame for row in await WorkerLedger(database).rows()] == [3]
+    assert [row.acked_frame for row in await SqlWorkerStore(database).rows()] == [3]
 
 
 async def test_other_conversations_and_deleted_sessions_are_left_alone(database: Database) -> None:
@@ -641,7 +641,7 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         other = await r.session()
-        epoch = await r.pool._ledger.next_epoch(session.id)
+        epoch = await r.pool._store.next_epoch(session.id)
         told = events.rows(session.id, None, [Text("m", "told")])
         units = [
             Unit(events=events.rows(other.id, None, [Text("m", "before")])),
@@ -689,7 +689,7 @@ async def test_what_older_workers_of_the_version_before_have_left_is_not_dropped
         session = await r.session()
         journal = SessionJournal(r.database)
         for _ in range(2):
-            await r.pool._ledger.next_epoch(session.id)
+            await r.pool._store.next_epoch(session.id)
         for epoch in (1, 2):
             frame = EventFrame(epoch=epoch, n=1, turn_id=None, event=Text("m", f"{epoch} "))
             await journal.record(session.id, epoch, [frame], {}, dead=True)

@@ -12,7 +12,7 @@ from pykoclaw_acp import retries
 from pykoclaw_acp.model.events import ToolStarted
 from pykoclaw_acp.server import health
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.store.workers import WorkerLedger
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -75,7 +75,7 @@ async def test_a_cancel_ends_a_turn_whose_end_could_not_be_recorded(
         await recovers(r, session)
 
 
-@pytest.mark.parametrize("owner_and_name", [(WorkerLedger, "worker_gone"), (SessionJournal, "append")])
+@pytest.mark.parametrize("owner_and_name", [(SqlWorkerStore, "worker_gone"), (SessionJournal, "append")])
 async def test_the_end_of_a_worker_is_tried_until_it_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner_and_name: tuple[type, str]
 ) -> None:

@@ -16,7 +16,7 @@ from pykoclaw_acp.channel.frames import PROTOCOL, FromWorker, Hello, Stop, TurnS
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed
-from pykoclaw_acp.pool.launcher import Channel, Claim, Launcher
+from pykoclaw_acp.pool.launcher import Channel, Inheritance, Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from tests import workers
 from tests.integration.memory_launcher import MemoryLauncher
@@ -147,7 +147,7 @@ async def test_a_worker_goes_on_with_the_next_daemon(stage: Stage) -> None:
     channel.detach()
     await channel.close()
     launcher = stage.next()
-    assert await launcher.recover(Claim([worker], lambda alive: alive)) == [worker]
+    assert await launcher.recover(Inheritance([worker], lambda alive: alive)) == [worker]
     again = await launcher.attach(worker)
     assert again.handle == worker.handle
     await hear(again, worker)
@@ -168,7 +168,7 @@ async def test_only_chosen_workers_outlive_the_recovery(stage: Stage) -> None:
         seen.extend(alive)
         return [chosen]
 
-    assert await stage.next().recover(Claim([chosen, other, dead], choose)) == [chosen]
+    assert await stage.next().recover(Inheritance([chosen, other, dead], choose)) == [chosen]
     assert seen == [chosen, other]
     assert stage.lives(chosen)
     assert not stage.lives(other)
