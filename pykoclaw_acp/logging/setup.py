@@ -121,7 +121,7 @@ def _clean(key: str, value: Any, keep_prompts: bool, depth: int) -> Any:
         return MASK
     match value:
         case Enum():
-            return value.name
+            return value.value if isinstance(value, str) else value.name
         case float() if not math.isfinite(value):
             return str(value)
         case None | bool() | int() | float() | str():

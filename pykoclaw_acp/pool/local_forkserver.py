@@ -65,7 +65,8 @@ class ForkServer:
                     reader, writer = await self.ensure()
                     writer.write(msgspec.json.encode(request) + b"\n")
                     await writer.drain()
-                    line = await asyncio.wait_for(reader.readline(), FORK_WAIT)
+                    async with asyncio.timeout(FORK_WAIT):
+                        line = await reader.readline()
                     if line:
                         self._deaths = 0
                         return msgspec.json.decode(line, type=Forked)

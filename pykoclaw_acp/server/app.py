@@ -107,7 +107,8 @@ class App:
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
         try:
-            await asyncio.wait_for(self.sessions.cancel_all(), grace / 2)
+            async with asyncio.timeout(grace / 2):
+                await self.sessions.cancel_all()
         except TimeoutError:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
@@ -130,7 +131,8 @@ class App:
             task.cancel()
         await asyncio.wait(self._side_tasks)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.sessions.confirmations.flush(), FLUSH_WAIT)
+            async with asyncio.timeout(FLUSH_WAIT):
+                await self.sessions.confirmations.flush()
         with contextlib.suppress(Exception):  # less time counts then, for the next boot
             await SessionJournal(self.database).note_time()
         await self.database.close()

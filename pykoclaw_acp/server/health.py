@@ -45,7 +45,8 @@ async def watch(notifier: Notifier, database: Part, pool: Part) -> None:
 
 async def _answer(name: str, part: Part) -> None:
     try:
-        await asyncio.wait_for(part.probe(), ANSWER_WAIT)
+        async with asyncio.timeout(ANSWER_WAIT):
+            await part.probe()
     except TimeoutError:
         raise RestartWanted(f"The {name} has not answered for {ANSWER_WAIT:g} s. A restart is needed.") from None
     except OSError as error:

@@ -170,7 +170,6 @@ class SocketTransport:
         if self.unread > COUNTED:
             self._all.check()
         try:
-            # wait_for() of Python 3.11 swallows a cancel that comes as the inner call ends.
             async with asyncio.timeout(self._stall):
                 await self._writer.drain()
         except TimeoutError:

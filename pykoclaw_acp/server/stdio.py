@@ -143,10 +143,12 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
             await serving
     finally:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(connection.begun(), CALLS_GRACE)
+            async with asyncio.timeout(CALLS_GRACE):
+                await connection.begun()
         await app.stop(max(settings.shutdown_grace - CALLS_GRACE - ANSWERS_GRACE, 0.1))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(connection.settle(), ANSWERS_GRACE)
+            async with asyncio.timeout(ANSWERS_GRACE):
+                await connection.settle()
         transport.abort()
 
 

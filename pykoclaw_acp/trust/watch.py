@@ -20,13 +20,15 @@ class Watch:
     async def look(self, cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
         """What acts there, as in `scan`; a disk that does not answer in time may hold anything."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(scan, cwd, directories, sources), LOOK_WAIT)
+            async with asyncio.timeout(LOOK_WAIT):
+                return await asyncio.to_thread(scan, cwd, directories, sources)
         except TimeoutError:
             return Content((Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6})
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(unchanged, content), LOOK_WAIT)
+            async with asyncio.timeout(LOOK_WAIT):
+                return await asyncio.to_thread(unchanged, content)
         except TimeoutError:
             return False

@@ -97,10 +97,12 @@ class Choices:
             if isinstance(frame, SetMode):
                 self._mode = frame.mode
                 self._expected.append(frame.mode)
-                await asyncio.wait_for(self._client.set_permission_mode(cast("PermissionMode", frame.mode)), LIMIT)
+                async with asyncio.timeout(LIMIT):
+                    await self._client.set_permission_mode(cast("PermissionMode", frame.mode))
             else:
                 self._model, self._running = frame.model, None
-                await asyncio.wait_for(self._client.set_model(frame.model), LIMIT)
+                async with asyncio.timeout(LIMIT):
+                    await self._client.set_model(frame.model)
         except Exception as error:  # noqa: BLE001  the SDK raises bare ones
             log.warning("Claude refused a choice", action="choice_refused", error=str(error)[:300])
             self._expected.clear()

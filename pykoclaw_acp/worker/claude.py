@@ -209,7 +209,8 @@ class ClaudeSession:
             return
         if self._turn is not None or self._prompted is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._client.interrupt(), 1)
+                async with asyncio.timeout(1):
+                    await self._client.interrupt()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(DISCONNECT_WAIT):
                 await self._client.disconnect()
@@ -313,7 +314,8 @@ class ClaudeSession:
         """Wait until the tool call is reported, or report it; returns its turn."""
         async with self._reported:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._reported.wait_for(lambda: self._translator.knows(tool_id)), REPORT_WAIT)
+                async with asyncio.timeout(REPORT_WAIT):
+                    await self._reported.wait_for(lambda: self._translator.knows(tool_id))
         self._start_turn()
         for event in self._translator.start_tool(tool_id, name, arguments):
             self._put(event)
@@ -324,7 +326,8 @@ class ClaudeSession:
         """The current turn, whose messages may come later than a request; None if there is none."""
         async with self._reported:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._reported.wait_for(lambda: self._turn is not None), REPORT_WAIT)
+                async with asyncio.timeout(REPORT_WAIT):
+                    await self._reported.wait_for(lambda: self._turn is not None)
         if self.in_turn:
             self._start_turn()
         return self._turn

@@ -94,7 +94,8 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         self._start(self._reception.accept(listener, self._start))
-        await asyncio.wait_for(self._claimed.wait(), ACCEPT_WAIT)
+        async with asyncio.timeout(ACCEPT_WAIT):
+            await self._claimed.wait()
         self._start(self._frames())
         self._start(self._heartbeats())
         self._start(self._live())
@@ -113,14 +114,16 @@ class Worker:
         await self._claude.close()
         if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+                async with asyncio.timeout(LAST_ACK_WAIT):
+                    await self._outbox.drained()
         if resident:
             self._outbox.bequeath(None if self._daemon.attached else self._last_words)
 
     async def _give_up(self) -> None:
         """End the turn with a failure, which the next daemon finds in the spool."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._claude.give_up(self._why_stopped), END_WAIT)
+            async with asyncio.timeout(END_WAIT):
+                await self._claude.give_up(self._why_stopped)
         if self._claude.in_turn:
             why = self._why_stopped
             self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
@@ -174,7 +177,8 @@ class Worker:
         self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
         if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._outbox.drained(), LAST_ACK_WAIT)
+                async with asyncio.timeout(LAST_ACK_WAIT):
+                    await self._outbox.drained()
         await self._daemon.send(self._last_words)
         self._ended.set()
 

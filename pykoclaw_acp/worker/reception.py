@@ -81,7 +81,8 @@ class Reception:
                 return
             frames = read_frames(line, decode_to_worker)
             try:
-                first = await asyncio.wait_for(anext(frames, None), HELLO_WAIT)
+                async with asyncio.timeout(HELLO_WAIT):
+                    first = await anext(frames, None)
             except (TimeoutError, ValueError):
                 return
             if isinstance(first, Where):

@@ -94,7 +94,7 @@ async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_
     for name, before, after in (
         ("__init__.py", f'"{pykoclaw_acp.__version__}"', '"99.0"'),
         ("channel/frames.py", "PROTOCOL: Final = 1", "PROTOCOL: Final = 2"),
-        ("server/link.py", "LINK: Final = 1", "LINK: Final = 2"),
+        ("link/lines.py", "LINK: Final = 1", "LINK: Final = 2"),
     ):
         source = (installed / "pykoclaw_acp" / name).read_text()
         assert before in source

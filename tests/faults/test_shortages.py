@@ -52,7 +52,7 @@ async def test_a_claude_without_memory_is_an_error_that_says_so(stack: Stack) ->
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(await client.new(stack.work), text("Before."))
-    server = next(one for one in stack.find("pool.forkserver") if one.parent == stack.daemon_pid())
+    server = next(one for one in stack.find("worker.forkserver") if one.parent == stack.daemon_pid())
     before = resource.prlimit(server.pid, resource.RLIMIT_AS)
     resource.prlimit(server.pid, resource.RLIMIT_AS, (size(server.pid) + 64 * 1024 * 1024, before[1]))
     error = await failure(client, session)

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from pykoclaw_acp.logging import setup
+from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.system.secrets import looks_secret
 
 logger = setup.get_logger("tests.log")
@@ -71,6 +72,11 @@ def test_a_line_without_an_action_gets_one(stream: io.StringIO) -> None:
     logger.warning("Something")
     logging.getLogger("uvicorn.error").warning("Something of %s", "uvicorn")
     assert [line["action"] for line in lines(stream)] == ["log", "log"]
+
+
+def test_a_state_is_written_as_its_value(stream: io.StringIO) -> None:
+    logger.info("Turn ended", state=TurnState.CANCELLED)
+    assert lines(stream)[0]["state"] == "cancelled"
 
 
 @pytest.mark.parametrize("name", ["uvicorn", "uvicorn.error", "claude_agent_sdk.client", "asyncio"])

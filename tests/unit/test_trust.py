@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from pykoclaw_acp.trust import below, looking, markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, unchanged
+from pykoclaw_acp.trust.watch import Watch
 
 ALL = ("user", "project", "local")
 
@@ -452,3 +454,23 @@ def test_too_many_directories_to_look_through_act(
     assert place.found[0].startswith(".: may have skills in directories below, which act and are not shown: more than")
     assert place.content == "", "skills that nobody has seen cannot be trusted, but for a whole tree"
     assert unchanged(content)
+
+
+@pytest.mark.parametrize("method", ["look", "unchanged"])
+async def test_a_look_that_is_given_up_in_the_moment_it_ends_is_given_up(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    async def look(*_: object) -> object:
+        return await looked
+
+    monkeypatch.setattr(asyncio, "to_thread", look)
+    arguments = {"look": ("/", (), ()), "unchanged": (Content(),)}[method]
+    task = asyncio.create_task(getattr(Watch(), method)(*arguments))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    looked.set_result(True)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
