@@ -1,4 +1,4 @@
-"""A session's permission mode and model: what is chosen, how a choice is kept, and how it reaches Claude."""
+"""Permission mode and model of a session: choices, storage, delivery to Claude."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log: Final = structlog.get_logger()
 
 
 class Choosing:
-    """One session's mode and model. A choice is logged, then the live worker is told; the next one starts with it."""
+    """Mode and model of one session. A choice is logged, then sent to the live worker; the next one starts with it."""
 
     def __init__(self, state: SessionState, store: OfferStore, workers: Workers) -> None:
         self._state = state
@@ -31,13 +31,13 @@ class Choosing:
         self._choice = asyncio.Lock()
 
     async def selection(self) -> Selection:
-        """What is chosen, and what can be, as far as it is known without asking Claude."""
+        """Current mode and model with their choices, as far as known without Claude."""
         options = self._state.options
         offer = await self._store.offer(options.cwd)
         return offers.selection(options.permission_mode, options.model, offer, bypass=options.bypass)
 
     async def commands(self) -> tuple[Command, ...]:
-        """The slash commands, as the last worker in this directory knew them."""
+        """Slash commands reported by the last worker in this directory."""
         offer = await self._store.offer(self._state.options.cwd)
         return () if offer is None else offer.commands
 
@@ -83,7 +83,7 @@ class Choosing:
         known = await self._store.offer(cwd)
         if offer in (known, Offer()):
             return
-        with contextlib.suppress(StoreUnavailable):  # the next worker says it again
+        with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
             await self._store.keep_offer(cwd, offer)
         if known is None or offer.commands != known.commands:
             for subscription in list(self._state.subscriptions):

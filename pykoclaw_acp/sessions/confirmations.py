@@ -1,4 +1,4 @@
-"""Up to which event each client has confirmed a session's updates: where a plain `session/resume` goes on."""
+"""Confirmed positions of clients, from which a plain `session/resume` continues."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import structlog
 from pykoclaw_acp.model.cursors import Claimant, Cursor, CursorChange, Reader
 from pykoclaw_acp.sessions.ports import CursorStore
 
-DELAY: Final = 0.1  # s in which confirmations gather
-PAUSE: Final = 5.0  # s until what could not be written is tried again
+DELAY: Final = 0.1  # s between a confirmation and its write
+PAUSE: Final = 5.0  # s until a failed write is retried
 
 log: Final = structlog.get_logger()
 
@@ -22,13 +22,13 @@ _Key = tuple[str, str, str, str]
 
 
 def unknown(instance: str) -> bool | None:  # noqa: ARG001
-    """Of no instance can be said whether it lives."""
+    """Liveness of every instance: not known."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A cursor as it will be, None if it goes. `whole`: else only its place is known, and it moves on, never back."""
+    """A pending change of a cursor, None: removal. Unless `whole`, only its position is known, which only grows."""
 
     cursor: Cursor | None
     whole: bool
@@ -36,17 +36,17 @@ class _Change:
 
 @dataclass(eq=False, slots=True)
 class _Look:
-    """Somebody reads the cursors of a session and a name; `stale`: some of them were committed meanwhile."""
+    """A read of a session's cursors in progress; `stale`: some were committed meanwhile."""
 
     at: tuple[str, str]
     stale: bool = True
 
 
 class Confirmations:
-    """Written behind: what a crash takes of the last moment is shown once more, never lost.
+    """Positions of clients, written behind: after a crash the last moment is shown again, never skipped.
 
-    `alive` says of an instance whether its process lives, None if that cannot be known: then it counts as living while
-    it is shown the session.
+    `alive` returns whether an instance's process lives, None if unknown: then it counts as living while it has a
+    subscription.
     """
 
     def __init__(self, journal: CursorStore, alive: Callable[[str], bool | None] = unknown) -> None:
@@ -55,14 +55,14 @@ class Confirmations:
         self._unwritten: dict[_Key, _Change] = {}
         self._written: dict[_Key, _Change] = {}  # while they are
         self._looks: set[_Look] = set()
-        self._batches = 0  # that were begun
-        self._kept = 0  # the newest of them that is in the database, with all before it
+        self._batches = 0  # number of batches started
+        self._kept = 0  # newest batch that is committed, with all before it
         self._hurry = asyncio.Event()
         self._news = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, session_id: str, reader: Reader, seq: int) -> None:
-        """The client was shown everything up to `seq`."""
+        """Note that the client was shown everything up to `seq`."""
         key = (session_id, reader.client, reader.instance, reader.front)
         before = self._unwritten.get(key) or self._written.get(key)
         cursor = Cursor(reader.instance, reader.front, seq)
@@ -74,11 +74,11 @@ class Confirmations:
     async def claim(
         self, session_id: str, end: int, reader: Reader, others: Collection[Reader], upto: int | None = None
     ) -> int | None:
-        """Up to where this reader, which opens the session, was shown it; None if no client like it ever was.
+        """Position at which this reader, which opens the session, continues; None for an unknown client.
 
-        `end` is that of the log, `others` are those that are shown the session now. `upto`: the reader says itself
-        where it stands, and only what it leaves to others is settled. Whoever calls this notes its place next, without
-        waiting for anything: both are written together.
+        `end`: of the log. `others`: readers with a subscription now. `upto`: the reader names its position, and only
+        what it leaves to others is settled. The caller notes the position next, without awaiting: both are written
+        together.
         """
         cursors = await self._cursors(session_id, reader.client)
         here = {one.instance for one in others}
@@ -89,7 +89,7 @@ class Confirmations:
             now=self._journal.clock.now(),
             upto=upto,
         )
-        beyond = [one for one in cursors if one.seq > end]  # the database was restored from a copy
+        beyond = [one for one in cursors if one.seq > end]  # the database was restored from a backup
         claim = claimant.claim([one for one in cursors if one.seq <= end])
         claim.gone += beyond
         for one in claim.gone:
@@ -99,7 +99,7 @@ class Confirmations:
         return claim.start
 
     async def written(self, limit: float) -> None:
-        """Wait until what was noted until now is in the database, or cannot be written within `limit` s."""
+        """Wait until everything noted so far is committed, for at most `limit` s."""
         batch = self._batches + bool(self._unwritten)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
@@ -108,7 +108,7 @@ class Confirmations:
                     await self._news.wait()
 
     async def flush(self) -> None:
-        """Write what is left."""
+        """Write everything pending."""
         if self._writing is not None:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -121,11 +121,11 @@ class Confirmations:
             self._writing = asyncio.get_running_loop().create_task(self._write_soon())
 
     async def _cursors(self, session_id: str, client: str) -> list[Cursor]:
-        """Those of this name, as they will be when everything is written."""
+        """Cursors of this client name, with pending changes applied."""
         look = _Look((session_id, client))
         self._looks.add(look)
         try:
-            while look.stale:  # what others commit all the time is of other sessions
+            while look.stale:  # others commit cursors of other sessions all the time
                 look.stale = False
                 found = {(one.instance, one.front): one for one in await self._journal.cursors(session_id, client)}
         finally:
@@ -153,7 +153,7 @@ class Confirmations:
             self._writing = None
 
     async def _write(self) -> bool:
-        """Write what has gathered, all of it or nothing; whether that went well."""
+        """Write all pending changes in one transaction; returns whether it succeeded."""
         self._written, self._unwritten = self._unwritten, {}
         if not self._written:
             return True
@@ -166,7 +166,7 @@ class Confirmations:
         try:
             await self._journal.change_cursors(changes)
         except BaseException as error:
-            self._unwritten = self._written | self._unwritten  # written twice is as good as once
+            self._unwritten = self._written | self._unwritten  # writing twice is harmless
             if not isinstance(error, Exception):
                 raise
             log.exception("Confirmations could not be written yet", action="confirmations_waiting")

@@ -1,7 +1,7 @@
-"""Cursors of clients that never come back are dropped after 30 days.
+"""Retention of cursors: those of ended client instances are dropped after 30 days.
 
-Those are days of the data directory's own clock, since a daemon has first seen that the client's instance has ended: a
-wall clock that is wrong drops nothing too early, and days on which the machine is off do not count.
+The days are counted by the data directory's clock, from when a daemon first saw that the instance had ended: a wrong
+wall clock drops nothing early, and days on which the machine is off do not count.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ log: Final = structlog.get_logger()
 
 
 class CursorAges:
-    """Looks once an hour which instances have ended."""
+    """Checks once an hour which instances have ended."""
 
     def __init__(self, sessions: Sessions, journal: CursorStore) -> None:
         self._sessions = sessions
         self._journal = journal
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(PAUSE)
             try:
@@ -40,7 +40,7 @@ class CursorAges:
                 log.exception("Cursors could not be looked at", action="cursors_not_aged")
 
     async def look(self) -> None:
-        """Note which instances have ended, and drop what they left long ago."""
+        """Record ended instances, and drop expired cursors."""
         alive = self._sessions.confirmations.alive
         shown = {
             subscription.reader.instance

@@ -1,4 +1,4 @@
-"""A session's log in this process: what was committed is published here, and clients read it from their cursors."""
+"""In-process log of a session: publishes committed events to subscriptions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class SessionLog:
 
     @property
     def last_seq(self) -> int:
-        """The newest event's place."""
+        """Position of the newest event."""
         return self._record.last_seq
 
     async def read_after(self, cursor: int, limit: int) -> list[Logged]:
-        """The next events after the cursor, pieces of a message as one; waits until there are any."""
+        """Next events after the cursor, parts of a message merged; waits for them."""
         while cursor >= self._record.last_seq:
             await self._news.wait()
         if recent := self._tail.after(cursor):
@@ -44,11 +44,11 @@ class SessionLog:
         self.committed(await self._store.append(self._record.session_id, events, patient=patient), None, events)
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
-        """Publish events that were just committed."""
+        """Publish committed events."""
         self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
 
     def publish(self, logged: Sequence[Logged]) -> None:
-        """Give committed events to whoever reads the log."""
+        """Pass committed events to readers."""
         if not logged:
             return
         for one in logged:
@@ -60,7 +60,7 @@ class SessionLog:
         self._news = asyncio.Event()
 
     def forget(self) -> None:
-        """Free the events in memory: later readers read the database."""
+        """Free the tail: later readers use the database."""
         self._tail.clear()
 
     def pruned(self) -> None:

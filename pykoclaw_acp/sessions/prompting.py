@@ -1,4 +1,4 @@
-"""A client's prompt and cancel, with what decides about one that comes again."""
+"""Prompts and cancels of clients, re-sent ones included."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pykoclaw_acp.tasks import in_pieces
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as a client sends it: `number` is the request's on this connection, `request_key` names it for ever.
+    """A client's prompt: `number` identifies the request on its connection, `request_key` globally.
 
-    If it comes again, `sent_at` (ms since 1970) and `uptime` (ms) say when its client sent it first.
+    Of a re-sent one, `sent_at` (ms since 1970) and `uptime` (ms) are those of the first time.
     """
 
     session_id: str
@@ -33,12 +33,12 @@ class Prompt:
 
 
 async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:
-    """The turn that answers the prompt, in the journal; a new one, or the one of a prompt that comes again.
+    """Accept the prompt; returns its session and turn: a new turn, or that of a re-sent prompt.
 
-    None: an earlier daemon has accepted it, and what that left waits for a database that can be written.
+    None: an earlier daemon accepted it, and recovery waits for a writable database.
     """
     sessions = subscriber.sessions
-    # One that comes again joins its turn also after the session was closed.
+    # A re-sent prompt joins its turn even in a closed session.
     find = sessions.get_open if prompt.sent_at is None else sessions.get
     session = await find(prompt.session_id)
     subscription = subscriber.subscription(session, prompt.session_id)
@@ -57,9 +57,9 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
 async def cancel(
     sessions: Sessions, session_id: str, *, uptime: int | None = None, request_key: str | None = None
 ) -> list[asyncio.Task[None]]:
-    """Stop the session's turns, but for those that came after a cancel that comes again, sent at `uptime` (ms).
+    """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms).
 
-    For an unknown or idle session it does nothing. The tasks are done when the cancel outlives this daemon.
+    Without effect for an unknown or idle session. The returned tasks end when the cancel is durable.
     """
     session = await sessions.find(session_id)
     until = None if uptime is None else sessions.clock.at(uptime)

@@ -1,4 +1,4 @@
-"""All sessions of this process: created, found, and reached by their workers' frames."""
+"""Registry of this process's sessions: creates and finds them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log: Final = structlog.get_logger()
 
 
 class Sessions:
-    """Sessions by id. Live ones are those in memory; what nobody has to do with is forgotten after a while."""
+    """Sessions by id. Live sessions are those in memory; idle ones leave it after a while."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Sessions:
         alive: Callable[[str], bool | None] = unknown,
         workspaces: Workspaces | None = None,
     ) -> None:
-        """`template`: the options of a session that has none of its own. `alive`: as in Confirmations.
+        """`template`: options of a session without its own. `alive`: as in Confirmations.
 
         Without `workspaces` every directory is trusted.
         """
@@ -61,8 +61,8 @@ class Sessions:
         self._times = times
         self._live: dict[str, Session] = {}
         self._waiting = AllWaiting()
-        self._owners: dict[str, str] = {}  # by alias: the session that it leads to
-        self._found: dict[str, float] = {}  # when each live one was last looked for; s, monotonic
+        self._owners: dict[str, str] = {}  # session by alias
+        self._found: dict[str, float] = {}  # last access of live sessions; s, monotonic
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
         self._names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
@@ -121,21 +121,21 @@ class Sessions:
 
     @property
     def setting_sources(self) -> tuple[str, ...]:
-        """Claude's setting sources that count."""
+        """Claude's active setting sources."""
         return self._template.setting_sources
 
     def know_aliases(self, owners: Mapping[str, str]) -> None:
-        """Further ids, and the sessions that they lead to."""
+        """Register aliases: further ids of sessions."""
         self._owners.update(owners)
 
     def owner(self, session_id: str) -> str:
-        """The id of the session that this id leads to: itself, unless it is an alias."""
+        """Resolve an alias to its session's id."""
         return self._owners.get(session_id, session_id)
 
     async def find(self, session_id: str) -> Session | None:
-        """The session that this id leads to, live or from the database.
+        """Find the session with this id or alias, in memory or the database; None if there is none.
 
-        Its next worker will resume what the database says.
+        Its next worker resumes the Claude session that the database names.
         """
         owner = self.owner(session_id)
         if owner in self._deleted:
@@ -145,7 +145,7 @@ class Sessions:
             return await self._load(owner)
         self._found[owner] = time.monotonic()
         if not self.workers.is_live(owner) and not live.busy:
-            # Another channel may have moved the conversation on since.
+            # Another program may have continued the conversation.
             record = await self._journal.find(owner)
             if record is None:
                 return None
@@ -158,14 +158,14 @@ class Sessions:
         return None if session is None else session.permissions
 
     async def get(self, session_id: str) -> Session:
-        """The session under this id; raises SessionNotFound."""
+        """As `find`; raises SessionNotFound."""
         session = await self.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
         return session
 
     async def get_open(self, session_id: str) -> Session:
-        """The session, if a client has opened it; raises SessionNotFound, and InvalidRequest if none has."""
+        """As `get`; raises InvalidRequest unless a client has opened the session."""
         session = await self.get(session_id)
         if session.record.closed or session.record.cwd is None:
             raise InvalidRequest(NOT_OPEN)
@@ -188,7 +188,7 @@ class Sessions:
     async def reopen(
         self, session: Session, cwd: str, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
     ) -> None:
-        """A client opens the session again: with these directories and servers, from its next worker on."""
+        """Reopen the session; directories and servers apply to its next worker."""
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
@@ -200,22 +200,22 @@ class Sessions:
             session.change_worker(options)
 
     def remember(self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> None:
-        """A front came back and says how its client opened the session, unless one has opened it in this daemon."""
+        """Take the options from a returning front, unless a client has opened the session under this daemon."""
         own = {"additional_directories": directories, "mcp_servers": servers}
         session.told_options(msgspec.structs.replace(session.options, **own))
 
     async def place(self, session: Session, session_id: str, seq: int) -> int:
-        """The place of a client that has seen it up to `seq` under this id, perhaps before logs were merged."""
+        """Map a position `seq` under this id, which may date from before logs were merged."""
         if not 0 < seq <= session.record.pruned_upto:
             return seq
         return await self._journal.current_seq(session_id, seq)
 
     async def asked_by(self, session_id: str, front: str) -> set[str]:
-        """Ids of the session's turns that a front asked for."""
+        """Ids of the session's turns that came through a front."""
         return set(await self._journal.turns_of_front(session_id, front))
 
     async def in_journal(self, session: Session, keys: PromptKeys) -> bool:
-        """Whether this prompt was accepted before and has not ended, as far as its keys tell."""
+        """Whether an unfinished turn has one of these keys."""
         return await self._journal.has_unfinished(session.id, keys)
 
     async def was_taken(self, request_key: str) -> bool:
@@ -223,11 +223,11 @@ class Sessions:
         return await self._journal.was_taken(request_key)
 
     async def is_open(self, ask_id: str) -> bool:
-        """Whether the question waits for an answer."""
+        """Whether the permission request is pending."""
         return await self._journal.is_pending(ask_id)
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Give the session this title, in one line of at most 80 characters; its clients are told.
+        """Set the title, cut to one line of at most 80 characters, and notify clients.
 
         Raises SessionNotFound, and InvalidParams for a title without words.
         """
@@ -239,10 +239,10 @@ class Sessions:
             await session.log.tell([TitleChanged(line)])
 
     async def close(self, session: Session) -> None:
-        """End its turns and its worker, for all of its ids; it can be loaded again."""
+        """Close the session under all its ids: end turns and worker. It can be loaded again."""
         async with session.intake.lock:
             await self._journal.mark_closed(session.id)
-            session.record.closed = True  # from now on nobody prompts it
+            session.record.closed = True  # no prompt is accepted from now on
             session.cancel()
         await session.idle()
         await self.workers.stop(session.id)
@@ -252,12 +252,12 @@ class Sessions:
             async with asyncio.timeout(self._times.cancel_grace):
                 await asyncio.gather(*reached, return_exceptions=True)
         for subscription in subscriptions:
-            if subscription in session.subscriptions:  # and no load has put another one in its place
+            if subscription in session.subscriptions:  # not replaced by a load meanwhile
                 subscription.close()
                 subscription.client.stop_updates(subscription.session_id)
 
     async def delete(self, session: Session) -> None:
-        """End its turns and its worker, and delete what was said; from now on nobody finds it, under any of its ids."""
+        """Delete the session under all its ids: end turns and worker, delete the log."""
         self._journal.require_writable()
         self._deleted.add(session.id)
         try:
@@ -269,11 +269,11 @@ class Sessions:
 
     @property
     def live(self) -> list[Session]:
-        """Those that are in memory."""
+        """Sessions in memory."""
         return list(self._live.values())
 
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
-        """What becomes of the session's questions while no client is there; None: what the settings say.
+        """Set the session's away policy; None: that of the settings.
 
         Raises SessionNotFound.
         """
@@ -283,7 +283,7 @@ class Sessions:
         session.permissions.restart_clocks()
 
     async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
-        """Write down what a client has opened: it does not wait long for that, since it can read meanwhile."""
+        """Write a change of an opened session; waits only briefly, as the client can read meanwhile."""
         task = self._writing.start(writing)
         await asyncio.wait([task], timeout=WRITE_WAIT)
         if task.done():
@@ -297,17 +297,17 @@ class Sessions:
             live.mark_request_answered(request_key)
 
     def in_use(self, session_id: str) -> bool:
-        """A client has it open, or a turn runs or waits."""
+        """Whether a client has the session open, or a turn runs or waits."""
         live = self._live.get(session_id)
         return live is not None and (live.busy or bool(live.subscriptions))
 
     def pruned(self, session_id: str) -> None:
-        """The session's events are gone from the database."""
+        """Note that the session's events were deleted from the database."""
         if (live := self._live.get(session_id)) is not None:
             live.log.pruned()
 
     def forget(self, unseen: float) -> None:
-        """Drop from memory what nobody has to do with, nor has looked for in `unseen` s; `find` brings it back."""
+        """Drop idle sessions that were not accessed for `unseen` s from memory; `find` loads them again."""
         before = time.monotonic() - unseen
         for session_id, found in list(self._found.items()):
             live = self._live.get(session_id)
@@ -323,7 +323,7 @@ class Sessions:
         await asyncio.gather(*(session.idle() for session in busy))
 
     async def suspend(self) -> None:
-        """Leave every turn as it is, for the next daemon; nothing is begun any more."""
+        """Leave all turns to the next daemon, and start none."""
         await asyncio.gather(*(session.suspend() for session in self._live.values()))
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:

@@ -1,8 +1,7 @@
-"""Sessions that nobody uses: after a while what was said is deleted and they are hidden; their ids stay good.
+"""Retention of sessions: unused ones are emptied and hidden after a while; their ids stay valid.
 
-How long that is, the data directory's own clock says, which is noted down with each look.
-
-Those that are only not in use now, conversations too, leave this process's memory.
+The time is measured by the data directory's clock, which is saved with each check. Sessions and conversations that are
+idle also leave this process's memory.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.sessions.ports import SessionStore
 from pykoclaw_acp.sessions.registry import Sessions
 
-ROUNDS: Final = 4  # looks in the time after which a session is pruned
+ROUNDS: Final = 4  # checks per retention period
 LONGEST_PAUSE: Final = 600.0  # s
-DORMANT: Final = 60.0  # s since a session was last looked for, until it leaves the memory
+DORMANT: Final = 60.0  # s since a session was last accessed, until it leaves memory
 
 log: Final = structlog.get_logger()
 
@@ -35,7 +34,7 @@ class Pruner:
         self._after = after
 
     async def run(self) -> None:
-        """Prune again and again, until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
             try:
@@ -48,7 +47,7 @@ class Pruner:
             self._sessions.forget(DORMANT)
 
     async def prune(self) -> int:
-        """Prune what is unused now; returns how many sessions that were."""
+        """Prune unused sessions; returns their number."""
         before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):

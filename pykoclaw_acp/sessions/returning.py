@@ -1,4 +1,4 @@
-"""Clients that come back after the daemon was away: each is put where it was in its sessions."""
+"""Reconnects of clients to a new daemon: subscriptions continue where they were."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pykoclaw_acp.sessions.subscriber import Subscriber
 
 @dataclass(frozen=True, slots=True)
 class LastPlace:
-    """Where a client was in a session, as its front says.
+    """Position of a client in a session, as its front reports it.
 
     `seq` is the last update that the front was sent, `seen` the last that has arrived at the client; None: the front
     does not say it. `load` is the number of the `session/load` whose replay goes on, or 0. `answered`: the request that
@@ -27,10 +27,10 @@ class LastPlace:
 
 
 async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, LastPlace]) -> None:
-    """Subscribe the client of this front to the sessions that it followed, by the ids that it uses."""
+    """Subscribe the client to the sessions it had open, under the ids it uses."""
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
     for session_id, place in places.items():
-        # Under which of several ids it has prompted is not known: it is rather shown its own words than not at all.
+        # Under which of several ids it prompted is unknown: rather show its own message than nothing.
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
         await _go_on(subscriber, front if is_only else None, session_id, place)
 
@@ -44,13 +44,13 @@ async def _go_on(subscriber: Subscriber, front: str | None, session_id: str, pla
         sessions.remember(session, *place.opened)
     subscriber.loading[session_id] = place.load
     own = set() if front is None else await sessions.asked_by(session.id, front)
-    # In the middle of a replay the client is told its own messages, too; updates must not overtake a resume's answer.
+    # A replay includes the client's own messages; updates must not overtake the response to a resume.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen
     if seen is not None:
         seen = min(await sessions.place(session, session_id, seen), session.last_seq)
     seq = min(await sessions.place(session, session_id, place.seq), session.last_seq)
-    # What its front was told may be on its way to it: where it stands is what was confirmed, or what the front says.
+    # What was sent to the front may be in transit: use what was confirmed, or what the front reports.
     known = await subscriber.claim(session, session_id, upto=seq)
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)

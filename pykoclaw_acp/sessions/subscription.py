@@ -1,4 +1,4 @@
-"""A client's place in a session's log: replay and live are one thing, reading from a cursor."""
+"""Subscription of a client to a session's log: replay and live delivery read from one cursor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace
 
-PAGE: Final = 500  # events read from the log at once, at most
+PAGE: Final = 500  # events per read
 
 log: Final = structlog.get_logger()
 
@@ -59,12 +59,12 @@ class Subscription:
 
     @property
     def alive(self) -> bool:
-        """Whether it still delivers."""
+        """Whether events are still delivered."""
         return not self._task.done()
 
     @property
     def last_seq(self) -> int:
-        """The newest event's place in the session's log."""
+        """Position of the newest event in the log."""
         return self._log.last_seq
 
     async def reached(self, seq: int) -> None:
@@ -79,13 +79,13 @@ class Subscription:
             raise error
 
     async def end_line(self) -> None:
-        """End a line that was left open by text whose end the client does not see."""
+        """Send an empty line after text whose end the client does not see."""
         if self.loose_end:
             self.loose_end = False
             await self.client.end_line(self.session_id, self.cursor)
 
     def close(self) -> None:
-        """Stop delivering."""
+        """End the subscription."""
         self._task.cancel()
         self._end(self)
 

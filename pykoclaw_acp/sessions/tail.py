@@ -1,4 +1,4 @@
-"""The end of a session's log in memory, for clients that follow live; the log itself is the truth."""
+"""Tail of a session's log in memory, for live subscriptions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LIMIT: Final = 256 * 1024  # characters of rows
 
 
 class Tail:
-    """The newest events, one for each place and without gaps, up to a size."""
+    """The newest events, contiguous, up to a size."""
 
     def __init__(self) -> None:
         self._events: deque[Logged] = deque()
         self._size = 0
 
     def extend(self, logged: Sequence[Logged]) -> None:
-        """What was just committed; if that does not follow what is here, what is here is forgotten."""
+        """Append committed events; clears the tail first if they do not follow it."""
         if self._events and logged[0].seq != self._events[-1].seq + 1:
             self.clear()
         for one in logged:
@@ -29,13 +29,13 @@ class Tail:
             self._size -= self._events.popleft().size
 
     def after(self, cursor: int) -> list[Logged]:
-        """The events after the cursor; none if the next one is not here any more."""
+        """Events after the cursor; none if the next one has left the tail."""
         if not self._events or self._events[0].seq > cursor + 1:
             return []
         missing = self._events[-1].seq - cursor
         return [self._events[at] for at in range(len(self._events) - missing, len(self._events))]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear the tail."""
         self._events.clear()
         self._size = 0

@@ -1,4 +1,4 @@
-"""What workers say, passed to their sessions; the pool's listener."""
+"""The pool's listener: passes events of workers to their sessions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A prompt that comes again joins its turn instead of running once more.
+"""Deduplication: a re-sent prompt joins its turn instead of running again.
 
-A front sends its lines again after a reconnect, a client repeats an idempotency key, and some clients (Mitto) send the
-very prompt again, without any id, when their agent process died under it.
+A front re-sends its lines after a reconnect, a client repeats an idempotency key, and some clients (Mitto) re-send a
+prompt without any id when their agent process died.
 """
 
 from __future__ import annotations
