@@ -1,4 +1,4 @@
-"""Permission requests, how they are decided and settled, and what decides while nobody is there: plain data."""
+"""Permission requests, their decisions and settlements: plain data."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from pykoclaw_acp.model.events import ToolPart
 
 
 class RequestPolicy(StrEnum):
-    """What applies to a pending request while it waits. The values are those of `acp_permissions.policy`."""
+    """Policy of a pending request; values of `acp_permissions.policy`."""
 
-    ATTENDED = "attended"  # a client is there that can answer
-    WAIT = "wait"  # nobody is there; it ends as `timeout` at its deadline
-    DENY = "deny"  # nobody is there; it is refused at its deadline
-    ALLOW = "allow"  # nobody is there; it is allowed at its deadline, this once
-    PARK = "park"  # nobody is there; it is parked at its deadline
-    PARKED = "parked"  # its worker was given up; it waits without a limit
+    ATTENDED = "attended"  # a client that can decide is connected
+    WAIT = "wait"  # nobody connected; ends as `timeout` at its deadline
+    DENY = "deny"  # nobody connected; refused at its deadline
+    ALLOW = "allow"  # nobody connected; allowed once at its deadline
+    PARK = "park"  # nobody connected; parked at its deadline
+    PARKED = "parked"  # its worker was freed; pending without a limit
 
 
 class RequestOutcome(StrEnum):
-    """How a request ended, in `acp_permissions.outcome`; a client may say something else, which is kept as it came."""
+    """Outcome of a request, in `acp_permissions.outcome`; unknown ones of clients are kept as they are."""
 
     SELECTED = "selected"  # an option was chosen (ACP)
     CANCELLED = "cancelled"  # the client did not choose (ACP)
     ACCEPT = "accept"  # a form was filled in (ACP)
     DECLINE = "decline"  # a form was declined (ACP)
     CANCEL = "cancel"  # a form was dismissed (ACP)
-    TIMEOUT = "timeout"  # nobody answered in time
+    TIMEOUT = "timeout"  # nobody decided in time
     DENIED = "denied"  # the away policy refused it
     UNANSWERED = "unanswered"  # the client's answer was an error, or none
-    UNSUPPORTED = "unsupported"  # no client that is there can show a form
-    UNRECORDED = "unrecorded"  # the answer could not be written down, so it counts as none; in no row
-    WITHDRAWN = "withdrawn"  # the worker does not want to know it any more
-    INTERRUPTED = "interrupted"  # the worker, or the turn, is gone
+    UNSUPPORTED = "unsupported"  # no connected client can show a form
+    UNRECORDED = "unrecorded"  # the decision could not be stored, so it does not count; in no row
+    WITHDRAWN = "withdrawn"  # withdrawn by the worker
+    INTERRUPTED = "interrupted"  # worker or turn ended
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What an MCP server wants to know: its name, its words, and MCP's `requestedSchema`."""
+    """Form of an MCP server: its name, its message, and MCP's `requestedSchema`."""
 
     server: str
     message: str
@@ -48,9 +48,9 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Workspace(msgspec.Struct, frozen=True):
-    """A directory that holds something that acts: `found` says in words what.
+    """A directory with active content, described by `found`.
 
-    `content` is the fingerprint of all that acts there; empty if not all of it could be looked at.
+    `content`: fingerprint of the active content; empty if not all of it could be read.
     """
 
     path: str
@@ -59,15 +59,13 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask", omit_defaults=True):
-    """May this tool run? `call` is the same for the same tool with the same arguments, and for nothing else.
+    """Request to allow a tool call. `call` identifies tool and arguments.
 
-    `input` and `content` hold all of the arguments: whoever answers must be able to see what runs. A worker of a
-    version before has cut long ones, and says so in them.
+    `input` and `content` hold all arguments, so that whoever decides sees what runs; older workers cut long ones, and
+    mark that. With a `form` it is an elicitation, without a known tool call. With `workspaces` it asks for trust in
+    these directories, and no worker waits for it.
 
-    With a `form`: will the user fill it in? It belongs to no tool call that is known. With `workspaces`: are these
-    directories trusted? That is asked by no worker.
-
-    It is a frame of the worker's as it stands: `epoch` and `n` are its head.
+    It is also the frame of a worker: `epoch` and `n` are its head.
     """
 
     epoch: int
@@ -77,18 +75,18 @@ class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="fr
     tool_call_id: str
     title: str
     tool_kind: str
-    always: str | None = None  # what "always" would allow, in words; None where it cannot be offered
+    always: str | None = None  # what "always" would allow, in words; None: not offered
     content: tuple[ToolPart, ...] = ()
     input: dict[str, Any] | None = None
     call: str = ""
-    tool: str = ""  # its name
+    tool: str = ""  # name of the tool
     form: Form | None = None
     workspaces: tuple[Workspace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a question ended, for its row; `content` is what a form was filled in with."""
+    """Outcome of a request, for its row; `content`: values of a form."""
 
     permission_id: str
     outcome: str
@@ -99,7 +97,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When an away policy acts: `shown` to people (ms since 1970), and `clock` (ms, the data directory's own clock)."""
+    """Deadline of an away policy: `shown` to people (ms since 1970), `clock` (ms, data directory's clock)."""
 
     shown: int
     clock: int
@@ -107,11 +105,10 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """A question as its row keeps it; `asked_at` and `deadline` are milliseconds since 1970, for people.
+    """A request with its row; `asked_at` and `deadline` are milliseconds since 1970, for people.
 
-    What decides are `asked_clock` and `deadline_clock` (ms, own clock; None: a daemon without one wrote the row).
-    `policy`: `attended` while a client is there, the away policy while none is, `parked` once its worker was given up.
-    `deadline`: when the policy acts. `turn_id`: the turn that asks, or that goes on with the answer to a parked one.
+    `asked_clock` and `deadline_clock` (ms, data directory's clock; None in rows of older daemons) decide. `deadline`:
+    when the policy acts. `turn_id`: the turn that asks, or that continues with the decision on a parked request.
     """
 
     session_id: str
@@ -130,9 +127,9 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a question was answered: ACP's outcome and option, and who did it (a client's name, `cli`, `policy`…).
+    """Decision on a request: ACP's outcome and option, and who made it (a client's name, `cli`, `policy`…).
 
-    The outcome of a form is ACP's `action`, and `content` is what was filled in.
+    For a form, `outcome` is ACP's `action`, and `content` holds its values.
     """
 
     outcome: str

@@ -1,10 +1,9 @@
-"""What clients wrap around the user's words in a prompt, as Mitto does: pure functions of the prompt.
+"""Text that clients wrap around the user's words in a prompt, as Mitto does: pure functions of the prompt.
 
-The log shows the user's own words, which is what he sees on his screen. Claude gets the rest as well where it says
-something new: the client's context block, but not a history that Claude remembers anyway.
+The log shows the user's words. Claude also gets the client's context block, but not a history that it remembers.
 
-Texts of megabytes come from outside: every search goes through a text once, and marks that are no end of a wrapping
-are passed over only `MOST_MARKS` times.
+Prompts may have megabytes: every search passes over a text once, and marks that do not end a wrapping are skipped at
+most `MOST_MARKS` times.
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from typing import Any, Final
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model import client_traits
 
-_MARKS: Final = client_traits.DEFAULT.wrapping  # looked for in every prompt: clients do not always give their name
-MOST_MARKS: Final = 1000  # that may look like the end of a wrapping and be none, before a text is taken as it is
-_LOOK: Final = 4096  # characters in which white space is looked for at once
+_MARKS: Final = client_traits.DEFAULT.wrapping  # tried on every prompt: clients do not always give their name
+MOST_MARKS: Final = 1000  # false ends of a wrapping before the text is taken as it is
+_LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
 
 
 def unwrap(text: str) -> str:
-    """The user's own words."""
+    """Extract the user's words."""
     begin = _after_history(text)
     words = _request(text, begin)
     return text[begin:] if words is None else text[slice(*words)]
 
 
 def without_history(text: str) -> str:
-    """The text without the summary of earlier turns that Mitto puts before the first prompt after a resume."""
+    """Remove the summary of earlier turns that Mitto prepends after a resume."""
     return text[_after_history(text) :]
 
 
 def shown(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The content as the log has it."""
+    """Content for the log."""
     return [_with_text(block, unwrap) for block in blocks]
 
 
 def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dict[str, Any]]:
-    """The content as Claude gets it; a slash command stands alone, since only the prompt's beginning counts as one.
+    """Content for Claude; a slash command is sent alone, as Claude recognises it at the beginning only.
 
     `remembers`: Claude's session holds the earlier turns.
     """
@@ -56,12 +55,12 @@ def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dic
 
 
 def is_command(words: str) -> bool:
-    """Whether these words are a slash command, whose name has at most 256 characters."""
+    """Whether the text is a slash command; names have at most 256 characters."""
     return _COMMAND.match(words) is not None
 
 
 def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
-    """SHA-256 (hex) of the user's own words and the other blocks, equal for a prompt that is wrapped anew; in steps."""
+    """SHA-256 (hex) of the user's words and other blocks, independent of the wrapping; in steps."""
     digest = hashlib.sha256()
     own: list[dict[str, Any]] = []
     for block in blocks:
@@ -74,7 +73,7 @@ def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
 
 
 def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
-    """Whether the client of this name sent the prompt for itself, so that no user wrote it."""
+    """Whether the prompt is the client's own helper prompt, not written by a user."""
     beginnings = client_traits.find(client).helper_prompts
     return any(block["text"].startswith(beginnings) for block in blocks[:1] if block.get("type") == "text")
 
@@ -84,7 +83,7 @@ def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str,
 
 
 def _after_history(text: str) -> int:
-    """Where the text goes on after a history: up to the last end, since the history's turns may quote one."""
+    """Position after a history: after its last end mark, as turns in it may quote one."""
     head = _skip_space(text, 0)
     if not text.startswith(_MARKS.history, head):
         return 0
@@ -102,12 +101,12 @@ def _after_history(text: str) -> int:
         if closed >= 0:
             rest = closed + 1
             return rest + (2 if text.startswith("\n\n", rest) else 1 if text.startswith("\n", rest) else 0)
-        limit = mark + 1  # the newline before this mark ends the line before it
+        limit = mark + 1  # exclude the newline before this mark
     return 0
 
 
 def _request(text: str, begin: int) -> tuple[int, int] | None:
-    """Where the user's words stand between Mitto's own head and tail, and nothing that only looks like them."""
+    """Position of the user's words between Mitto's head and tail; look-alikes are ignored."""
     head = _skip_space(text, begin)
     if not text.startswith(_MARKS.context, head):
         return None
@@ -129,7 +128,7 @@ def _request(text: str, begin: int) -> tuple[int, int] | None:
 
 
 def _ends(text: str) -> tuple[int, int]:
-    """Where a text ends if the white space after it does not count, and if a rule after it does not either."""
+    """End of a text without trailing white space, and without a trailing rule."""
     end = _before_space(text, len(text))
     if text.endswith(_MARKS.rule, 0, end):
         return end, _before_space(text, end - len(_MARKS.rule))

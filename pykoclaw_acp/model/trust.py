@@ -1,22 +1,22 @@
-"""Which directories the user trusts: plain data."""
+"""Trusted directories: plain data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-ANY: Final = "*"  # a `content`: whatever the directory, and those below it, hold
+ANY: Final = "*"  # a `content`: anything in the directory and below
 
 
-FIRST_USE: Final = ""  # what it holds when a prompt comes there next
-NOTHING: Final = "-"  # nothing that acts; its `./.env` is what is trusted
+FIRST_USE: Final = ""  # its content at the next prompt
+NOTHING: Final = "-"  # no active content; only its `./.env` is trusted
 
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """A directory that is trusted. `content` is the fingerprint of what acts there, or one of the three above.
+    """A trusted directory. `content`: fingerprint of its active content, or one of the constants above.
 
-    `dotenv`: the fingerprint of its `./.env`, if that may be read.
+    `dotenv`: fingerprint of its `./.env`, if that may be read.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""What a session and a turn are."""
+"""Sessions and turns: plain data."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any, Final
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.failures import TurnFailure
 
-AWAY_GRACE: Final = 5.0  # s; a front that reconnects, also to a new daemon, was never away
+AWAY_GRACE: Final = 5.0  # s; a front that reconnects within it was not away
 
 
 class TurnState(StrEnum):
-    """How far a turn has come; it moves forward only. The values are those of `acp_turns.state`."""
+    """State of a turn; it only moves forward. Values of `acp_turns.state`."""
 
-    QUEUED = "queued"  # accepted and durable; its prompt has not left for a worker
-    DISPATCHED = "dispatched"  # its prompt leaves for a worker, or has left: it is never sent again
-    RUNNING = "running"  # Claude has taken it up
+    QUEUED = "queued"  # accepted and durable; prompt not sent to a worker
+    DISPATCHED = "dispatched"  # prompt being sent or sent to a worker; never sent again
+    RUNNING = "running"  # Claude has started on it
     DONE = "done"  # Claude has answered
-    CANCELLED = "cancelled"  # ended because its user wanted that, or before its prompt left
+    CANCELLED = "cancelled"  # ended by the user, or before its prompt was sent
     FAILED = "failed"  # ended by an error; part of an answer may be in the log
-    UNKNOWN = "unknown"  # its worker is gone, and nobody can say whether Claude had begun
+    UNKNOWN = "unknown"  # its worker ended, and whether Claude had started is unknown
 
 
 UNFINISHED: Final = (TurnState.QUEUED, TurnState.DISPATCHED, TurnState.RUNNING)
-STARTED: Final = (TurnState.DISPATCHED, TurnState.RUNNING)  # a worker has its prompt, or may have it
+STARTED: Final = (TurnState.DISPATCHED, TurnState.RUNNING)  # a worker has its prompt, or may have
 
 
 @dataclass(slots=True)
 class SessionRecord:
-    """A session as the database keeps it; times are milliseconds since 1970."""
+    """Row of a session; times are milliseconds since 1970."""
 
     session_id: str
     conversation_name: str
@@ -42,7 +42,7 @@ class SessionRecord:
     model: str | None = None
     title: str | None = None
     last_seq: int = 0
-    pruned_upto: int = 0  # the events up to here are gone
+    pruned_upto: int = 0  # events up to here were deleted
     prompted: bool = False
     auxiliary: bool = False  # prompted, but never by a person
     claude_session_id: str | None = None
@@ -54,7 +54,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a turn ended; `usage` counts tokens of this turn alone, by ACP's names."""
+    """End of a turn; `usage`: tokens of this turn, under ACP's names."""
 
     state: TurnState
     stop_reason: str | None = None
@@ -67,7 +67,7 @@ class Outcome:
 class PromptKeys:
     """Keys that identify a re-sent prompt.
 
-    `request`: which line of which front it is. `idempotency`: chosen by the client. `fingerprint`: of the user's words.
+    `request`: front and line number. `idempotency`: chosen by the client. `fingerprint`: of the user's words.
     """
 
     request: str | None = None
@@ -76,19 +76,18 @@ class PromptKeys:
 
     @property
     def front(self) -> str | None:
-        """The front that the prompt came through, if it was one."""
+        """Front that the prompt came through, if any."""
         return None if self.request is None else self.request.rpartition(":")[0]
 
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A prompt on its way: `ended` resolves to its outcome and the seq up to which it is told.
+    """A turn in memory: `ended` resolves to its outcome and the seq up to which it is in the log.
 
-    `created_at` is for people; what decides is `sent`, when its client sent it (ms, the data directory's own clock).
-    `spoke`: something of the answer is in the log. `cancelled` is set when the user wants the turn to stop. `waiting`
-    counts the calls that will be answered by it; `lost_at` (s, monotonic) is since when there is none, and `answered`
-    says that a client has got the response. `unattended`: it runs although nobody stands behind it.
-    `attempts` counts the daemons that died while they prepared it; that this one does (`begun`) is in the journal.
+    `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's clock). `spoke`: part of
+    the answer is in the log. `cancelled`: set to stop the turn. `waiting`: number of calls waiting for its end;
+    `lost_at` (s, monotonic): since when there is none. `answered`: a client has the response. `unattended`: it runs
+    without a client. `attempts`: daemons that died while preparing it; `begun`: this one is counted in the journal.
     """
 
     turn_id: str
@@ -113,15 +112,15 @@ class Turn:
 
     @property
     def length(self) -> int:
-        """Characters of its texts."""
+        """Length of its texts in characters."""
         return sum(len(block.get("text", "")) for block in self.content)
 
     async def over(self) -> None:
-        """Wait until it has ended."""
+        """Wait for its end."""
         await asyncio.wait([self.ended])
 
     def came_after(self, at: int, request: str | None) -> bool:
-        """Whether its client sent it after another line: by number if one front sent both, else by the own clock."""
+        """Whether it was sent after another line: by number within one front, else by the clock."""
         front, _, number = (request or "").rpartition(":")
         if front and self.keys.front == front:
             return int((self.keys.request or "").rpartition(":")[2]) > int(number)
@@ -130,10 +129,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """Seconds: for an interrupted turn, a question (None: for ever), and a prompt that comes again to join its turn.
+    """Time limits in seconds: of an interrupted turn, a permission request (None: unlimited), a re-sent prompt.
 
-    `away_policy` decides about questions while no client is there, `away_timeout` is the limit of its `wait`, and
-    `away_grace` how long a client may be gone before it is away.
+    `away_policy` applies to requests while no client is connected, `away_timeout` limits its `wait`, `away_grace` is
+    how long a client may be gone before it counts as away.
     """
 
     cancel_grace: float
