@@ -113,7 +113,7 @@ async def test_a_waiting_prompt_alone(shared: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_waiting_prompt_while_the_one_before_runs_on(shared: Stack) -> None:
+async def test_cancel_waiting_prompt_while_previous_one_runs(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     slow = script("repeat 50x40ms word{n} ")
@@ -200,7 +200,7 @@ async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
 @pytest.mark.parametrize("end", ["input ends", "SIGTERM"])
 @pytest.mark.parametrize("work", ["answer", "tool", "silence", "starting"])
 @pytest.mark.long
-async def test_the_server_ends_in_the_middle_of_a_turn(stack: Stack, end: str, work: str) -> None:
+async def test_server_ends_during_turn(stack: Stack, end: str, work: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     prompt = {"answer": ENDLESS, "tool": script("bash touch begun; sleep 313"), "silence": script("hang")}.get(

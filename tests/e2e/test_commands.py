@@ -33,7 +33,7 @@ async def working(stack: Stack) -> tuple[Client, str, asyncio.Future[dict[str, A
     return client, session, prompt
 
 
-async def test_without_a_daemon_the_status_says_so_and_starts_none(stack: Stack) -> None:
+async def test_status_without_daemon_reports_absence_and_starts_none(stack: Stack) -> None:
     result = await run(stack, "status")
     assert (result.status, result.out) == (3, "")
     assert "No daemon runs" in result.error
@@ -56,7 +56,7 @@ async def test_a_restart_loses_no_turn(stack: Stack) -> None:
     assert len(stack.asked()) == 1
 
 
-async def test_stop_ends_the_daemon_with_all_that_it_runs(stack: Stack) -> None:
+async def test_stop_ends_daemon_and_all_its_processes(stack: Stack) -> None:
     assert [(await run(stack, command)).status for command in ("restart", "stop")] == [3, 3]
     client, _, _ = await working(stack)
     await client.kill()
@@ -148,7 +148,7 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (1, True)
 
 
-async def test_a_session_is_followed_also_across_a_restart_of_the_daemon(stack: Stack) -> None:
+async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     client = await stack.front()
     client.permit = lambda _: selected("allow_once")
     session = await client.new(stack.work)
@@ -261,7 +261,7 @@ async def test_workers_without_a_daemon_are_stopped_too(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_the_log_of_a_daemon_that_a_client_started(stack: Stack) -> None:
+async def test_logs_of_daemon_started_by_client(stack: Stack) -> None:
     client = await stack.front()
     await client.prompt(await client.new(stack.work), text("Yes."))
     shown = (await done(stack, "logs")).out
@@ -284,7 +284,7 @@ async def test_nothing_is_wrong_with_a_daemon_that_runs(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_daemon_that_hangs_is_a_problem_and_no_command_hangs_with_it(stack: Stack) -> None:
+async def test_hung_daemon_is_reported_and_blocks_no_command(stack: Stack) -> None:
     daemon = await stack.daemon()
     daemon.send_signal(signal.SIGSTOP)
     try:

@@ -47,7 +47,7 @@ async def history(stack: Stack, session: str) -> list[dict[str, Any]]:
     return client.of(session)
 
 
-async def test_two_ids_of_one_conversation_have_one_claude_one_queue_and_one_log(stack: Stack) -> None:
+async def test_two_ids_of_conversation_share_claude_queue_log(stack: Stack) -> None:
     adopted(stack)
     one, other = await stack.front(), await stack.front()
     await one.load(FIRST, stack.work)
@@ -72,7 +72,7 @@ async def test_two_ids_of_one_conversation_have_one_claude_one_queue_and_one_log
     assert await history(stack, FIRST) == await history(stack, SECOND) != []
 
 
-async def test_a_question_is_asked_of_the_clients_of_both_ids(stack: Stack) -> None:
+async def test_question_is_asked_of_clients_of_both_ids(stack: Stack) -> None:
     adopted(stack)
     one, other = await stack.front(), await stack.front()
     one.permit = other.permit = lambda _: None
@@ -89,7 +89,7 @@ async def test_a_question_is_asked_of_the_clients_of_both_ids(stack: Stack) -> N
     await one.until(lambda: one.withdrawn)
 
 
-async def test_logs_of_the_version_before_become_one_while_clients_and_a_turn_go_on(stack: Stack) -> None:
+async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
     """Two used logs, both clients attached, a turn in the middle, at the moment of the upgrade."""
     await stack.daemon()
     one, other = await stack.front(), await stack.front()
@@ -127,7 +127,7 @@ async def test_logs_of_the_version_before_become_one_while_clients_and_a_turn_go
     assert len(claudes(stack)) == 1
 
 
-async def test_a_start_that_dies_between_two_conversations_leaves_the_other_to_the_next(stack: Stack) -> None:
+async def test_start_killed_between_conversations_is_finished_by_next(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     ids = [await client.new(stack.work) for _ in range(4)]

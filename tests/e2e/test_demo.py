@@ -77,7 +77,7 @@ def start_in_terminal(columns: int, environment: dict[str, str]) -> tuple[subpro
     return process, written
 
 
-def test_two_at_once_pass_in_a_pipe_and_in_a_terminal(temporary: Path, tmp_path: Path, empty_home: Path) -> None:
+def test_two_concurrent_demos_pass_in_pipe_and_terminal(temporary: Path, tmp_path: Path, empty_home: Path) -> None:
     # Settings and credentials of the user's, and the wish for colours, must not reach the story or the pipe.
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
@@ -142,7 +142,7 @@ def test_it_says_which_step_is_wrong(environment: dict[str, str], step: str, rea
 
 
 @pytest.mark.long
-def test_what_differs_from_the_expected_is_wrong_and_the_story_goes_on(
+def test_unexpected_result_is_reported_and_demo_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], temporary: Path
 ) -> None:
     load, resume = Agent.load, Agent.resume

@@ -72,7 +72,7 @@ async def asked(stack: Stack) -> tuple[Client, str, Any, dict[str, Any]]:
     [ADA, *(pytest.param({"action": action}, marks=pytest.mark.long) for action in ("decline", "cancel"))],
     ids=lambda one: one["action"],
 )
-async def test_the_server_hears_what_the_user_did_with_its_form(stack: Stack, answer: dict[str, Any]) -> None:
+async def test_server_gets_what_user_did_with_form(stack: Stack, answer: dict[str, Any]) -> None:
     client = await front(stack, answer)
     session = await client.new(stack.work, mcpServers=[SERVER])
     await client.prompt(session, survey(FORM))
@@ -89,7 +89,7 @@ async def test_the_server_hears_what_the_user_did_with_its_form(stack: Stack, an
 
 
 @pytest.mark.long
-async def test_a_client_that_shows_no_forms_is_not_asked(stack: Stack) -> None:
+async def test_client_without_form_support_is_not_asked(stack: Stack) -> None:
     client = await front(stack, ADA, forms=False)
     session = await client.new(stack.work, mcpServers=[SERVER])
     await client.prompt(session, survey(FORM))
@@ -98,7 +98,7 @@ async def test_a_client_that_shows_no_forms_is_not_asked(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_server_that_wants_a_url_opened_is_told_that_it_was_not(stack: Stack) -> None:
+async def test_url_elicitation_is_cancelled_without_asking(stack: Stack) -> None:
     client = await front(stack, ADA)
     session = await client.new(stack.work, mcpServers=[SERVER])
     url = {"mode": "url", "message": "Log in.", "url": "https://example.org", "elicitationId": "e1"}
@@ -108,7 +108,7 @@ async def test_a_server_that_wants_a_url_opened_is_told_that_it_was_not(stack: S
 
 
 @pytest.mark.long
-async def test_an_answer_given_while_no_daemon_runs_reaches_the_server(stack: Stack) -> None:
+async def test_answer_given_without_daemon_reaches_server(stack: Stack) -> None:
     client, session, answer, form = await asked(stack)
     await stack.end_daemon(signal.SIGKILL)
     client.reply(form, ADA)

@@ -24,7 +24,7 @@ def blocked(stack: Stack) -> list[dict[str, Any]]:
     return [line for line in found if line["task"] == "_pykoclaw.dev/sessions/list"]
 
 
-async def test_what_holds_the_daemon_up_is_in_its_log_and_its_status(stack: Stack) -> None:
+async def test_loop_lag_cause_is_in_log_and_status(stack: Stack) -> None:
     await stack.daemon(program=LATE, PYTHONPATH=str(REPOSITORY))
     await asyncio.to_thread(call.call, stack.places, "_pykoclaw.dev/sessions/list", {"all": True, "limit": 1})
     (line,) = await eventually(lambda: blocked(stack))

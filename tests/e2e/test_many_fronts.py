@@ -92,7 +92,7 @@ async def gather_on(stack: Stack, fronts: list[Client]) -> list[str]:
 
 
 @pytest.mark.long
-async def test_fifty_fronts_each_see_their_session_in_order_and_complete(many: Stack) -> None:
+async def test_fifty_fronts_get_complete_ordered_sessions(many: Stack) -> None:
     fronts = list(await asyncio.gather(*(many.front() for _ in range(MANY))))
     sessions = await gather_on(many, fronts)
     prompts = [
@@ -176,7 +176,7 @@ def deaf_front(stack: Stack) -> Iterator[Deaf]:
 
 
 @pytest.mark.long
-async def test_clients_that_do_not_read_slow_nobody_and_catch_up(many: Stack) -> None:
+async def test_clients_not_reading_slow_nobody_and_catch_up(many: Stack) -> None:
     one, other, elsewhere = [await many.front() for _ in range(3)]
     session, quiet = await one.new(many.work), await elsewhere.new(many.work)
     await other.resume(session, many.work, after=0)

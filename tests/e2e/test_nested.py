@@ -117,7 +117,7 @@ async def test_a_session_does_not_answer_for_another(shared: Stack) -> None:
     await other.answer(turn)
 
 
-async def test_a_client_that_claude_launches_is_refused_as_it_begins(shared: Stack) -> None:
+async def test_client_launched_by_claude_is_refused_at_start(shared: Stack) -> None:
     client, session = await begun(shared)
     (shared.work / "speaker.py").write_text(SPEAKER)
     resume = {"jsonrpc": "2.0", "id": 2, "method": "session/resume", "params": {"sessionId": session, "cwd": "/"}}
@@ -131,7 +131,7 @@ async def test_a_client_that_claude_launches_is_refused_as_it_begins(shared: Sta
         assert answer["error"]["data"]["sessionId"] == session
 
 
-async def test_a_front_inside_of_a_session_does_not_greet_before_the_daemon_has_judged(shared: Stack) -> None:
+async def test_nested_front_sends_no_greeting_before_daemon_verdict(shared: Stack) -> None:
     """A front greets its client itself when the daemon is late: here that would hide the refusal."""
     client, session = await begun(shared)
     (shared.work / "speaker.py").write_text(SPEAKER)
@@ -145,7 +145,7 @@ async def test_a_front_inside_of_a_session_does_not_greet_before_the_daemon_has_
 
 
 @pytest.mark.parametrize("method", ["_pykoclaw.dev/status", "session/new"])
-async def test_who_leaves_parents_and_environment_behind_is_still_inside(shared: Stack, method: str) -> None:
+async def test_process_without_parents_and_environment_is_still_inside(shared: Stack, method: str) -> None:
     client, session = await begun(shared)
     (shared.work / "escaped.py").write_text(ESCAPED)
     answer = shared.root / "answer"
@@ -169,7 +169,7 @@ async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) 
     assert ("PYKOCLAW_NESTED_ACCESS=all" in said) is not operates
 
 
-async def test_the_daemon_of_another_home_is_used_from_inside(shared: Stack, tmp_path: Path) -> None:
+async def test_daemon_of_another_home_is_usable_from_inside(shared: Stack, tmp_path: Path) -> None:
     """A session may start daemons of its own, as tests and demos do, and operate them."""
     client, session = await begun(shared)
     home = tmp_path / "inner"
@@ -180,7 +180,7 @@ async def test_the_daemon_of_another_home_is_used_from_inside(shared: Stack, tmp
     assert "status 0" in said, said
 
 
-async def test_who_ends_before_it_is_looked_at_may_nothing(shared: Stack) -> None:
+async def test_peer_that_ended_before_check_is_refused(shared: Stack) -> None:
     """The connection of a process that is gone can belong to anybody who was given it."""
     await begun(shared)
     daemon = shared.daemon_pid()

@@ -162,7 +162,7 @@ async def test_additional_directories(stack: Stack) -> None:
     assert (more / "note.txt").read_text() == "here"
 
 
-async def test_texts_that_are_made_to_be_slow_hold_nobody_up(shared: Stack) -> None:
+async def test_texts_crafted_to_be_slow_delay_nobody(shared: Stack) -> None:
     """Each was matched for minutes to years by an expression; a successor tried it again."""
     client, other = await shared.front(), await shared.front()
     context = "[Session Context]\n---\n<user_request>\n"

@@ -35,7 +35,7 @@ async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("dies", [pytest.param("worker", marks=pytest.mark.long), "claude"])
-async def test_a_prompt_in_the_moment_after_its_idle_process_was_killed(stack: Stack, dies: str) -> None:
+async def test_prompt_just_after_idle_process_was_killed(stack: Stack, dies: str) -> None:
     """Nothing had begun, so it simply runs, with the conversation's memory."""
     client = await stack.start()
     session = await client.new(stack.work)
@@ -49,7 +49,7 @@ async def test_a_prompt_in_the_moment_after_its_idle_process_was_killed(stack: S
 
 
 @pytest.mark.long
-async def test_a_stopped_worker_is_replaced_by_the_next_prompt(stack: Stack) -> None:
+async def test_sigstopped_worker_is_replaced_by_next_prompt(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_STALL_TIMEOUT="12")
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))

@@ -51,7 +51,7 @@ async def test_the_policy_answers_when_the_client_is_gone(stack: Stack, policy: 
     assert later.questions == []
 
 
-async def test_a_parked_question_outlives_worker_and_daemon_and_its_answer_goes_on(stack: Stack) -> None:
+async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_AWAY_POLICY="park")
     client, session, _ = await asked(stack)
     await client.kill()
@@ -75,7 +75,7 @@ async def test_a_parked_question_outlives_worker_and_daemon_and_its_answer_goes_
     await later.until(lambda: "a question waited for an answer" in later.text(session, "user_message_chunk"))
 
 
-async def test_an_answer_given_while_no_daemon_runs_is_not_lost(stack: Stack) -> None:
+async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:
     client, _, answer = await asked(stack)
     await stack.end_daemon(signal.SIGKILL)
     client.reply(client.questions[0], selected("allow_once"))
@@ -102,7 +102,7 @@ async def test_a_question_outlives_the_daemon_and_its_client(stack: Stack, numbe
     await later.until(lambda: later.text(session) == "And then?")
 
 
-async def test_of_two_clients_the_first_answer_counts_and_a_late_one_is_refused(stack: Stack) -> None:
+async def test_first_client_answer_counts_and_late_is_refused(stack: Stack) -> None:
     await stack.daemon()
     first, session, answer = await asked(stack)
     second = await stack.front()

@@ -16,7 +16,7 @@ SECRETS = {"ANTHROPIC_API_KEY": "sk-ant-of-nobody-else", "CLAUDE_CODE_OAUTH_TOKE
 
 
 @pytest.mark.parametrize("name", SECRETS)
-async def test_a_key_reaches_claude_and_nothing_that_it_starts(stack: Stack, name: str) -> None:
+async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) -> None:
     """Claude refuses to ask the model without a key: that it answers shows that it was given one."""
     settings = stack.home / ".claude/settings.json"
     settings.parent.mkdir()

@@ -33,7 +33,7 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.long
-async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restart(stack: Stack) -> None:
+async def test_model_change_applies_from_next_prompt_despite_restart(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     await client.prompt(session, text("One."))
@@ -55,7 +55,7 @@ async def test_another_model_answers_from_the_next_prompt_on_also_after_a_restar
     assert first == fourth != second
 
 
-async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(shared: Stack) -> None:
+async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     running = client.prompting(session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done."))
@@ -74,7 +74,7 @@ async def test_a_mode_that_is_set_in_the_middle_of_a_turn_counts_at_once(shared:
 
 
 @pytest.mark.long
-async def test_plan_mode_that_claude_leaves_is_told_and_kept(shared: Stack) -> None:
+async def test_claude_leaving_plan_mode_is_reported_and_kept(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     await client.call("session/set_mode", sessionId=session, modeId="plan")
@@ -86,7 +86,7 @@ async def test_plan_mode_that_claude_leaves_is_told_and_kept(shared: Stack) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("sandbox", [True, False])
-async def test_everything_may_be_allowed_only_where_claude_allows_that(stack: Stack, *, sandbox: bool) -> None:
+async def test_bypass_permissions_only_where_claude_allows_it(stack: Stack, *, sandbox: bool) -> None:
     client = await stack.start(**({"IS_SANDBOX": "1"} if sandbox else {}))
     session, answer = await opened(client, stack)
     offered = [one["id"] for one in answer["modes"]["availableModes"]]
@@ -102,7 +102,7 @@ async def test_everything_may_be_allowed_only_where_claude_allows_that(stack: St
     assert (stack.work / "made").is_dir()
 
 
-async def test_commands_and_models_are_those_of_claude_and_known_before_the_next_worker(stack: Stack) -> None:
+async def test_claude_commands_and_models_known_before_next_worker(stack: Stack) -> None:
     commands = stack.work / ".claude/commands"
     commands.mkdir(parents=True)
     (commands / "greet.md").write_text("---\ndescription: Say hello\nargument-hint: <name>\n---\nHello $ARGUMENTS")

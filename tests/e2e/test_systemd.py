@@ -175,7 +175,7 @@ async def test_workers_outlive_the_service_and_its_crash(systemd: UserManager, s
     assert await systemd.show(SERVICE, "NRestarts") == "1"
 
 
-async def test_the_installer_takes_over_from_a_daemon_of_a_client(bare: UserManager, stack: Stack) -> None:
+async def test_installer_takes_over_from_client_started_daemon(bare: UserManager, stack: Stack) -> None:
     client = await stack.front(PYKOCLAW_SOCKET=str(bare.socket))
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))

@@ -97,7 +97,7 @@ async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
     return {frame["id"]: frame for frame in frames if "id" in frame}
 
 
-async def test_calls_that_came_before_the_end_of_the_input_are_answered(stack: Stack) -> None:
+async def test_calls_before_end_of_input_are_answered(stack: Stack) -> None:
     initialize = request(1, "initialize", protocolVersion=1)
     answered = await piped(stack, initialize, request(2, "session/new", cwd=str(stack.work), mcpServers=[]))
     session = answered[2]["result"]["sessionId"]
@@ -133,7 +133,7 @@ async def test_a_terminal_blocks_again_afterwards(stack: Stack) -> None:
         os.close(theirs)
 
 
-async def test_a_server_on_a_copy_of_the_data_leaves_the_original_alone(stack: Stack) -> None:
+async def test_server_on_copied_data_leaves_original_alone(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     pending = client.prompting(session, script("repeat 300x10ms word{n} "))

@@ -122,7 +122,7 @@ async def test_a_client_that_was_restarted_again_and_again(stack: Stack) -> None
 
 
 @pytest.mark.long
-async def test_one_that_never_returns_is_made_up_for_once(stack: Stack) -> None:
+async def test_missed_output_of_lost_window_is_resent_once(stack: Stack) -> None:
     one = await window(stack)
     session = await one.new(stack.work)
     await said(one, session, "First.")
@@ -137,7 +137,7 @@ async def test_one_that_never_returns_is_made_up_for_once(stack: Stack) -> None:
     assert await missed(stack, session, fourth) == ""
 
 
-async def test_a_front_alone_is_killed_and_its_client_goes_on(stack: Stack) -> None:
+async def test_client_goes_on_after_its_front_is_killed(stack: Stack) -> None:
     one = await window(stack)
     session = await one.new(stack.work)
     await said(one, session, "First.")
@@ -186,7 +186,7 @@ def older(tmp_path: Path) -> str:
 
 
 @pytest.mark.long
-async def test_fronts_of_the_version_before_are_told_apart_too(stack: Stack, tmp_path: Path) -> None:
+async def test_old_version_fronts_are_told_apart_too(stack: Stack, tmp_path: Path) -> None:
     await stack.daemon()
     path = older(tmp_path / "older")
     program = (sys.executable, "-c", "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')")
@@ -203,7 +203,7 @@ async def test_fronts_of_the_version_before_are_told_apart_too(stack: Stack, tmp
     assert await missed(stack, session, again) == "Second."
 
 
-async def test_a_client_at_the_socket_itself_is_its_own_process(stack: Stack) -> None:
+async def test_direct_socket_client_counts_as_own_process(stack: Stack) -> None:
     await stack.daemon()
     direct = (sys.executable, "-c", DIRECT, stack.places.socket)
 

@@ -82,7 +82,7 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
-async def test_what_is_trusted_acts_and_its_change_is_asked_about(shared: Stack, repository: Repository) -> None:
+async def test_trusted_content_acts_and_its_change_is_asked(shared: Stack, repository: Repository) -> None:
     client = await shared.front()
     choose(client, TRUST)
     session = await client.new(repository.path)
@@ -119,7 +119,7 @@ async def test_who_refuses_sends_nothing(shared: Stack, repository: Repository) 
     assert shared.asked() == []
 
 
-async def test_claude_md_of_an_untrusted_directory_reaches_the_model(stack: Stack, repository: Repository) -> None:
+async def test_claude_md_of_untrusted_directory_reaches_model(stack: Stack, repository: Repository) -> None:
     repository.write("CLAUDE.md", "ROOTWORDS\n@docs/more.md\n")
     repository.write("docs/more.md", "INCLUDEDWORDS\n")
     repository.write(".claude/rules/rule.md", "RULEWORDS\n")
@@ -160,7 +160,7 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     assert len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1  # the same one, each time
 
 
-async def test_a_worker_without_trust_is_kept_by_the_next_daemon(stack: Stack, repository: Repository) -> None:
+async def test_untrusted_worker_is_kept_by_next_daemon(stack: Stack, repository: Repository) -> None:
     client = await stack.front()
     choose(client, WITHOUT)
     session = await client.new(repository.path)
@@ -220,7 +220,7 @@ async def test_off_trusts_every_directory(stack: Stack, repository: Repository) 
     assert repository.ran >= ACTS
 
 
-async def test_no_command_reads_the_env_file_of_an_untrusted_directory(stack: Stack, repository: Repository) -> None:
+async def test_no_command_reads_untrusted_directory_env_file(stack: Stack, repository: Repository) -> None:
     doctor = await run(stack, "doctor", cwd=repository.path)
     assert "./.env is not read" in doctor.out
     shown = await run(stack, "config", cwd=repository.path)
@@ -249,7 +249,7 @@ async def test_directories_below_and_additional_ones_are_asked_about(shared: Sta
 
 
 @pytest.mark.parametrize(("choice", "acts"), [(WITHOUT, False), (TRUST, True)])
-async def test_a_skill_in_a_directory_below_acts_only_with_trust(stack: Stack, choice: str, acts: bool) -> None:
+async def test_skill_in_subdirectory_acts_only_with_trust(stack: Stack, choice: str, acts: bool) -> None:
     clone, mark = stack.root / "clone", stack.root / "mark"
     skill = clone / "sub/.claude/skills/nest/SKILL.md"
     skill.parent.mkdir(parents=True)

@@ -25,7 +25,7 @@ def ended_on_disk(stack: Stack) -> bool:
     return any(b'"frame":"turn_ended"' in path.read_bytes() for path in spools)
 
 
-async def test_a_turn_that_ends_while_there_is_no_daemon_is_complete_afterwards(stack: Stack) -> None:
+async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)
     after = await history(stack, session)
@@ -37,7 +37,7 @@ async def test_a_turn_that_ends_while_there_is_no_daemon_is_complete_afterwards(
     assert len(stack.asked()) == 2
 
 
-async def test_a_worker_that_was_told_to_end_leaves_the_truth_on_disk(stack: Stack) -> None:
+async def test_stopped_worker_leaves_true_state_on_disk(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     worker.signal(signal.SIGTERM)
     await eventually(lambda: not stack.processes(), 20)
@@ -48,7 +48,7 @@ async def test_a_worker_that_was_told_to_end_leaves_the_truth_on_disk(stack: Sta
     assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"
 
 
-async def test_a_worker_that_was_killed_leaves_what_it_had_written(stack: Stack) -> None:
+async def test_killed_worker_leaves_what_it_wrote(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     await eventually(lambda: any((stack.home / ".local/state/pykoclaw").glob("*/spool/*.ndjson")))
     worker.kill()
@@ -58,7 +58,7 @@ async def test_a_worker_that_was_killed_leaves_what_it_had_written(stack: Stack)
     assert turn(stack)["state"] == "failed"
 
 
-async def test_an_orphan_ends_when_its_time_is_over_and_says_so(stack: Stack) -> None:
+async def test_orphan_worker_ends_at_timeout_and_reports_it(stack: Stack) -> None:
     session, before, _ = await alone(stack, LONG, {"PYKOCLAW_ORPHAN_GRACE": "1"})
     await eventually(lambda: not stack.processes(), 20)
     after = await history(stack, session)
@@ -67,7 +67,7 @@ async def test_an_orphan_ends_when_its_time_is_over_and_says_so(stack: Stack) ->
     assert "orphaned" in turn(stack)["error"]
 
 
-async def test_a_spool_that_is_full_ends_the_turn_with_a_clear_failure(stack: Stack) -> None:
+async def test_full_spool_ends_turn_with_clear_failure(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG, {"PYKOCLAW_SPOOL_LIMIT": "2000"})
     await eventually(lambda: ended_on_disk(stack), 60)
     after = await history(stack, session)
@@ -79,7 +79,7 @@ async def test_a_spool_that_is_full_ends_the_turn_with_a_clear_failure(stack: St
     assert stack.worker(session).pid == worker.pid
 
 
-async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_the_next(stack: Stack) -> None:
+async def test_question_survives_daemon_death_and_is_answered_later(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -106,7 +106,7 @@ async def test_a_question_waits_through_the_daemons_death_and_is_answered_under_
         pytest.param("frames_received", marks=pytest.mark.long),
     ],
 )
-async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: Stack, step: str) -> None:
+async def test_daemon_death_before_worker_starts_only_delays_turn(stack: Stack, step: str) -> None:
     await stack.daemon(PYKOCLAW_CRASH_AT=step)
     client = await stack.front()
     session = await client.new(stack.work)
@@ -128,7 +128,7 @@ async def test_a_daemon_that_dies_before_its_worker_has_begun_is_a_pause(stack: 
         ),
     ],
 )
-async def test_a_daemon_that_dies_while_it_adopts_leaves_everything_to_the_next(stack: Stack, step: str) -> None:
+async def test_daemon_death_during_adoption_leaves_all_to_next(stack: Stack, step: str) -> None:
     session, _, worker = await alone(stack)
     await _dies_at(stack, step)
     after = await history(stack, session)
@@ -138,7 +138,7 @@ async def test_a_daemon_that_dies_while_it_adopts_leaves_everything_to_the_next(
     assert len(stack.asked()) == 1
 
 
-async def test_a_daemon_that_dies_while_it_takes_a_spool_leaves_the_rest_to_the_next(stack: Stack) -> None:
+async def test_daemon_death_while_reading_spool_leaves_rest(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)
     worker.signal(signal.SIGTERM)
@@ -164,7 +164,7 @@ async def _dies_at(stack: Stack, step: str) -> None:
     assert await asyncio.wait_for(doomed.wait(), 30) == -signal.SIGKILL
 
 
-async def test_a_spool_that_is_removed_while_its_worker_works_loses_nothing(stack: Stack) -> None:
+async def test_removing_spool_of_working_worker_loses_nothing(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     (spool,) = await eventually(lambda: spools(stack))
     spool.unlink()
@@ -177,7 +177,7 @@ async def test_a_spool_that_is_removed_while_its_worker_works_loses_nothing(stac
     assert MISSING not in after.text(session)
 
 
-async def test_a_spool_that_is_cut_while_its_worker_works_has_a_gap_and_goes_on(stack: Stack) -> None:
+async def test_truncating_spool_of_working_worker_leaves_gap(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     (spool,) = await eventually(lambda: [one for one in spools(stack) if one.stat().st_size > 2000])
     os.truncate(spool, 1000)

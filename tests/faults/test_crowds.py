@@ -116,7 +116,7 @@ async def test_who_is_turned_away_hears_why(stack: Stack) -> None:
     assert "PYKOCLAW_MAX_CLIENTS" in error["message"]
 
 
-async def test_a_front_that_finds_no_place_repeats_the_reason(stack: Stack) -> None:
+async def test_front_refused_for_max_clients_repeats_reason(stack: Stack) -> None:
     await stack.daemon(
         program=FEW_FILES, PYTHONPATH=str(REPOSITORY), PYKOCLAW_MAX_WORKERS="4", PYKOCLAW_MAX_CLIENTS="4"
     )

@@ -19,9 +19,7 @@ from tests.waiting import eventually
         ),
     ],
 )
-async def test_daemons_that_die_between_accepting_and_sending_a_prompt_stop_at_the_second(
-    stack: Stack, step: str
-) -> None:
+async def test_second_daemon_death_before_sending_prompt_fails_it(stack: Stack, step: str) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = step  # also of the daemons that the front starts
     await stack.daemon()
     client = await stack.front()
@@ -43,7 +41,7 @@ async def test_daemons_that_die_between_accepting_and_sending_a_prompt_stop_at_t
 
 
 @pytest.mark.parametrize("step", ["prompt_received"])
-async def test_daemons_that_die_before_they_have_taken_a_prompt_stop_at_the_second(stack: Stack, step: str) -> None:
+async def test_second_daemon_death_before_accepting_prompt_fails_it(stack: Stack, step: str) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = step
     await stack.daemon()
     client = await stack.front()
@@ -60,7 +58,7 @@ async def test_daemons_that_die_before_they_have_taken_a_prompt_stop_at_the_seco
     assert stack.asked() == []
 
 
-async def test_a_restart_while_the_worker_starts_is_no_death(stack: Stack) -> None:
+async def test_restart_during_worker_start_is_not_counted(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)

@@ -31,7 +31,7 @@ async def rest_after(stack: Stack, session: str, seq: int) -> Client:
     return client
 
 
-async def test_two_clients_at_different_places_of_one_message_each_get_the_rest(stack: Stack) -> None:
+async def test_clients_at_different_message_places_get_the_rest(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -48,7 +48,7 @@ async def test_two_clients_at_different_places_of_one_message_each_get_the_rest(
     await second.until(lambda: second.text(session) == whole.removeprefix(more))
 
 
-async def test_what_a_dead_workers_spool_adds_continues_the_message_that_was_begun(stack: Stack) -> None:
+async def test_dead_workers_spool_continues_begun_message(stack: Stack) -> None:
     session, seen, worker = await alone(stack, LONG)
     await eventually(lambda: any(path.stat().st_size > 20_000 for path in spools(stack)))
     worker.kill()

@@ -107,7 +107,7 @@ async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_
 
 
 @moments
-async def test_a_daemon_that_is_stopped_for_a_while_loses_nothing(stack: Stack, moment: int) -> None:
+async def test_temporarily_stopped_daemon_loses_nothing(stack: Stack, moment: int) -> None:
     client = await stack.front()
     session, answer = await begin(stack, moment, client)
     pid = stack.daemon_pid()
@@ -136,7 +136,7 @@ async def test_a_new_front_goes_on_by_the_cursor(stack: Stack, moment: int, daem
 
 
 @moments
-async def test_a_load_in_the_middle_of_a_turn_has_everything_once(stack: Stack, moment: int) -> None:
+async def test_load_during_turn_shows_everything_once(stack: Stack, moment: int) -> None:
     client = await stack.front()
     session, _ = await begin(stack, moment, client)
     await client.kill()

@@ -75,9 +75,7 @@ async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
     assert instance(stack) == {"instance": known, "data": str(stack.data), "copied_from": None}
 
 
-async def test_a_directory_that_was_moved_to_another_file_system_keeps_its_worker(
-    elsewhere: Path, stack: Stack
-) -> None:
+async def test_directory_moved_across_file_systems_keeps_worker(elsewhere: Path, stack: Stack) -> None:
     session, _, worker = await alone(stack)
     move(stack.data, elsewhere / "moved")
     stack.use(elsewhere / "moved")
@@ -93,7 +91,7 @@ async def test_a_directory_that_was_moved_to_another_file_system_keeps_its_worke
 
 
 @pytest.mark.long
-async def test_what_a_dead_worker_left_is_found_from_the_moved_directory(stack: Stack) -> None:
+async def test_dead_workers_leftovers_found_from_moved_directory(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     worker.signal(signal.SIGTERM)
     await eventually(lambda: not stack.processes(), 20)
@@ -134,7 +132,7 @@ async def test_a_copy_never_touches_the_originals_worker(stack: Stack, options: 
 
 
 @pytest.mark.long
-async def test_a_copy_whose_original_was_moved_is_a_copy(stack: Stack) -> None:
+async def test_copy_of_moved_original_is_a_copy(stack: Stack) -> None:
     """At the very path where the original was: a path says nothing."""
     session, _, worker = await alone(stack)
     place, moved = stack.data, stack.root / "moved"
@@ -149,7 +147,7 @@ async def test_a_copy_whose_original_was_moved_is_a_copy(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_of_two_copies_of_what_was_deleted_one_has_the_worker(stack: Stack) -> None:
+async def test_one_of_two_copies_of_deleted_gets_worker(stack: Stack) -> None:
     session, _, worker = await alone(stack, LONG)
     one, other = stack.root / "one", stack.root / "other"
     copy(stack.data, one)
@@ -173,7 +171,7 @@ async def test_of_two_copies_of_what_was_deleted_one_has_the_worker(stack: Stack
     assert turn(stack)["state"] == "running"
 
 
-async def test_a_copy_that_starts_beside_its_original_disturbs_nothing(stack: Stack) -> None:
+async def test_copy_started_beside_original_disturbs_nothing(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -238,7 +236,7 @@ async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process)
 @pytest.mark.parametrize(
     "restore", [put_back, pytest.param(put_back_whole, marks=pytest.mark.long)], ids=["file", "directory"]
 )
-async def test_a_worker_that_a_database_put_back_does_not_know_is_ended_in_words(
+async def test_worker_unknown_to_restored_database_ends_in_words(
     stack: Stack, restore: Callable[[Stack, Path], None]
 ) -> None:
     await stack.daemon()
@@ -254,7 +252,7 @@ async def test_a_worker_that_a_database_put_back_does_not_know_is_ended_in_words
     await says_that_it_was_put_back(stack, session, worker)
 
 
-async def test_a_worker_that_is_further_on_than_a_database_put_back_is_ended_in_words(stack: Stack) -> None:
+async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -287,7 +285,7 @@ def refused(stack: Stack) -> str:
 
 
 @pytest.mark.parametrize("gone", ["file", "directory"])
-async def test_a_start_without_its_database_makes_no_empty_one(stack: Stack, gone: str) -> None:
+async def test_start_with_missing_database_creates_no_empty_one(stack: Stack, gone: str) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -306,7 +304,7 @@ async def test_a_start_without_its_database_makes_no_empty_one(stack: Stack, gon
 
 
 @pytest.mark.long
-async def test_a_worker_that_lives_tells_of_a_database_that_nothing_else_knows(stack: Stack) -> None:
+async def test_living_worker_reveals_otherwise_unknown_missing_database(stack: Stack) -> None:
     session, _, worker = await alone(stack, LONG)
     record_of(stack).unlink()
     database, away = stack.data / "pykoclaw.db", stack.root / "away"

@@ -101,7 +101,7 @@ async def begin(stack: Stack) -> tuple[Client, str]:
 
 
 @limited_by(IN_USE)
-async def test_a_turn_goes_on_and_what_waits_behind_it_does_so_too(stack: Stack, limit: Limit) -> None:
+async def test_turn_and_waiting_prompts_continue_while_unwritable(stack: Stack, limit: Limit) -> None:
     client, session = await begin(stack)
     running = client.prompting(session, TURN)
     await client.until(lambda: len(words(client, session)) >= 20)
@@ -128,7 +128,7 @@ async def test_a_turn_goes_on_and_what_waits_behind_it_does_so_too(stack: Stack,
 
 
 @limited_by(AT_START)
-async def test_a_start_shows_the_history_and_goes_on_when_it_can(stack: Stack, limit: Limit) -> None:
+async def test_start_shows_history_and_continues_once_writable(stack: Stack, limit: Limit) -> None:
     client, session = await begin(stack)
     client.prompting(session, TURN)
     await client.until(lambda: len(words(client, session)) >= 20)
@@ -170,7 +170,7 @@ async def limited_daemon(stack: Stack) -> asyncio.subprocess.Process:
     return process
 
 
-async def test_a_front_that_waits_is_not_told_that_its_prompt_was_not_accepted(stack: Stack, locked: Limit) -> None:
+async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked: Limit) -> None:
     """Its daemon dies while the database is locked; the next one cannot even look what was accepted."""
     client, session = await begin(stack)
     running = client.prompting(session, TURN)
@@ -189,7 +189,7 @@ async def test_a_front_that_waits_is_not_told_that_its_prompt_was_not_accepted(s
     assert len(asked(stack)) == 3
 
 
-async def test_an_answer_to_a_question_is_kept_until_it_can_be_written(stack: Stack, locked: Limit) -> None:
+async def test_question_answer_is_kept_until_writable(stack: Stack, locked: Limit) -> None:
     client, session = await begin(stack)
     client.permit = lambda _: None
     running = client.prompting(session, script("bash touch made-it", "text Made."))
@@ -216,7 +216,7 @@ async def _serve_in_vain(stack: Stack, *before: str) -> str:
     return said.decode()
 
 
-async def test_a_place_without_room_for_a_new_database_says_so(stack: Stack) -> None:
+async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
     full = FullDisk(stack)
     full.on()
     try:
@@ -225,7 +225,7 @@ async def test_a_place_without_room_for_a_new_database_says_so(stack: Stack) -> 
         full.off()
 
 
-async def test_a_start_that_may_write_no_file_at_all_says_so(stack: Stack) -> None:
+async def test_start_unable_to_write_files_is_reported(stack: Stack) -> None:
     """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's log."""
     client, session = await begin(stack)
     await client.close()

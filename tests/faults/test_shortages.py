@@ -33,7 +33,7 @@ def limit(stack: Stack, which: int, soft: int) -> None:
     resource.prlimit(pid, which, (soft, resource.prlimit(pid, which)[1]))
 
 
-async def test_a_daemon_without_descriptors_starts_no_worker_and_says_so(stack: Stack) -> None:
+async def test_daemon_without_descriptors_reports_and_starts_no_worker(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(await client.new(stack.work), text("Before."))
@@ -48,7 +48,7 @@ async def test_a_daemon_without_descriptors_starts_no_worker_and_says_so(stack: 
     assert client.text(session).endswith("After.")
 
 
-async def test_a_claude_without_memory_is_an_error_that_says_so(stack: Stack) -> None:
+async def test_claude_out_of_memory_reports_clear_error(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(await client.new(stack.work), text("Before."))
@@ -62,7 +62,7 @@ async def test_a_claude_without_memory_is_an_error_that_says_so(stack: Stack) ->
     assert client.text(session).endswith("After.")
 
 
-async def test_a_claude_that_cannot_start_a_process_says_so(stack: Stack) -> None:
+async def test_claude_unable_to_start_process_reports_it(stack: Stack) -> None:
     claude = stack.root / "claude"
     claude.write_text("#!/bin/sh\necho 'claude: Cannot fork' >&2\nexit 2\n")
     claude.chmod(0o755)
@@ -97,9 +97,7 @@ def _group(root: Path, limit: str) -> Path | None:
     return group
 
 
-async def test_a_claude_that_the_kernel_ends_for_lack_of_memory_is_told_as_that(
-    stack: Stack, memory_group: Path
-) -> None:
+async def test_claude_killed_by_oom_killer_is_reported_so(stack: Stack, memory_group: Path) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     answer = client.prompting(session, script("repeat 2000x10ms word{n}"))

@@ -56,7 +56,7 @@ async def goes_on(stack: Stack, session: str, worker: Process) -> None:
     assert len(stack.asked()) == 1
 
 
-async def test_stop_lets_go_of_a_data_directory_that_was_moved(stack: Stack) -> None:
+async def test_stop_releases_moved_data_directory(stack: Stack) -> None:
     client, session, _, worker = await in_a_turn(stack)
     await client.kill()
     old, new = stack.data, stack.root / "moved"
@@ -71,7 +71,7 @@ async def test_stop_lets_go_of_a_data_directory_that_was_moved(stack: Stack) -> 
     await goes_on(stack, session, worker)
 
 
-async def test_stop_keeps_the_workers_while_their_turns_ends_cannot_be_stored(stack: Stack, locked: Locked) -> None:
+async def test_stop_keeps_workers_while_turn_ends_unstorable(stack: Stack, locked: Locked) -> None:
     client, session, _, worker = await in_a_turn(stack)
     await client.kill()
     locked.on()
@@ -84,9 +84,7 @@ async def test_stop_keeps_the_workers_while_their_turns_ends_cannot_be_stored(st
     await goes_on(stack, session, worker)
 
 
-async def test_workers_are_stopped_while_nothing_can_be_stored_only_if_told_to_at_once(
-    stack: Stack, locked: Locked
-) -> None:
+async def test_unwritable_store_stops_workers_only_if_forced(stack: Stack, locked: Locked) -> None:
     client, _, prompt, worker = await in_a_turn(stack)
     locked.on()
     await until(stack, "locked")

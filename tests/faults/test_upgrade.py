@@ -71,7 +71,7 @@ def prompts(stack: Stack) -> list[str]:
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=["SIGTERM", "SIGKILL"]
 )
-async def test_fronts_and_a_worker_of_the_version_before_go_on_with_the_daemon_of_today(
+async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     stack: Stack, installed: Installation, number: signal.Signals
 ) -> None:
     await stack.daemon(program=installed.program, **installed.environment)

@@ -198,7 +198,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(WALKS))
-async def test_whatever_happens_in_any_order_every_promise_is_kept(stack: Stack, seed: int) -> None:
+async def test_every_promise_holds_in_any_event_order(stack: Stack, seed: int) -> None:
     stack.environment |= {"PYKOCLAW_REJOIN_WINDOW": "5", "PYKOCLAW_DAEMON_TIMEOUT": "600"}
     limits: list[Limit] = [Locked(stack), Moved(stack)]
     limits.append(FullDisk(stack) if seed % 2 else FileSize(stack))  # only one of them before there is a directory

@@ -50,7 +50,7 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize(("end", "status"), [("startup", 78), ("fault", 1), ("orderly", 0)])
-def test_however_it_ends_the_log_of_another_program_stays(tmp_path: Path, end: str, status: int) -> None:
+def test_foreign_log_stays_however_daemon_ends(tmp_path: Path, end: str, status: int) -> None:
     path = tmp_path / "pykoclaw.db"
     ended = subprocess.run(
         [sys.executable, "-c", DAEMON, str(path), end, OTHER], capture_output=True, text=True, timeout=60, check=False

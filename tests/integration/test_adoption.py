@@ -46,9 +46,7 @@ def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
     process.wait()
 
 
-async def test_a_turn_goes_on_under_the_next_daemon_and_nothing_is_missing_or_double(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_turn_continues_under_next_daemon_exactly_once(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel.say(channel.event(turn.turn_id, "one "))
@@ -68,7 +66,7 @@ async def test_a_turn_goes_on_under_the_next_daemon_and_nothing_is_missing_or_do
         assert len(second.launcher.launched) == 1
 
 
-async def test_what_was_committed_and_not_acknowledged_is_not_taken_twice(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_committed_unacknowledged_frames_are_not_taken_twice(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel.deaf = True  # acknowledgements are lost on the way
@@ -81,7 +79,7 @@ async def test_what_was_committed_and_not_acknowledged_is_not_taken_twice(tmp_pa
         assert await texts(second, session) == ["once"]
 
 
-async def test_a_prompt_that_never_left_is_sent_and_one_that_did_is_not(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_only_prompt_that_never_left_is_sent_again(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session = await first.session()
         await first.run(session, "say 1")
@@ -133,9 +131,7 @@ async def test_without_residence_nothing_goes_on(tmp_path: Path, alive: WorkerPr
         assert second.pool._workers == {}
 
 
-async def test_a_detached_daemon_commits_what_it_received_and_leaves_the_workers(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_detached_daemon_commits_received_frames_and_keeps_workers(tmp_path: Path, alive: WorkerProcess) -> None:
     context = rig(tmp_path)
     first = await context.__aenter__()
     first.launcher.process = alive
@@ -158,7 +154,7 @@ async def test_a_detached_daemon_commits_what_it_received_and_leaves_the_workers
         assert await texts(second, session) == ["received", "0 "]
 
 
-async def test_a_worker_that_does_not_answer_its_new_daemon_is_lost(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_worker_not_answering_new_daemon_is_lost(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, _, channel = await hanging(first)
     channel.deaf = True
@@ -168,9 +164,7 @@ async def test_a_worker_that_does_not_answer_its_new_daemon_is_lost(tmp_path: Pa
         assert (await second.run(again, "say 1")).state == "done"
 
 
-async def test_a_worker_of_another_version_ends_its_turn_and_gets_no_prompt(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_other_version_worker_ends_turn_without_new_prompt(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     channel.protocol = PROTOCOL + 1
@@ -189,7 +183,7 @@ async def test_a_worker_of_another_version_ends_its_turn_and_gets_no_prompt(
         assert await texts(second, session) == ["known", "0 "]
 
 
-async def test_a_frame_that_nobody_knows_ends_a_worker_of_our_own_version(tmp_path: Path) -> None:
+async def test_unknown_frame_ends_worker_of_same_version(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
         channel._n += 1
@@ -199,9 +193,7 @@ async def test_a_frame_that_nobody_knows_ends_a_worker_of_our_own_version(tmp_pa
         assert outcome.failure.kind == "internal"
 
 
-async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_question_reopens_and_answer_in_flight_arrives(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         session.subscriptions[0].close()
@@ -230,7 +222,7 @@ async def test_a_question_is_open_again_and_an_answer_that_was_under_way_arrives
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
 
 
-async def test_a_dead_workers_spool_ends_its_turn_as_it_ended(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     lines = [channel._told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
@@ -244,7 +236,7 @@ async def test_a_dead_workers_spool_ends_its_turn_as_it_ended(tmp_path: Path, al
             assert await after.database.read("SELECT * FROM acp_workers") == []
 
 
-async def test_a_dead_workers_last_words_are_what_the_user_is_told(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_dead_workers_last_words_are_shown_to_user(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     tool = ToolStarted("c", "Bash", "Bash: ls", "execute")
@@ -260,7 +252,7 @@ async def test_a_dead_workers_last_words_are_what_the_user_is_told(tmp_path: Pat
         assert ToolEnded("c", "failed") in events
 
 
-async def test_a_worker_that_dies_later_leaves_its_spool_to_the_daemon_that_lives(tmp_path: Path) -> None:
+async def test_worker_dying_after_adoption_leaves_spool_to_daemon(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         told = channel._told[-1]
@@ -271,7 +263,7 @@ async def test_a_worker_that_dies_later_leaves_its_spool_to_the_daemon_that_live
         assert await texts(r, session) == ["not sent any more"]
 
 
-async def test_an_adopted_worker_is_spared_whatever_its_environment_says(tmp_path: Path, marked: WorkerProcess) -> None:
+async def test_adopted_worker_is_spared_whatever_its_environment(tmp_path: Path, marked: WorkerProcess) -> None:
     async with killed(tmp_path, marked) as first:
         session, turn, channel = await hanging(first)
     async with daemon(tmp_path, first) as second:
@@ -280,9 +272,7 @@ async def test_an_adopted_worker_is_spared_whatever_its_environment_says(tmp_pat
         assert (await ended(await found(second, session))).state == "done"
 
 
-async def test_a_worker_that_cannot_be_reached_is_ended_before_its_spool_is_read(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_unreachable_worker_is_ended_before_reading_spool(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     first.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
@@ -296,9 +286,7 @@ async def _choose(r: Rig, mode: str, model: str) -> None:
     await r.database.commit(Unit(statements=(Statement("UPDATE acp_sessions SET mode = ?, model = ?", (mode, model)),)))
 
 
-async def test_a_choice_that_the_worker_never_got_reaches_it_before_the_next_prompt(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_undelivered_choice_reaches_worker_before_next_prompt(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session = await first.session()
         await first.run(session, "say 1")
@@ -316,7 +304,7 @@ async def test_a_choice_that_the_worker_never_got_reaches_it_before_the_next_pro
         assert isinstance(sent[2], Prompt)
 
 
-async def test_what_claude_has_changed_itself_meanwhile_is_not_taken_back(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_changes_made_by_claude_are_not_reverted(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         await _choose(first, "plan", "haiku")
@@ -334,7 +322,7 @@ async def test_what_claude_has_changed_itself_meanwhile_is_not_taken_back(tmp_pa
         assert again.options.permission_mode == "default"
 
 
-async def test_a_question_that_no_living_worker_asks_is_settled(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_question_without_living_worker_is_settled(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel._n += 1
@@ -362,7 +350,7 @@ async def test_the_worker_of_a_deleted_session_is_ended(tmp_path: Path, alive: W
         assert await second.database.read("SELECT * FROM acp_workers") == []
 
 
-async def test_workers_are_found_when_the_state_directory_is_another_one(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_workers_are_found_with_different_state_directory(tmp_path: Path, alive: WorkerProcess) -> None:
     """As when one client has XDG_STATE_HOME and the other has not: the instance's directory has the same name."""
     elsewhere = tmp_path / "elsewhere" / tmp_path.name
     async with killed(tmp_path, alive) as first:

@@ -45,9 +45,7 @@ def fault(outcome: Outcome) -> tuple[str, int | None]:
 # --- workers that do not start ---------------------------------------------------------------------------------------
 
 
-async def test_after_three_failed_starts_prompts_end_at_once_until_the_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_three_failed_starts_block_prompts_until_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("pykoclaw_acp.pool.start_limit.time.monotonic", lambda: now)
     async with rig(tmp_path) as r:
@@ -68,7 +66,7 @@ async def test_after_three_failed_starts_prompts_end_at_once_until_the_time_is_o
         assert (await r.run(session, "say 1")).state == "done"
 
 
-async def test_a_worker_that_dies_before_it_is_ready_counts_and_one_that_was_ready_does_not(
+async def test_worker_death_counts_only_before_ready(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -85,7 +83,7 @@ async def test_a_worker_that_dies_before_it_is_ready_counts_and_one_that_was_rea
         assert len(r.launcher.launched) == 7
 
 
-async def test_a_worker_that_is_not_ready_in_time_counts(tmp_path: Path) -> None:
+async def test_worker_not_ready_in_time_counts(tmp_path: Path) -> None:
     async with rig(tmp_path, worker_start_timeout=0.05) as r:
         session = await r.session()
         r.launcher.slow = True
@@ -93,7 +91,7 @@ async def test_a_worker_that_is_not_ready_in_time_counts(tmp_path: Path) -> None
         assert kinds == ["start_timeout"] * 3 + ["start_limit"]
 
 
-async def test_a_failed_start_counts_though_the_next_prompt_waits_for_its_clean_up(
+async def test_failed_start_counts_while_next_prompt_awaits_cleanup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path, worker_start_timeout=0.05) as r:
@@ -130,9 +128,7 @@ async def test_a_start_that_works_ends_the_count(tmp_path: Path) -> None:
 # --- prompts over which daemons die ----------------------------------------------------------------------------------
 
 
-async def test_the_third_daemon_ends_a_prompt_over_which_two_died_and_runs_the_next(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_third_daemon_ends_deadly_prompt_and_runs_next(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session = await preparing(first)
         await first.prompt(session, "say 2")
@@ -171,7 +167,7 @@ async def test_an_orderly_end_is_no_death(tmp_path: Path) -> None:
         assert await attempts(r) == [0]
 
 
-async def test_a_turn_that_waits_for_a_worker_of_others_is_not_being_prepared(tmp_path: Path) -> None:
+async def test_turn_waiting_for_worker_capacity_is_not_preparing(tmp_path: Path) -> None:
     async with rig(tmp_path, max_workers=1) as r:
         busy = await r.session()
         running = await r.prompt(busy, "hang")
@@ -189,9 +185,7 @@ async def test_a_turn_that_waits_for_a_worker_of_others_is_not_being_prepared(tm
         assert await attempts(r) == [1, 1]
 
 
-async def test_a_prompt_that_runs_at_once_costs_no_commit_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_immediately_run_prompt_needs_no_extra_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[str] = []
     begin = SessionJournal.begin_attempt
 

@@ -116,7 +116,7 @@ async def test_when_it_is_quiet_the_log_is_emptied(path: Path, engine: str) -> N
 
 
 @pytest.mark.usefixtures("quick", "other", "affected")
-async def test_what_a_daemon_before_left_is_brought_in_without_a_commit(path: Path, other: sqlite3.Connection) -> None:
+async def test_earlier_daemons_log_is_checkpointed_without_commit(path: Path, other: sqlite3.Connection) -> None:
     other.execute("PRAGMA wal_autocheckpoint=0")
     other.execute("UPDATE conversations SET cwd = 'left'")
     before = wal(path)
@@ -129,9 +129,7 @@ async def test_what_a_daemon_before_left_is_brought_in_without_a_commit(path: Pa
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_reader_keeps_the_log_and_when_it_goes_the_log_is_emptied(
-    path: Path, engine: str, other: sqlite3.Connection
-) -> None:
+async def test_reader_holds_wal_until_it_leaves(path: Path, engine: str, other: sqlite3.Connection) -> None:
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
@@ -210,7 +208,7 @@ async def test_nobody_can_write_during_a_checkpoint_of_ours(path: Path, other: s
 
 
 @pytest.mark.usefixtures("quick", "other")
-async def test_the_writer_waits_for_locks_as_long_as_before(path: Path, engine: str) -> None:
+async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine: str) -> None:
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)

@@ -55,7 +55,7 @@ async def left(r: Rig) -> set[str]:
 
 
 @HOURS
-async def test_nothing_is_pruned_because_the_wall_clock_was_set(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_setting_wall_clock_prunes_nothing(tmp_path: Path, machine: Machine, hours: float) -> None:
     async with pool_rig(tmp_path) as r:
         session = await r.session()
         machine.set_wall(hours)
@@ -65,9 +65,7 @@ async def test_nothing_is_pruned_because_the_wall_clock_was_set(tmp_path: Path, 
 
 
 @HOURS
-async def test_a_session_is_pruned_after_its_time_in_the_next_boot(
-    tmp_path: Path, machine: Machine, hours: float
-) -> None:
+async def test_session_is_pruned_on_time_after_reboot(tmp_path: Path, machine: Machine, hours: float) -> None:
     async with pool_rig(tmp_path) as r:
         session = await r.session()
         machine.later(1000)
@@ -86,7 +84,7 @@ async def test_a_session_is_pruned_after_its_time_in_the_next_boot(
 
 @HOURS
 @pytest.mark.parametrize("reboot", [False, True])
-async def test_a_prompt_that_comes_again_joins_its_turn_of_the_daemon_before(
+async def test_repeated_prompt_joins_turn_of_earlier_daemon(
     tmp_path: Path, machine: Machine, hours: float, reboot: bool
 ) -> None:
     async with pool_rig(tmp_path) as r, front(r) as one:
@@ -104,7 +102,7 @@ async def test_a_prompt_that_comes_again_joins_its_turn_of_the_daemon_before(
 
 
 @HOURS
-async def test_a_prompt_that_comes_too_late_is_a_new_one(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_prompt_repeated_too_late_is_new(tmp_path: Path, machine: Machine, hours: float) -> None:
     async with pool_rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 1"))
@@ -132,7 +130,7 @@ async def test_a_deadline_goes_on_where_it_was(tmp_path: Path, machine: Machine,
 
 
 @HOURS
-async def test_a_cancel_that_comes_again_spares_what_another_front_sent_later(
+async def test_repeated_cancel_spares_later_prompt_of_other_front(
     tmp_path: Path, machine: Machine, hours: float
 ) -> None:
     def shown() -> list[int]:

@@ -17,7 +17,7 @@ from tests.integration.wires import _listen, client, hanging, new, prompt
 from tests.waiting import eventually
 
 
-async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_path: Path) -> None:
+async def test_closed_session_refuses_prompts_until_loaded(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 2"))
@@ -30,7 +30,7 @@ async def test_a_closed_session_refuses_prompts_until_it_is_loaded_again(tmp_pat
         assert len(wire.updates()) > before
 
 
-async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_subscription(tmp_path: Path) -> None:
+async def test_answer_follows_updates_even_after_load_replaces_subscription(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         first = wire.connection.client.subscriber.subscriptions[session]
@@ -50,7 +50,7 @@ async def test_an_answer_comes_after_its_updates_also_when_a_load_replaces_the_s
 
 
 @pytest.mark.parametrize("missed", ["has ended", "goes on"])
-async def test_what_a_resume_brings_is_not_glued_to_the_answer_of_the_next_prompt(tmp_path: Path, missed: str) -> None:
+async def test_resumed_updates_stay_apart_from_next_answer(tmp_path: Path, missed: str) -> None:
     """acpx prompts right after it has resumed."""
     async with rig(tmp_path) as r, client(r) as gone, client(r) as wire:
         session, _, worker, turn = await hanging(r, gone)
@@ -82,7 +82,7 @@ async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> Non
         assert wire.text() == "".join(f"{at} " for at in range(30))
 
 
-async def test_an_event_too_large_for_any_client_leaves_a_note_in_its_place(tmp_path: Path) -> None:
+async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         giant = UserMessage("giant", {"type": "text", "text": "x" * (9 * 1024 * 1024)})
@@ -95,7 +95,7 @@ async def test_an_event_too_large_for_any_client_leaves_a_note_in_its_place(tmp_
         assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"]["stopReason"] == "end_turn"
 
 
-async def test_a_load_that_cannot_read_the_log_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_with_unreadable_log_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 3"))
@@ -112,7 +112,7 @@ async def test_a_load_that_cannot_read_the_log_is_an_error(tmp_path: Path, monke
         assert "result" in await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
 
 
-async def test_an_unreadable_row_is_one_note_and_the_rest_is_shown(tmp_path: Path) -> None:
+async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         async with client(r) as wire:
             session = await new(wire)
@@ -129,7 +129,7 @@ async def test_an_unreadable_row_is_one_note_and_the_rest_is_shown(tmp_path: Pat
             assert "cannot be read" in wire.updates()[2]["content"]["text"]
 
 
-async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_later_client_gets_open_question_first_answer_counts(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
         session, running, channel, turn = await hanging(r, first)
         answers = _listen(channel)
@@ -148,7 +148,7 @@ async def test_a_client_that_comes_later_is_asked_what_is_open_and_the_first_ans
         await first.answer(running)
 
 
-async def test_a_load_while_a_question_is_open_asks_again_and_one_answer_serves(tmp_path: Path) -> None:
+async def test_load_reasks_open_question_and_needs_one_answer(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
@@ -164,7 +164,7 @@ async def test_a_load_while_a_question_is_open_asks_again_and_one_answer_serves(
         assert "$/cancel_request" not in methods
 
 
-async def test_a_question_withdrawn_in_the_same_breath_is_asked_of_nobody(tmp_path: Path) -> None:
+async def test_question_withdrawn_at_once_is_asked_of_nobody(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
         session, running, channel, turn = await hanging(r, first)
         question = _question(channel, turn)
@@ -185,7 +185,7 @@ def _question(channel: MemoryChannel, turn: str) -> PermissionRequest:
     )
 
 
-async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_first_load(tmp_path: Path) -> None:
+async def test_adopted_session_takes_directory_from_first_load(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
 
         def adopt(connection: Any) -> None:
@@ -205,7 +205,7 @@ async def test_a_session_of_an_adopted_database_takes_its_directory_from_the_fir
         assert ".." not in launched.files.temporary
 
 
-async def test_servers_that_change_during_a_turn_reach_the_next_worker(tmp_path: Path) -> None:
+async def test_servers_changed_during_turn_reach_next_worker(tmp_path: Path) -> None:
     server = {"name": "s", "command": "/bin/true", "args": [], "env": [{"name": "K", "value": "v"}]}
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)

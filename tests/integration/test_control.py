@@ -69,7 +69,7 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         ]
 
 
-async def test_sessions_that_nobody_used_are_listed_only_on_demand(tmp_path: Path) -> None:
+async def test_unused_sessions_are_listed_only_on_demand(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         unused = await r.session()
         first = await prompted(r)
@@ -88,7 +88,7 @@ async def test_sessions_that_nobody_used_are_listed_only_on_demand(tmp_path: Pat
         assert "`limit`" in (await cli.refused("sessions/list", limit=0))["message"]
 
 
-async def test_a_session_is_found_by_the_beginning_of_its_id_or_by_its_name(tmp_path: Path) -> None:
+async def test_session_is_found_by_id_prefix_or_name(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
         other = await r.session()
@@ -118,9 +118,7 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
         assert shown["worker"] is None
 
 
-async def test_a_deleted_session_is_gone_with_everything_that_was_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_deleted_session_is_gone_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "PURGE", 4)
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         kept = await prompted(r, "say 2")
@@ -141,7 +139,7 @@ async def test_a_deleted_session_is_gone_with_everything_that_was_said(
         assert channel not in r.launcher.live
 
 
-async def test_what_an_interrupted_deletion_left_is_deleted_by_the_next_server(tmp_path: Path) -> None:
+async def test_interrupted_deletion_is_completed_by_next_server(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         left, kept = await prompted(r), await prompted(r)
         half = Statement("UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (left.id,))
@@ -163,7 +161,7 @@ async def test_what_an_interrupted_deletion_left_is_deleted_by_the_next_server(t
         await app.stop(1.0)
 
 
-async def test_the_request_that_made_a_deleted_session_makes_a_new_one(tmp_path: Path) -> None:
+async def test_request_of_deleted_session_creates_new_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.sessions.create("/", (), (), request_key="front:1")
         await r.sessions.delete(session)
@@ -172,7 +170,7 @@ async def test_the_request_that_made_a_deleted_session_makes_a_new_one(tmp_path:
         assert (await r.sessions.create("/", (), (), request_key="front:1")) is again
 
 
-async def test_what_is_asked_of_all_sessions_is_answered_by_indexes(tmp_path: Path) -> None:
+async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         read, steps = r.database.read, list[str]()
 
@@ -220,7 +218,7 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         await eventually(lambda: len(session.subscriptions) == 1)
 
 
-async def test_live_it_is_followed_without_an_end_and_without_counting_as_a_client(tmp_path: Path) -> None:
+async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r, "say 1")
         before = (await cli.call("status"))["clients"]
@@ -243,7 +241,7 @@ async def test_who_leaves_while_following_is_detached(tmp_path: Path) -> None:
         await eventually(lambda: not session.subscriptions)
 
 
-async def test_whoever_is_present_is_shown_the_questions_and_answers_them(tmp_path: Path) -> None:
+async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, caller(r, tmp_path) as viewer:
         session, channel, turn = await hanging(r)
         for subscription in session.subscriptions:
@@ -295,7 +293,7 @@ async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path
         assert (await r.run(two, "say 1")).state == "done"
 
 
-async def test_all_workers_are_stopped_only_if_all_are_named(tmp_path: Path) -> None:
+async def test_stopping_all_workers_requires_naming_all(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session, _, turn = await hanging(r)
         for unclear in ({}, {"now": True}, {"session": session.id, "all": True}):

@@ -117,7 +117,7 @@ def words(logged: Sequence[Logged]) -> str:
 
 
 @FORMS
-async def test_logs_are_merged_in_the_order_of_their_turns_and_without_gaps(database: Database, old_until: int) -> None:
+async def test_logs_merge_in_turn_order_without_gaps(database: Database, old_until: int) -> None:
     await two_logs(database, old_until)
     assert await conversations.unite(database, kept=())
     merged = await log(database, ONE)
@@ -142,7 +142,7 @@ async def test_logs_are_merged_in_the_order_of_their_turns_and_without_gaps(data
 
 
 @FORMS
-async def test_each_old_place_leads_to_the_event_that_it_was(database: Database, old_until: int) -> None:
+async def test_each_old_seq_leads_to_its_event(database: Database, old_until: int) -> None:
     await two_logs(database, old_until)
     before = {session_id: await log(database, session_id) for session_id in (ONE, TWO)}
     for session_id, logged in before.items():
@@ -165,9 +165,7 @@ async def test_each_old_place_leads_to_the_event_that_it_was(database: Database,
         assert await merging.moved(database, session_id, 1000) == moved
 
 
-async def test_a_merge_moves_few_rows_however_long_the_old_logs_are(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_merge_moves_few_rows_even_for_long_logs(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """In no transaction more of them than the converter takes at a time."""
     monkeypatch.setattr(conversion, "SMALLEST", 10)
     monkeypatch.setattr(conversion, "LARGEST", 50)
@@ -188,7 +186,7 @@ async def test_a_merge_moves_few_rows_however_long_the_old_logs_are(
     assert max(changed) <= 50
 
 
-async def test_a_log_that_is_alone_stays_as_it_is(database: Database) -> None:
+async def test_single_log_is_not_changed(database: Database) -> None:
     await make(database, ONE)
     await make(database, TWO)
     await make(database, THREE)
@@ -215,7 +213,7 @@ async def test_three_logs_and_one_whose_worker_goes_on(database: Database) -> No
         assert record.session_id == TWO
 
 
-async def test_a_clock_that_jumped_changes_the_order_of_no_log(database: Database) -> None:
+async def test_clock_jump_does_not_reorder_any_log(database: Database) -> None:
     await make(database, ONE)
     await make(database, TWO)
     for at, turn in ((50, "a1"), (10, "a2"), (60, "a3")):
@@ -257,7 +255,7 @@ async def test_questions_and_keys_are_the_conversations(database: Database) -> N
     assert await database.read("SELECT DISTINCT acp_session_id FROM acp_permissions") == [(ONE,)]
 
 
-async def test_frames_that_another_worker_was_acknowledged_are_not_those_of_the_one_that_goes_on(
+async def test_acked_frames_of_other_worker_are_not_inherited(
     database: Database,
 ) -> None:
     await make(database, ONE, epoch=1)
@@ -293,9 +291,7 @@ async def snapshot(database: Database) -> list[list[tuple[Any, ...]]]:
     return [await database.read(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
-async def test_a_merge_that_fails_at_any_statement_has_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_merge_failing_at_any_statement_is_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kill at that statement leaves: the transaction is rolled back."""
     real = batch._Transaction._execute
     left = itertools.count()
@@ -362,7 +358,7 @@ async def shared(r: Rig) -> None:
     await united(r)
 
 
-async def test_all_ids_lead_to_one_session_and_one_worker(tmp_path: Path) -> None:
+async def test_all_ids_lead_to_one_session_and_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         first, second = await r.sessions.get(ONE), await r.sessions.get(TWO)
@@ -383,7 +379,7 @@ async def test_all_ids_lead_to_one_session_and_one_worker(tmp_path: Path) -> Non
             assert f"detached {session_id}" in client.ids
 
 
-async def test_two_ids_asked_for_at_the_same_moment_give_one_session(tmp_path: Path) -> None:
+async def test_two_simultaneously_requested_ids_give_one_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         found = await asyncio.gather(*(r.sessions.find(session_id) for session_id in (ONE, TWO) * 5))
@@ -403,7 +399,7 @@ async def test_a_deleted_conversation_is_gone_under_every_id(tmp_path: Path) -> 
         assert await overview.matching(r.database, "acp-11111111") == []
 
 
-async def test_a_dormant_session_leaves_the_memory_and_comes_back_under_each_id(tmp_path: Path) -> None:
+async def test_unloaded_dormant_session_returns_under_each_id(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         session = await r.sessions.get(TWO)
@@ -461,7 +457,7 @@ async def merged(r: Rig, old_until: int = 0) -> dict[str, list[Logged]]:
         (TWO, 3, ""),
     ],
 )
-async def test_a_place_from_before_the_merge_is_known_however_it_is_named(
+async def test_place_before_merge_is_known_under_any_name(
     tmp_path: Path, session_id: str, seen: int, missed: str, old_until: int
 ) -> None:
     async with rig(tmp_path) as r:
@@ -477,7 +473,7 @@ async def test_a_place_from_before_the_merge_is_known_however_it_is_named(
                 assert one.rests("attached")[0].endswith(f'"{session_id}"')
 
 
-async def test_a_place_from_after_the_merge_is_what_it_says(tmp_path: Path) -> None:
+async def test_place_after_merge_is_taken_literally(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await merged(r)
         last = (await log(r.database, ONE))[-1].seq
@@ -501,7 +497,7 @@ async def test_each_id_loads_the_same_history(tmp_path: Path) -> None:
         assert histories[0] == histories[1] != []
 
 
-async def test_a_plain_resume_goes_on_where_its_own_id_was(tmp_path: Path) -> None:
+async def test_plain_resume_continues_from_cursor_of_its_id(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await two_logs(r.database)
         await confirm(r.database, TWO, INITIALIZE["clientInfo"]["name"], 2)
@@ -511,7 +507,7 @@ async def test_a_plain_resume_goes_on_where_its_own_id_was(tmp_path: Path) -> No
             await eventually(lambda: told(one) == ({TWO}, "b2! "))
 
 
-async def test_a_client_with_both_ids_open_gets_each_update_under_each_and_one_answer(tmp_path: Path) -> None:
+async def test_client_with_both_ids_gets_updates_under_each(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         async with front(r) as one:
@@ -534,7 +530,7 @@ async def test_a_client_with_both_ids_open_gets_each_update_under_each_and_one_a
             assert len(one.rests("detached")) == 2
 
 
-async def test_a_client_with_both_ids_open_is_asked_once_and_prompts_run_in_its_order(tmp_path: Path) -> None:
+async def test_both_ids_client_asked_once_prompts_keep_order(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         async with front(r) as one:
@@ -565,7 +561,7 @@ async def test_a_client_with_both_ids_open_is_asked_once_and_prompts_run_in_its_
             assert said == ["hang", "say 8", "say 9", "say 10", "say 11"]
 
 
-async def test_what_one_id_opens_with_is_the_conversations_from_the_next_worker_on(tmp_path: Path) -> None:
+async def test_options_from_one_id_apply_to_next_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
         async with front(r, "first") as one, front(r, "second") as other:
@@ -612,7 +608,7 @@ async def replaced(r: Rig) -> tuple[Session, MemoryChannel]:
 
 
 @pytest.mark.parametrize("kind", ["event", "question", "end"])
-async def test_a_stale_workers_frames_change_nothing_and_end_it(tmp_path: Path, kind: str) -> None:
+async def test_stale_workers_frames_are_ignored_and_end_it(tmp_path: Path, kind: str) -> None:
     async with rig(tmp_path) as r:
         session, channel = await replaced(r)
         (turn,) = session.turns
@@ -656,9 +652,7 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
         assert words(await log(r.database, other.id)) == "beforeafter"
 
 
-async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_worker_starts_while_older_one_has_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unreadable(*_: object) -> None:
         raise RuntimeError("nobody has foreseen this")
 
@@ -683,7 +677,7 @@ async def test_no_worker_is_started_while_an_older_one_has_something_on_disk(
         assert [channel.spec.epoch for channel in r.launcher.launched] == [1, 2]
 
 
-async def test_what_older_workers_of_the_version_before_have_left_is_not_dropped(tmp_path: Path) -> None:
+async def test_spools_of_previous_version_workers_are_not_dropped(tmp_path: Path) -> None:
     """That version started a worker while the spool of an older one was still to be taken."""
     async with rig(tmp_path) as r:
         session = await r.session()
@@ -710,7 +704,7 @@ def pair() -> Iterator[list[WorkerProcess]]:
 
 
 @pytest.mark.parametrize("working", [ONE, TWO])
-async def test_of_two_workers_of_a_conversation_the_one_with_a_turn_goes_on(
+async def test_conversation_keeps_the_worker_with_a_turn(
     tmp_path: Path, pair: list[WorkerProcess], working: str
 ) -> None:
     """The version before ran a worker for each id; one of them is at work at the upgrade."""

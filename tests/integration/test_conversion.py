@@ -107,7 +107,7 @@ async def old_rows(r: Rig) -> int:
     return int((await r.database.read("SELECT COUNT(*) FROM acp_events"))[0][0])
 
 
-async def test_a_log_reads_the_same_before_during_and_after_its_conversion(tmp_path: Path) -> None:
+async def test_log_reads_same_before_during_and_after_conversion(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
         both = converter(r)
@@ -128,7 +128,7 @@ async def test_a_log_reads_the_same_before_during_and_after_its_conversion(tmp_p
         ]
 
 
-async def test_a_session_is_used_while_its_log_has_both_forms(tmp_path: Path) -> None:
+async def test_session_is_usable_with_log_in_both_forms(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
         both = converter(r)
@@ -153,7 +153,7 @@ async def test_a_session_is_used_while_its_log_has_both_forms(tmp_path: Path) ->
         assert positions == list(range(1, TURNS + 4))
 
 
-async def test_a_turn_of_the_version_before_goes_on_in_the_new_form(tmp_path: Path) -> None:
+async def test_previous_version_turn_continues_in_new_form(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
         turn = f"{session}/turn-{TURNS - 1}"
@@ -172,7 +172,7 @@ async def test_a_turn_of_the_version_before_goes_on_in_the_new_form(tmp_path: Pa
                 break
 
 
-async def test_a_session_that_is_deleted_or_pruned_meanwhile_is_gone(
+async def test_session_deleted_or_pruned_during_conversion_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -193,7 +193,7 @@ async def test_a_session_that_is_deleted_or_pruned_meanwhile_is_gone(
         assert await old_rows(r) == 0
 
 
-async def test_an_unused_old_session_is_pruned_and_its_numbers_are_not_given_out_again(tmp_path: Path) -> None:
+async def test_unused_old_session_is_pruned_without_seq_reuse(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
         await converter(r).step()
@@ -205,7 +205,7 @@ async def test_an_unused_old_session_is_pruned_and_its_numbers_are_not_given_out
         assert await r.database.commit(Unit(events=events.rows(session, None, [Text("m", "x")]))) == [len(OLD) + 1]
 
 
-async def test_nothing_is_converted_while_a_turn_runs_and_everything_once_none_does(tmp_path: Path) -> None:
+async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         for _ in range(3):
             await old_session(r)
@@ -220,9 +220,7 @@ async def test_nothing_is_converted_while_a_turn_runs_and_everything_once_none_d
         assert both.progress is None
 
 
-async def test_a_disk_that_is_full_delays_the_conversion_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_full_disk_delays_conversion_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "RETRY", 0.05)
     async with rig(tmp_path) as r:
         session = await old_session(r)
@@ -264,7 +262,7 @@ KILLS = [f"{step}:{number}" for step in crash_points.CONVERSION for number in (1
 
 
 @pytest.mark.parametrize("kill", KILLS)
-async def test_a_kill_at_any_step_loses_nothing_and_the_next_daemon_goes_on(tmp_path: Path, kill: str) -> None:
+async def test_kill_during_conversion_loses_nothing_next_daemon_continues(tmp_path: Path, kill: str) -> None:
     async with rig(tmp_path) as r:
         sessions = [await old_session(r) for _ in range(2)]
     root = os.fspath(Path(pykoclaw_acp.__file__).parents[1])

@@ -160,7 +160,7 @@ async def left_at(w: Windows, place: int) -> str:
     return session
 
 
-async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp_path: Path) -> None:
+async def test_window_that_died_behind_other_sees_missed_events(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         one = await w.open(1)
         session = await begun(w, one)
@@ -173,7 +173,7 @@ async def test_a_window_that_died_behind_another_one_is_shown_what_it_missed(tmp
         assert heard(two) == []
 
 
-async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path: Path) -> None:
+async def test_restarted_client_sees_exactly_what_it_missed(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         for pid, place in ((2, 5), (3, 9)):
@@ -182,7 +182,7 @@ async def test_a_client_that_was_restarted_sees_exactly_what_it_missed(tmp_path:
             one = await returns(w, pid, session, after(place))
 
 
-async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -> None:
+async def test_taken_over_cursor_is_owned_at_once(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await left_at(w, 6)
         two = await w.open(2)
@@ -194,9 +194,7 @@ async def test_what_was_taken_over_is_the_new_ones_own_at_once(tmp_path: Path) -
         await returns(w, 2, session, after(6))
 
 
-async def test_a_crash_right_after_a_takeover_shows_more_rather_than_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_crash_after_takeover_shows_more_not_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with windows(tmp_path) as w:
         session = await left_at(w, 6)
         two = await w.open(2)
@@ -221,7 +219,7 @@ async def test_one_that_never_returns_is_taken_once(tmp_path: Path) -> None:
         await returns(w, 4, session, GROWN[3:])
 
 
-async def test_one_that_never_returns_is_dropped_after_30_days(tmp_path: Path) -> None:
+async def test_unreturned_cursor_is_dropped_after_30_days(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await seen(w, one, 6)
@@ -235,7 +233,7 @@ async def test_one_that_never_returns_is_dropped_after_30_days(tmp_path: Path) -
         await has_everything(w, 2, session)
 
 
-async def test_a_spare_place_is_not_handed_on_for_ever(tmp_path: Path) -> None:
+async def test_spare_cursor_is_not_handed_on_forever(tmp_path: Path) -> None:
     """One of two windows never returns: the other one leaves a place more each time that it is restarted."""
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
@@ -255,9 +253,7 @@ async def test_a_spare_place_is_not_handed_on_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-async def test_two_windows_that_both_died_are_shown_enough_in_whichever_order_they_return(
-    tmp_path: Path, order: tuple[int, int]
-) -> None:
+async def test_two_dead_windows_return_complete_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         two = await beside(w, 2, session, 8)
@@ -269,7 +265,7 @@ async def test_two_windows_that_both_died_are_shown_enough_in_whichever_order_th
         await has_everything(w, 20, session)
 
 
-async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Path) -> None:
+async def test_killed_front_continues_for_its_parent(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await w.die(2, await beside(w, 2, session, 3))
@@ -278,7 +274,7 @@ async def test_a_front_that_alone_was_killed_goes_on_for_its_parent(tmp_path: Pa
         await returns(w, 1, session, after(9))  # not what the other window has left
 
 
-async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path: Path) -> None:
+async def test_front_continues_from_cursor_of_same_parents_front(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await resume(two := await w.open(1), session)
@@ -291,7 +287,7 @@ async def test_fronts_of_one_parent_each_go_on_where_one_of_them_stood(tmp_path:
         await returns(w, 1, session, GROWN[-1:])  # the least of what its fronts that live were shown
 
 
-async def test_a_client_with_two_fronts_is_taken_over_as_one(tmp_path: Path) -> None:
+async def test_client_with_two_fronts_is_taken_over_whole(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         two = await beside(w, 1, session, 9)
@@ -317,7 +313,7 @@ async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hello", [{}, {"parent": None}, {"parent": "nonsense"}, {"parent": {"pid": "x"}}])
-async def test_a_front_that_does_not_say_whose_it_is_loses_nothing(tmp_path: Path, hello: dict[str, Any]) -> None:
+async def test_front_without_parent_information_loses_nothing(tmp_path: Path, hello: dict[str, Any]) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1, hello=hello))
         await seen(w, one, 6)
@@ -328,7 +324,7 @@ async def test_a_front_that_does_not_say_whose_it_is_loses_nothing(tmp_path: Pat
         await nothing_of_the_past(w, three, session)  # the second one is there
 
 
-async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_path: Path) -> None:
+async def test_client_from_other_boot_shown_session_counts_alive(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         elsewhere = {"parent": process(1, boot="another boot")}
         session = await begun(w, one := await w.open(1, hello=elsewhere))
@@ -343,7 +339,7 @@ async def test_of_another_boot_or_machine_lives_who_is_shown_the_session(tmp_pat
         assert heard(two) == []
 
 
-async def test_one_that_was_taken_for_dead_and_comes_back_leaves_its_place_again(tmp_path: Path) -> None:
+async def test_client_returning_after_takeover_leaves_its_cursor_again(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         elsewhere = {"parent": process(1, boot="another boot"), "front": "the one"}
         session = await begun(w, one := await w.open(1, hello=elsewhere))
@@ -357,7 +353,7 @@ async def test_one_that_was_taken_for_dead_and_comes_back_leaves_its_place_again
         await returns(w, 3, session, after(6))
 
 
-async def test_what_is_on_its_way_to_a_client_when_its_front_connects_again_has_not_arrived(tmp_path: Path) -> None:
+async def test_updates_in_flight_at_front_reconnect_are_unconfirmed(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, await w.open(1))
         two = await w.open(2, sessions={session: {"seq": END, "seen": 6}})  # of what is in no table any more
@@ -387,7 +383,7 @@ async def test_sessions_and_names_do_not_mix(tmp_path: Path) -> None:
         assert heard(stranger) == []
 
 
-async def test_one_that_died_before_anything_happened_is_shown_what_came_after_it(tmp_path: Path) -> None:
+async def test_client_that_died_early_sees_later_events(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, await w.open(1))
         await resume(two := await w.open(2), session)
@@ -397,7 +393,7 @@ async def test_one_that_died_before_anything_happened_is_shown_what_came_after_i
         await returns(w, 3, session, GROWN)
 
 
-async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_others(tmp_path: Path) -> None:
+async def test_loading_or_positioned_clients_leave_lowest_cursor(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         two, three = await beside(w, 2, session, 7), await beside(w, 3, session, 8)
@@ -412,7 +408,7 @@ async def test_who_loads_or_says_where_it_stands_leaves_the_least_place_to_other
         await returns(w, 6, session, after(5))
 
 
-async def test_a_place_beyond_the_end_of_the_log_is_none(tmp_path: Path) -> None:
+async def test_cursor_beyond_end_of_log_is_ignored(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await seen(w, one, 6)
@@ -440,7 +436,7 @@ async def test_a_deleted_session_leaves_no_cursor(tmp_path: Path) -> None:
         assert await w.r.database.read("SELECT 1 FROM acp_cursors WHERE acp_session_id = ?", (session,)) == []
 
 
-async def test_a_front_of_before_the_upgrade_takes_the_place_of_its_name(tmp_path: Path) -> None:
+async def test_front_before_upgrade_takes_cursor_of_its_name(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await seen(w, one, 9)
@@ -464,7 +460,7 @@ def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
         assert rows.fetchall() == [("s", "mitto", "", 6, None, None)]
 
 
-async def test_the_place_of_a_name_counts_as_that_of_one_instance_that_has_ended(tmp_path: Path) -> None:
+async def test_cursor_by_name_counts_as_one_ended_instance(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await left_at(w, 6)
         await w.r.sessions.confirmations.flush()
@@ -506,7 +502,7 @@ async def test_a_confirmation_is_written_under_its_instance(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("own", [False, True])
-async def test_only_what_is_confirmed_of_the_same_session_makes_a_claim_look_again(tmp_path: Path, own: bool) -> None:
+async def test_only_confirmations_of_same_session_repeat_claim_read(tmp_path: Path, own: bool) -> None:
     """Else a client that keeps the database busy keeps all others from opening their sessions."""
     async with rig(tmp_path) as r:
         mine, theirs = await r.session(), await r.session()

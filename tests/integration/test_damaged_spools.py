@@ -46,9 +46,7 @@ def plain(said: list[str]) -> str:
 @pytest.mark.parametrize(
     "garbage", [b"", b"garbage\n", b"\0" * 5000 + b"\n", b'{"frame":"event","epoch":1,"n":\xff}\n']
 )
-async def test_a_gap_is_said_in_its_place_and_the_file_is_kept(
-    tmp_path: Path, alive: WorkerProcess, garbage: bytes
-) -> None:
+async def test_gap_is_noted_in_place_and_spool_kept(tmp_path: Path, alive: WorkerProcess, garbage: bytes) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id, without=(2, 3), garbage=garbage)
@@ -68,7 +66,7 @@ async def test_a_gap_is_said_in_its_place_and_the_file_is_kept(
             assert await after.seqs(session) == list(range(1, (await found(after, session)).last_seq + 1))
 
 
-async def test_a_line_that_was_cut_off_is_said_and_the_turn_ends_in_words(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_truncated_line_is_noted_and_turn_ends_failed(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
@@ -79,7 +77,7 @@ async def test_a_line_that_was_cut_off_is_said_and_the_turn_ends_in_words(tmp_pa
         assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 [gap] "
 
 
-async def test_a_frame_that_the_database_refuses_takes_no_other_with_it(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_frame_refused_by_database_affects_no_other(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel._n += 1
@@ -130,7 +128,7 @@ async def order(r: Rig, session: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [0, 3])
-async def test_a_spool_that_cannot_be_read_for_a_while_is_waited_for(
+async def test_temporarily_unreadable_spool_is_waited_for(
     tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch, line: int
 ) -> None:
     monkeypatch.setattr(leftovers, "FIRST_PAUSE", 0.001)
@@ -149,7 +147,7 @@ async def test_a_spool_that_cannot_be_read_for_a_while_is_waited_for(
 
 
 @pytest.mark.parametrize("line", [0, 3])
-async def test_what_stays_unreadable_is_said_to_be_lost_and_comes_behind_no_end(
+async def test_persistently_unreadable_spool_is_noted_lost_before_end(
     tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch, line: int
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -172,7 +170,7 @@ async def test_what_stays_unreadable_is_said_to_be_lost_and_comes_behind_no_end(
 
 
 @pytest.mark.parametrize(("patience", "expected"), [(60.0, "said "), (0.05, "[gap]")])
-async def test_the_spool_of_a_worker_that_dies_under_a_living_daemon_comes_before_its_end_or_is_lost(
+async def test_dying_workers_spool_precedes_end_or_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float, expected: str
 ) -> None:
     monkeypatch.setattr(leftovers, "FIRST_PAUSE", 0.001)
@@ -209,7 +207,7 @@ async def test_a_worker_that_lives_tells_its_gap_itself(tmp_path: Path, alive: W
         assert "is kept" not in said[0]
 
 
-async def test_a_worker_that_dies_under_a_living_daemon_leaves_what_can_be_read(tmp_path: Path) -> None:
+async def test_worker_dying_under_living_daemon_leaves_readable_frames(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         n = channel._n

@@ -107,7 +107,7 @@ async def test_the_change_to_wal_waits_for_a_writer(path: Path) -> None:
 
 
 @fixed_engine
-async def test_a_file_that_cannot_become_wal_is_used_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_that_cannot_become_wal_is_used_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await Database.open(path)).close()
     monkeypatch.setattr("pykoclaw_acp.store.journal_mode.BUSY_TIMEOUT", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -125,7 +125,7 @@ async def test_a_file_that_cannot_become_wal_is_used_as_it_is(path: Path, monkey
 
 
 @pytest.mark.usefixtures("affected_engine")
-async def test_an_affected_engine_keeps_a_new_file_from_wal_and_syncs_every_commit(path: Path) -> None:
+async def test_affected_engine_avoids_wal_and_syncs_every_commit(path: Path) -> None:
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
@@ -137,7 +137,7 @@ async def test_an_affected_engine_keeps_a_new_file_from_wal_and_syncs_every_comm
 
 
 @pytest.mark.usefixtures("affected_engine")
-async def test_an_affected_engine_leaves_a_wal_file_wal_and_never_checkpoints_in_a_commit(
+async def test_affected_engine_keeps_wal_without_checkpoint_in_commit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pykoclaw_acp.store.checkpoints.STEP", 1_000_000)
@@ -163,7 +163,7 @@ async def test_an_affected_engine_leaves_a_wal_file_wal_and_never_checkpoints_in
         assert other.execute("SELECT count(*) FROM acp_log").fetchall() == [(12,)]
 
 
-async def test_what_was_queued_is_committed_before_the_file_closes(path: Path) -> None:
+async def test_queued_units_are_committed_before_close(path: Path) -> None:
     database = await Database.open(path)
     await database.commit(NEW_SESSION)
     commits = [asyncio.create_task(database.commit(Unit(events=(event("x" * 1000),)))) for _ in range(5000)]
@@ -179,7 +179,7 @@ async def test_what_was_queued_is_committed_before_the_file_closes(path: Path) -
         assert connection.execute("SELECT max(seq), count(*) FROM acp_log").fetchone() == (5000, 5000)
 
 
-async def test_reads_that_were_asked_are_answered_before_the_file_closes(path: Path) -> None:
+async def test_requested_reads_are_answered_before_close(path: Path) -> None:
     database = await Database.open(path)
     query = LONG_QUERY.replace("3000000", "100000")
     reads = [asyncio.create_task(database.read(query)) for _ in range(10)]
@@ -218,7 +218,7 @@ async def test_reads_see_what_was_committed(database: Database) -> None:
         assert await database.read("SELECT max(seq) FROM acp_log") == [(seq,)]
 
 
-async def test_a_slow_read_blocks_neither_another_read_nor_a_commit(database: Database) -> None:
+async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> None:
     slow = asyncio.create_task(database.read(LONG_QUERY))
     await database.commit(NEW_SESSION)
     assert await database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
@@ -226,7 +226,7 @@ async def test_a_slow_read_blocks_neither_another_read_nor_a_commit(database: Da
     assert await slow == [(3_000_000,)]
 
 
-async def test_a_cancelled_read_does_not_delay_the_next_ones(database: Database) -> None:
+async def test_cancelled_read_does_not_delay_next_ones(database: Database) -> None:
     started = time.monotonic()
     await database.read(LONG_QUERY)
     slow = time.monotonic() - started
@@ -250,7 +250,7 @@ async def test_a_cancelled_read_gives_its_reader_back(database: Database) -> Non
     assert await asyncio.gather(*(database.read("SELECT 1") for _ in range(5))) == [[(1,)]] * 5
 
 
-async def test_a_read_cannot_write_and_a_wrong_one_is_told(database: Database) -> None:
+async def test_read_cannot_write_and_invalid_read_raises(database: Database) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         await database.read("DELETE FROM acp_sessions")
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
@@ -327,7 +327,7 @@ async def test_a_damaged_file_is_named_and_untouched(path: Path, mode: str, dama
     assert files(path) == before
 
 
-async def test_a_damaged_file_with_a_log_of_a_killed_writer_is_untouched(path: Path) -> None:
+async def test_damaged_file_with_killed_writers_log_stays_untouched(path: Path) -> None:
     create(path, "WAL")
     killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
     assert path.with_name("pykoclaw.db-wal").stat().st_size > 0
@@ -337,7 +337,7 @@ async def test_a_damaged_file_with_a_log_of_a_killed_writer_is_untouched(path: P
     assert files(path) == before
 
 
-async def test_a_log_without_its_file_is_not_thrown_away(path: Path) -> None:
+async def test_log_without_its_database_is_kept(path: Path) -> None:
     create(path, "WAL")
     killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
     path.unlink()
@@ -350,7 +350,7 @@ async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
     assert "No such file or directory" in await refusal(tmp_path / "missing" / "pykoclaw.db")
 
 
-async def test_a_directory_in_place_of_the_file_is_named(path: Path) -> None:
+async def test_directory_in_place_of_file_is_named(path: Path) -> None:
     path.mkdir()
     assert "cannot be used" in await refusal(path)
 
@@ -394,7 +394,7 @@ async def test_a_log_whose_index_is_gone_is_recovered(path: Path) -> None:
         await database.close()
 
 
-async def test_the_half_written_transaction_of_a_killed_writer_is_rolled_back(path: Path) -> None:
+async def test_killed_writers_partial_transaction_is_rolled_back(path: Path) -> None:
     create(path, "DELETE")
     whole = path.read_bytes()
     killed_writer(path, "UPDATE conversations SET system_prompt_hash = 'lost'", before_commit=True)

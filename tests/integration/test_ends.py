@@ -46,9 +46,7 @@ async def recovers(r: Rig, session: Any) -> None:
     assert left_none
 
 
-async def test_the_end_of_a_dead_workers_turn_is_tried_until_it_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dead_workers_turn_end_is_retried_until_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         failing = Failing(monkeypatch, SessionJournal, "finish", 4)
@@ -59,9 +57,7 @@ async def test_the_end_of_a_dead_workers_turn_is_tried_until_it_is_recorded(
         await recovers(r, session)
 
 
-async def test_a_cancel_ends_a_turn_whose_end_could_not_be_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancel_ends_turn_whose_end_was_unrecorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         monkeypatch.setattr(retries, "FIRST_PAUSE", 600.0)
@@ -76,7 +72,7 @@ async def test_a_cancel_ends_a_turn_whose_end_could_not_be_recorded(
 
 
 @pytest.mark.parametrize("owner_and_name", [(SqlWorkerStore, "worker_gone"), (SessionJournal, "append")])
-async def test_the_end_of_a_worker_is_tried_until_it_is_recorded(
+async def test_worker_end_is_retried_until_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner_and_name: tuple[type, str]
 ) -> None:
     async with rig(tmp_path) as r:
@@ -91,7 +87,7 @@ async def test_the_end_of_a_worker_is_tried_until_it_is_recorded(
         assert failing.calls == (5 if owner_and_name[1] == "worker_gone" else 4)
 
 
-async def test_a_turn_that_the_journal_has_lost_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_lost_by_journal_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
         await r.database._writer.run(lambda c: c.execute("PRAGMA foreign_keys=OFF"))
@@ -116,7 +112,7 @@ async def test_a_long_fault_says_little(monkeypatch: pytest.MonkeyPatch, capsys:
     assert 0 < capsys.readouterr().out.count("action=tried_again") <= 10
 
 
-async def test_a_disk_error_of_a_part_does_not_end_the_watchdog() -> None:
+async def test_disk_error_does_not_end_watchdog() -> None:
     class Part:
         async def probe(self) -> None:
             raise OSError(5, "Input/output error")

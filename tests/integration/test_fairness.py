@@ -26,7 +26,7 @@ from tests.integration.wires import client, hanging, prompt
 from tests.waiting import eventually
 
 
-async def test_a_session_takes_so_many_prompts_and_says_what_to_do_with_more(tmp_path: Path) -> None:
+async def test_session_bounds_waiting_prompts_and_advises_on_more(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, _, channel, turn = await hanging(r, wire)
         asked = [wire.begin("session/prompt", **prompt(session, f"say {n}")) for n in range(MOST_WAITING + 20)]
@@ -41,7 +41,7 @@ async def test_a_session_takes_so_many_prompts_and_says_what_to_do_with_more(tmp
         assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
 
 
-async def test_a_prompt_that_comes_again_joins_its_turn_however_many_wait(tmp_path: Path) -> None:
+async def test_repeated_prompt_joins_turn_however_many_wait(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, _, channel, turn = await hanging(r, wire)
         key = {"_meta": {"pykoclaw.dev/idempotencyKey": "k"}}
@@ -65,9 +65,7 @@ async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monk
         await eventually(lambda: len(r.sessions._live[session].turns) == 3)
 
 
-async def test_prompts_that_wait_have_a_bound_over_all_sessions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_prompts_are_bounded_over_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "MOST_WAITING_ALL", 3)
     async with rig(tmp_path) as r, client(r) as wire:
         (session, _, channel, turn), (other, *_) = await hanging(r, wire), await hanging(r, wire)
@@ -81,9 +79,7 @@ async def test_prompts_that_wait_have_a_bound_over_all_sessions(
         await eventually(lambda: len(r.sessions._live[other].turns) == 3)
 
 
-async def test_of_calls_with_large_answers_a_client_has_one_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_client_runs_one_large_call_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three hundred listings, and nobody who reads: one was made, and the others cost what a call costs."""
     made = 0
     listing = overview.listing
@@ -151,9 +147,7 @@ async def test_the_confirmations_of_a_front_have_their_share(tmp_path: Path) -> 
         await eventually(lambda: wire.connection is not None and wire.connection.share.waited >= 5)
 
 
-async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_many_calls_are_refused_then_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "MAX_CALLS", 10)
     monkeypatch.setattr(calls, "MOST_OPEN", 20)
     async with rig(tmp_path) as r, client(r) as wire:
@@ -169,7 +163,7 @@ async def test_who_has_too_many_calls_open_is_refused_and_then_not_read(
         assert {error["data"]["errorKind"] for error in refused} == {"too_many_calls"}
 
 
-async def test_a_flood_of_new_sessions_is_served_in_turn_with_another_clients(
+async def test_flood_of_new_sessions_alternates_with_other_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order in which the journal gets them: neither a lock nor its queue is full of one client's."""
@@ -193,7 +187,7 @@ async def test_a_flood_of_new_sessions_is_served_in_turn_with_another_clients(
             assert "result" in await flood.answer(one)
 
 
-async def test_many_requests_in_one_breath_are_begun_in_portions(tmp_path: Path) -> None:
+async def test_many_simultaneous_requests_start_in_portions(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as flood, client(r) as other:
         lines = [
             json.dumps({"jsonrpc": "2.0", "id": n, "method": "session/set_mode", "params": {}}) for n in range(2000)

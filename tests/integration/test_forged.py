@@ -39,7 +39,7 @@ def hello(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
 @pytest.mark.parametrize("field", ["seq", "seen", "line", "clocks", "pid", "link"])
-async def test_a_front_is_refused_that_names_a_number_out_of_range(field: str, value: int) -> None:
+async def test_front_with_out_of_range_number_is_refused(field: str, value: int) -> None:
     followed = {"seq": 1, **({field: value} if field in ("seq", "seen", "line") else {})}
     given = {"clocks": [value, 1]} if field == "clocks" else {field: value} if field in ("pid", "link") else {}
     said = hello(sessions={"s": followed}, **given)
@@ -107,7 +107,7 @@ async def test_a_forged_confirmation_hides_nothing_from_namesakes(tmp_path: Path
 
 @pytest.mark.parametrize("line", ["> {n} {request}", ">> {n} 5 {request}", ">> 1 {n} {request}", "done {n}"])
 @pytest.mark.parametrize("number", [2**53 + 1, 2**63, 10**400, -1], ids=["2^53", "2^63", "10^400", "-1"])
-async def test_numbers_of_lines_out_of_range_are_passed_over(tmp_path: Path, line: str, number: int) -> None:
+async def test_out_of_range_line_numbers_are_ignored(tmp_path: Path, line: str, number: int) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}})
     async with rig(tmp_path) as r, front(r) as one:
         one.say(line.format(n=number, request=request))
@@ -128,7 +128,7 @@ async def test_a_place_out_of_range_is_refused(tmp_path: Path, value: Any) -> No
 
 @pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
 @pytest.mark.parametrize("field", ["after", "turns"])
-async def test_a_follower_is_refused_that_names_a_number_out_of_range(tmp_path: Path, field: str, value: int) -> None:
+async def test_follower_with_out_of_range_number_is_refused(tmp_path: Path, field: str, value: int) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
         refused = await cli.refused("follow", session=session.id, **{field: value})
@@ -144,7 +144,7 @@ async def test_a_follower_is_refused_that_names_a_number_out_of_range(tmp_path: 
         ({"mcpServers": [], "additionalDirectories": ["/a"] * 1001}, "additionalDirectories"),
     ],
 )
-async def test_a_session_has_no_more_servers_and_directories_than_it_can_need(
+async def test_servers_and_directories_of_session_are_bounded(
     tmp_path: Path, params: dict[str, Any], says: str
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:

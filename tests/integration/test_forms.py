@@ -45,7 +45,7 @@ async def given(asking: Asking) -> tuple[str, Any]:
         (RuntimeError("no dialogue"), ("cancel", None), ("unanswered", None, None)),
     ],
 )
-async def test_a_clients_answer_reaches_the_worker_and_the_row(
+async def test_clients_form_answer_reaches_worker_and_row(
     tmp_path: Path, outcome: Any, told: tuple[str, Any], row: tuple[Any, ...]
 ) -> None:
     async with rig(tmp_path) as r:
@@ -76,7 +76,7 @@ async def person_asked(person: Person) -> None:
     await eventually(lambda: person.ids)
 
 
-async def test_with_clients_that_show_no_forms_it_is_cancelled_at_once(tmp_path: Path) -> None:
+async def test_form_is_cancelled_without_form_capable_clients(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         person = Person()
         asking = await begin(r, person)
@@ -86,7 +86,7 @@ async def test_with_clients_that_show_no_forms_it_is_cancelled_at_once(tmp_path:
         assert person.asked == []
 
 
-async def test_the_first_answer_counts_and_the_others_are_told(tmp_path: Path) -> None:
+async def test_first_form_answer_counts_and_others_are_told(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         first, second = Person("first", forms=True), Person("second", forms=True)
         asking = await begin(r, first, second)
@@ -134,7 +134,7 @@ async def test_no_policy_fills_a_form_in(
         assert not asking.turn.ended.done()
 
 
-async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
+async def test_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await begin(r)
         asking.ask("q1", form=FORM)
@@ -152,7 +152,7 @@ async def test_a_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         assert await given(asking) == ("accept", {"name": "Ada"})
 
 
-async def test_one_that_shows_no_forms_is_nobody_to_a_form_that_waits(tmp_path: Path) -> None:
+async def test_client_without_forms_is_absent_for_waiting_form(tmp_path: Path) -> None:
     async with rig(tmp_path, "wait") as r:
         asking = await begin(r, able := Person(forms=True))
         asking.ask("q1", form=FORM)
@@ -187,7 +187,7 @@ async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
         assert await given(asking) == ("accept", {"name": "Ada"})
 
 
-async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path: Path) -> None:
+async def test_undelivered_form_answer_comes_from_its_row(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         asking = await begin(r, person := Person(forms=True))
         for ask_id, outcome in (("yes", ADA), ("no", {"action": "decline"}), ("away", {"action": "cancel"})):
@@ -221,7 +221,7 @@ def asked_of(wire: Wire) -> list[dict[str, Any]]:
     return [line for line in wire.lines if line.get("method") == "elicitation/create"]
 
 
-async def test_a_client_that_says_so_is_asked_with_elicitation_create(tmp_path: Path) -> None:
+async def test_client_declaring_elicitation_is_asked_with_elicitation_create(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         session, _, channel, turn = await hanging(r, wire)
@@ -270,7 +270,7 @@ async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> No
         "all",
     ],
 )
-async def test_a_client_that_does_not_say_so_is_not_asked(tmp_path: Path, capabilities: Any) -> None:
+async def test_client_not_declaring_elicitation_is_not_asked(tmp_path: Path, capabilities: Any) -> None:
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, capabilities)
         _, _, channel, turn = await hanging(r, wire)

@@ -112,9 +112,7 @@ def test_updates_are_written_and_confirmed(client: Client, daemon: Daemon) -> No
     assert client.line() == b'{"last":1}'
 
 
-def test_confirmations_come_at_most_every_tenth_of_a_second_and_at_once_at_the_end(
-    client: Client, daemon: Daemon
-) -> None:
+def test_confirmations_are_throttled_and_flushed_at_end(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     link.send(b'attached 1 0 0 "s"')
@@ -132,7 +130,7 @@ def test_confirmations_come_at_most_every_tenth_of_a_second_and_at_once_at_the_e
 
 
 @pytest.mark.parametrize("line", [b"no JSON", b"[1]", b"7", b'{"id":1', b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_message_is_the_daemons_to_refuse(line: bytes, client: Client, daemon: Daemon) -> None:
+def test_invalid_message_is_left_to_daemon_to_refuse(line: bytes, client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     client.write(line)
@@ -153,7 +151,7 @@ def test_the_last_line_counts_without_its_newline(client: Client, daemon: Daemon
     assert link.line() == b""
 
 
-def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_served(client: Client, daemon: Daemon) -> None:
+def test_too_long_line_is_refused_and_next_served(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     client.write(b'{"x":"' + b"x" * (64 * 1024 * 1024) + b'"}')
@@ -170,7 +168,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_served(client: C
 
 
 @pytest.mark.long
-def test_a_line_of_forty_mebibytes_passes_in_both_directions(client: Client, daemon: Daemon) -> None:
+def test_forty_mebibyte_line_passes_in_both_directions(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     big = encode({"x": "x" * (40 * 1024 * 1024)})
@@ -180,7 +178,7 @@ def test_a_line_of_forty_mebibytes_passes_in_both_directions(client: Client, dae
     assert client.line() == big
 
 
-def test_a_client_that_does_not_read_stops_the_daemon_and_gets_everything_later(client: Client, daemon: Daemon) -> None:
+def test_non_reading_client_blocks_daemon_without_losing_lines(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     link.send(b'attached 1 0 0 "s"')
@@ -192,7 +190,7 @@ def test_a_client_that_does_not_read_stops_the_daemon_and_gets_everything_later(
     assert [client.line() for _ in range(sent)] == [text] * sent
 
 
-def test_a_daemon_that_does_not_read_stops_the_client_and_gets_everything_later(client: Client, daemon: Daemon) -> None:
+def test_non_reading_daemon_blocks_client_without_losing_lines(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     line = encode({"jsonrpc": "2.0", "method": "n", "params": "x" * 10_000}) + b"\n"
@@ -207,7 +205,7 @@ def test_a_daemon_that_does_not_read_stops_the_client_and_gets_everything_later(
 # --- another daemon ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_answered_is_sent_again_in_its_order(client: Client, daemon: Daemon) -> None:
+def test_unanswered_requests_are_sent_again_in_order(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     front = link.hello()["front"]
     before = int(time.time() * 1000)
@@ -249,9 +247,7 @@ def test_what_is_not_answered_is_sent_again_in_its_order(client: Client, daemon:
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_daemons_that_died_over_a_request_are_counted_until_one_has_taken_it(
-    client: Client, daemon: Daemon, counts: bool
-) -> None:
+def test_daemon_deaths_over_request_count_until_accepted(client: Client, daemon: Daemon, counts: bool) -> None:
     """Each of them is a process that dies, or else ends in order, lives on, has taken the request, or says nothing."""
     with processes(4) as there:
         request_id = 0
@@ -293,7 +289,7 @@ def processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             one.wait()
 
 
-def test_a_new_daemon_is_told_where_the_client_stands(client: Client, daemon: Daemon) -> None:
+def test_new_daemon_is_told_clients_position(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     opened(client, link, 1)
@@ -352,7 +348,7 @@ def test_a_daemons_request_reaches_the_client_once(client: Client, daemon: Daemo
     assert client.message()["id"] == 'a "1'
 
 
-def test_an_answer_that_arrived_after_the_daemons_end_is_confirmed_to_the_next(client: Client, daemon: Daemon) -> None:
+def test_answer_after_daemons_end_is_confirmed_to_next(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     prompt = client.request("session/prompt")
@@ -370,7 +366,7 @@ def test_an_answer_that_arrived_after_the_daemons_end_is_confirmed_to_the_next(c
     assert {link.line(), link.line()} == {b"done 1", b"seen 3 1"}
 
 
-def test_what_was_shown_before_an_answer_is_confirmed_before_it(client: Client, daemon: Daemon) -> None:
+def test_updates_before_answer_are_confirmed_before_it(client: Client, daemon: Daemon) -> None:
     """A client that ends its agent as soon as it has an answer (Mitto does) is not shown the turn again."""
     link = daemon.accept()
     link.hello()
@@ -408,7 +404,7 @@ def test_a_daemon_that_hangs_loses_nothing(client: Client, daemon: Daemon) -> No
         b'{"id":1,"method":"initialize","params":{"protocolVersion":1}}',
     ],
 )
-def test_an_initialize_that_the_daemon_would_refuse_waits_for_it(line: bytes, client: Client, daemon: Daemon) -> None:
+def test_initialize_the_daemon_would_refuse_waits_for_it(line: bytes, client: Client, daemon: Daemon) -> None:
     client.write(line)
     client.request("initialize", {"protocolVersion": 1})
     assert client.message()["id"] == 1  # the second one's: the front has answered what it will
@@ -417,7 +413,7 @@ def test_an_initialize_that_the_daemon_would_refuse_waits_for_it(line: bytes, cl
     assert link.line() == b"> 1 " + line
 
 
-def test_a_daemon_that_listens_elsewhere_is_found_by_its_lock(places: Places, daemon: Daemon, tmp_path: Path) -> None:
+def test_daemon_listening_elsewhere_is_found_by_its_lock(places: Places, daemon: Daemon, tmp_path: Path) -> None:
     elsewhere = Places(places.data, places.state, str(tmp_path / "other" / "acp.sock"))
     with Client(elsewhere):
         daemon.accept().hello()
@@ -426,7 +422,7 @@ def test_a_daemon_that_listens_elsewhere_is_found_by_its_lock(places: Places, da
 # --- the client's end -------------------------------------------------------------------------------------------------
 
 
-def test_it_ends_within_a_tenth_of_a_second_of_its_input(places: Places, daemon: Daemon) -> None:
+def test_front_ends_promptly_at_end_of_input(places: Places, daemon: Daemon) -> None:
     took = []
     for _ in range(5):
         with Client(places) as client:
@@ -443,7 +439,7 @@ def test_it_ends_within_a_tenth_of_a_second_of_its_input(places: Places, daemon:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_as_the_end_of_input_does(number: int, client: Client, daemon: Daemon) -> None:
+def test_signal_ends_front_like_end_of_input(number: int, client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
     link.send(b'attached 1 0 0 "s"', b"update 1 1 " + update(1), b"update 1 2 " + update(2))
@@ -479,7 +475,7 @@ def test_it_ends_while_it_waits_for_a_daemon(places: Places) -> None:
         assert client.said() == [f"pykoclaw-acp {__version__}: waiting for the daemon at {places.socket}"]
 
 
-def test_what_came_before_the_first_daemon_is_sent_as_new(places: Places) -> None:
+def test_input_before_first_daemon_is_sent_as_new(places: Places) -> None:
     with Daemon(places, listens=False) as daemon, Client(places) as client:
         client.request("initialize", {"protocolVersion": 1})
         client.message()
@@ -510,14 +506,14 @@ def refused(client: Client, status: int, kind: str) -> Any:
     return error["message"]
 
 
-def test_a_data_directory_that_stays_locked_is_an_error_in_the_end(places: Places) -> None:
+def test_permanently_locked_data_directory_is_finally_an_error(places: Places) -> None:
     with Daemon(places, listens=False), Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
         message = refused(client, 75, "data_in_use")
     assert f"(pid {os.getpid()}) uses the data directory {places.data}." in message
     assert f"log is {places.log}" in message
 
 
-def test_a_daemon_that_hangs_up_on_every_hello_is_an_error_in_the_end(places: Places) -> None:
+def test_daemon_rejecting_every_hello_is_finally_an_error(places: Places) -> None:
     with Daemon(places, patience=0.05) as daemon, Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client:
         request_id = client.request("session/new", NEW)
         while client.process.poll() is None:
@@ -529,7 +525,7 @@ def test_a_daemon_that_hangs_up_on_every_hello_is_an_error_in_the_end(places: Pl
         assert client.process.returncode == 1
 
 
-def test_a_daemon_that_hangs_up_after_its_welcome_is_not_called_without_a_pause(places: Places) -> None:
+def test_daemon_closing_after_welcome_is_redialled_with_pause(places: Places) -> None:
     with Daemon(places, patience=0.05) as daemon, Client(places):
         calls, end = 0, time.monotonic() + WAIT
         while time.monotonic() < end:
@@ -545,7 +541,7 @@ def test_a_daemon_that_hangs_up_after_its_welcome_is_not_called_without_a_pause(
         assert 1 < calls < 8  # 20 ms, then twice as long each time
 
 
-def test_a_question_is_asked_again_although_an_earlier_request_is_open(client: Client, daemon: Daemon) -> None:
+def test_question_is_reasked_despite_earlier_open_request(client: Client, daemon: Daemon) -> None:
     ask = b'request "a" {"jsonrpc":"2.0","id":"a","method":"session/request_permission"}'
     link = daemon.accept()
     link.hello()
@@ -559,16 +555,14 @@ def test_a_question_is_asked_again_although_an_earlier_request_is_open(client: C
     assert client.message()["id"] == "a"
 
 
-def test_half_an_emoji_is_no_reason_to_refuse_a_hello() -> None:
+def test_lone_surrogate_does_not_invalidate_hello() -> None:
     ledger = Ledger()
     ledger.understand(ledger.keep(b'{"id":1,"method":"initialize","params":{"x":"\\ud83d"}}', 0))
     hello = msgspec.json.decode(ledger.hello({})[len(b"front ") :], type=FrontHello)
     assert msgspec.json.decode(hello.initialize) == {"x": "?"}
 
 
-def test_a_daemon_that_recovers_is_waited_for_longer_than_another_server(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recovering_daemon_is_awaited_longer_than_other_server(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dial, "TIMEOUT", 0.0)
     with Daemon(places, listens=False):
         assert Dialer(places).attempt() is None
@@ -577,7 +571,7 @@ def test_a_daemon_that_recovers_is_waited_for_longer_than_another_server(
             Dialer(places).attempt()
 
 
-def test_a_socket_directory_that_others_can_use_is_refused(places: Places, daemon: Daemon) -> None:
+def test_socket_directory_accessible_to_others_is_refused(places: Places, daemon: Daemon) -> None:
     os.chmod(os.path.dirname(places.socket), 0o755)
     with Client(places) as client:
         assert "chmod 700" in refused(client, 78, "configuration")

@@ -36,7 +36,7 @@ def answering(daemon: Daemon, play: Callable[[Connection, Any], None]) -> Iterat
     assert not thread.is_alive()
 
 
-def test_a_call_gives_the_result_and_passes_over_notifications(places: Places) -> None:
+def test_call_returns_result_and_skips_notifications(places: Places) -> None:
     def play(connection: Connection, request: Any) -> None:
         assert request == {"jsonrpc": "2.0", "id": 1, "method": "_m", "params": {"a": 1}}
         connection.send(b'{"method":"n"}', encode({"jsonrpc": "2.0", "id": 1, "result": [request["params"]]}))

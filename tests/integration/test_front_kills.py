@@ -233,7 +233,7 @@ def places(tmp_path: Path) -> Places:
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 40))])
-def test_whenever_the_daemon_dies_the_client_sees_the_log_once(places: Places, seed: int) -> None:
+def test_client_sees_log_once_whenever_daemon_dies(places: Places, seed: int) -> None:
     world = World()
     with Daemon(places, patience=0.05) as daemon, Client(places) as client:
         lives = Lives(daemon, world, seed)

@@ -46,7 +46,7 @@ def starts(places: Places) -> list[str]:
     return Path(places.data, "starts").read_text().splitlines()
 
 
-def test_a_front_inside_of_a_session_does_not_start_the_sessions_daemon(places: Places) -> None:
+def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
     """It would be refused by it; a daemon of another database is its own matter."""
     os.makedirs(places.data)
     directory = Path(places.state, "0123456789ab")
@@ -105,7 +105,7 @@ def test_ten_fronts_at_once_start_one_daemon(places: Places) -> None:
     assert len(starts(places)) == 1
 
 
-def test_when_the_daemon_is_killed_one_of_ten_fronts_starts_the_next(places: Places) -> None:
+def test_one_of_ten_fronts_restarts_killed_daemon(places: Places) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(starter(places, "serve")) for _ in range(10)]
         for client in clients:
@@ -120,7 +120,7 @@ def test_when_the_daemon_is_killed_one_of_ten_fronts_starts_the_next(places: Pla
     assert len(starts(places)) == 2
 
 
-def test_a_stale_socket_and_a_stale_lock_do_not_matter(places: Places) -> None:
+def test_stale_socket_and_stale_lock_are_ignored(places: Places) -> None:
     os.makedirs(places.data)
     Path(places.data, LOCK_NAME).write_text(f"{os.getpid()}\n{places.socket}\n")
     with starter(places, "serve") as client:
@@ -137,7 +137,7 @@ def test_a_long_log_begins_anew(places: Places) -> None:
     assert Path(places.log).stat().st_size < 10 * 1024
 
 
-def test_a_daemon_that_dies_without_a_word_is_started_again(places: Places) -> None:
+def test_silently_dying_daemon_is_started_again(places: Places) -> None:
     with starter(places, "die-once") as client:
         client.request("session/new")
         assert client.message()["result"]
@@ -151,7 +151,7 @@ def test_a_daemon_that_dies_without_a_word_is_started_again(places: Places) -> N
         ("failed 78 PYKOCLAW_MODEL is no model.", 78, "PYKOCLAW_MODEL is no model.", 1),
     ],
 )
-def test_a_daemon_that_cannot_start_is_a_final_error(
+def test_daemon_that_cannot_start_is_final_error(
     places: Places, mode: str, status: int, reason: str, count: int
 ) -> None:
     with starter(places, mode) as client:
@@ -168,7 +168,7 @@ def test_a_daemon_that_cannot_start_is_a_final_error(
     assert len(starts(places)) == count
 
 
-def test_a_client_that_was_greeted_meanwhile_gets_the_error_with_its_next_request(places: Places) -> None:
+def test_greeted_client_gets_start_error_with_next_request(places: Places) -> None:
     with starter(places, "die") as client:
         client.request("initialize", INITIALIZE)
         first = client.message()
@@ -207,7 +207,7 @@ def database(places: Places) -> Path:
     return found
 
 
-def test_a_front_waits_for_a_database_that_was_moved_behind_its_daemon(places: Places, database: Path) -> None:
+def test_front_waits_for_database_moved_under_its_daemon(places: Places, database: Path) -> None:
     with starter(places, "find") as client:
         aside = database_is_moved_behind(client, places)
         request_id = client.request("session/new")
@@ -216,7 +216,7 @@ def test_a_front_waits_for_a_database_that_was_moved_behind_its_daemon(places: P
     assert len(starts(places)) == 3, "no daemon is started while the file is missing"
 
 
-def test_a_database_that_does_not_come_back_is_named_in_the_end(places: Places, database: Path) -> None:
+def test_database_that_stays_missing_is_finally_named(places: Places, database: Path) -> None:
     with starter(places, "find", PYKOCLAW_DAEMON_TIMEOUT="0.2") as client:
         database_is_moved_behind(client, places)
         client.request("session/new")
@@ -224,7 +224,7 @@ def test_a_database_that_does_not_come_back_is_named_in_the_end(places: Places, 
         assert client.process.wait(WAIT) == 78
 
 
-def test_a_call_starts_a_daemon_only_if_it_may(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_starts_daemon_only_if_allowed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DaemonAbsent, match="No daemon runs"):
         call(places, "m", {})
     assert not Path(places.state).exists()

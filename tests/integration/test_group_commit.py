@@ -47,7 +47,7 @@ async def assert_gap_free(database: Database) -> None:
     assert [row for row in rows if not (row[1] == row[2] and row[3] == 1)] == []
 
 
-async def test_units_are_committed_in_the_order_of_the_calls(database: Database) -> None:
+async def test_units_are_committed_in_call_order(database: Database) -> None:
     units = [unit(f"s{number % 3}", str(number), durable=number % 7 == 0) for number in range(300)]
     seqs = await asyncio.gather(*(database.commit(each) for each in units))
     assert seqs == [[number // 3 + 1] for number in range(300)]
@@ -88,7 +88,7 @@ async def test_a_cancelled_caller_changes_nothing_for_anyone(database: Database)
     await assert_gap_free(database)
 
 
-async def test_a_unit_is_committed_although_its_caller_was_cancelled(database: Database) -> None:
+async def test_unit_is_committed_although_caller_was_cancelled(database: Database) -> None:
     for _ in range(10):
         caller = asyncio.create_task(database.commit(unit("s1")))
         await asyncio.sleep(0)
@@ -120,7 +120,7 @@ connection.close()
 """
 
 
-async def test_a_commit_waits_for_another_process_and_reads_do_not(database: Database, path: Path) -> None:
+async def test_commit_waits_for_other_process_but_reads_proceed(database: Database, path: Path) -> None:
     with start(HOLD_UNTIL_TOLD, path) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
@@ -194,7 +194,7 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
 # --- the watchdog's question -----------------------------------------------------------------------------------------
 
 
-async def test_the_writer_answers_while_it_is_idle_and_while_it_works(database: Database) -> None:
+async def test_writer_answers_while_idle_and_while_busy(database: Database) -> None:
     await asyncio.wait_for(database.probe(), 30)
     working = [asyncio.create_task(database.commit(unit("s1"))) for _ in range(3000)]
     await asyncio.sleep(0)

@@ -102,7 +102,7 @@ def old(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-async def test_an_instance_keeps_its_id_and_is_written_down_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_instance_id_is_stable_and_record_is_private(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places) as app:
         first = await instance.read(app.database)
@@ -115,9 +115,7 @@ async def test_an_instance_keeps_its_id_and_is_written_down_for_its_owner_alone(
     assert [one.instance for one in records.at(places.state, places.data)] == [first.instance]
 
 
-async def test_a_record_that_cannot_be_written_keeps_nobody_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwritable_record_does_not_prevent_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(state: str, record: records.Record) -> None:
         raise PermissionError("read-only")
 
@@ -141,7 +139,7 @@ def open_to_others(directory: Path) -> None:
     directory.chmod(0o755)
 
 
-async def test_workers_directories_are_for_their_owner_alone_and_no_condition_of_a_start(tmp_path: Path) -> None:
+async def test_worker_directories_are_private_and_optional_for_start(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places) as app:
         known = await instance.read(app.database)
@@ -165,7 +163,7 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
         assert records.at(str(tmp_path), "/") == []
 
 
-async def test_one_process_has_an_instances_name_and_the_next_gets_it_at_its_death(tmp_path: Path) -> None:
+async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places) as app:
         known = await instance.read(app.database)
@@ -186,9 +184,7 @@ async def test_one_process_has_an_instances_name_and_the_next_gets_it_at_its_dea
         other.stdout.close()
 
 
-async def test_a_database_from_before_has_its_own_workers_and_no_others(
-    tmp_path: Path, old: subprocess.Popen[bytes]
-) -> None:
+async def test_older_database_has_only_its_own_workers(tmp_path: Path, old: subprocess.Popen[bytes]) -> None:
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     for places in (here, there):
         async with database(places) as opened:
@@ -200,9 +196,7 @@ async def test_a_database_from_before_has_its_own_workers_and_no_others(
             assert found.copied_from == (None if places is here else str(tmp_path / "data"))
 
 
-async def test_a_silent_worker_stays_at_its_place_and_makes_a_copy_of_any_other(
-    tmp_path: Path, old: subprocess.Popen[bytes]
-) -> None:
+async def test_silent_worker_marks_databases_elsewhere_as_copies(tmp_path: Path, old: subprocess.Popen[bytes]) -> None:
     places, elsewhere = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(places) as app:
         known = await instance.read(app.database)
@@ -217,7 +211,7 @@ async def test_a_silent_worker_stays_at_its_place_and_makes_a_copy_of_any_other(
         assert (await settled(opened, elsewhere)).standing.copied_from == places.data
 
 
-async def test_an_older_database_without_an_id_is_the_instance_that_was_here(tmp_path: Path) -> None:
+async def test_older_database_without_id_is_the_local_instance(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places) as app:
         known = await instance.read(app.database)
@@ -228,7 +222,7 @@ async def test_an_older_database_without_an_id_is_the_instance_that_was_here(tmp
         assert (await settled(opened, places)).standing.id == known.instance
 
 
-async def test_another_programs_new_database_is_not_taken_for_the_one_that_was_here(tmp_path: Path) -> None:
+async def test_foreign_new_database_is_not_the_local_instance(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places):
         pass
@@ -241,7 +235,7 @@ async def test_another_programs_new_database_is_not_taken_for_the_one_that_was_h
             pass
 
 
-def test_what_workers_of_a_version_without_ids_left_tells_of_a_database_too(tmp_path: Path) -> None:
+def test_leftovers_of_version_without_ids_reveal_missing_database(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     spool = Path(places.directory, "spool", "name.ndjson")
     spool.parent.mkdir(parents=True, mode=0o700)

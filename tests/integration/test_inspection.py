@@ -62,7 +62,7 @@ async def test_pykoclaws_own_is_adopted_unasked(path: Path, schema: str) -> None
     assert tables(path) >= OUR_TABLES | before
 
 
-async def test_another_programs_database_is_refused_with_the_command_that_adopts_it(path: Path) -> None:
+async def test_foreign_database_is_refused_naming_adopting_command(path: Path) -> None:
     create(path, FOREIGN)
     words = await refused(path, DatabaseForeign)
     assert "photos" in words
@@ -76,7 +76,7 @@ async def test_another_programs_database_is_refused_with_the_command_that_adopts
         FOUR_COLUMNS + "; CREATE TABLE scheduled_tasks (what TEXT)",
     ],
 )
-async def test_a_namesake_of_pykoclaws_table_does_not_make_it_pykoclaws(path: Path, schema: str) -> None:
+async def test_namesake_of_pykoclaws_table_is_not_pykoclaws_database(path: Path, schema: str) -> None:
     create(path, schema)
     await refused(path, DatabaseForeign)
 
@@ -95,18 +95,18 @@ async def test_a_namesake_of_pykoclaws_table_does_not_make_it_pykoclaws(path: Pa
         FOUR_COLUMNS + "; CREATE TABLE delivery_queue (id TEXT, conversation TEXT, message TEXT)",
     ],
 )
-async def test_what_cannot_be_migrated_is_refused_before_anything_is_changed(path: Path, schema: str) -> None:
+async def test_unmigratable_database_is_refused_before_any_change(path: Path, schema: str) -> None:
     create(path, schema)
     await refused(path, DatabaseIncompatible)
 
 
-async def test_a_database_of_ours_whose_migrations_would_fail_is_untouched(path: Path) -> None:
+async def test_own_database_with_failing_migrations_is_untouched(path: Path) -> None:
     await (await Database.open(path)).close()
     create(path, "DELETE FROM acp_migrations WHERE version > 8; DROP TABLE acp_turns; PRAGMA journal_mode=DELETE")
     await refused(path, DatabaseIncompatible)
 
 
-async def test_a_foreign_database_whose_writer_was_killed_is_refused_too(path: Path) -> None:
+async def test_foreign_database_with_killed_writer_is_refused_too(path: Path) -> None:
     create(path, FOREIGN)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA cache_size = 1")
@@ -122,7 +122,7 @@ async def test_a_foreign_database_whose_writer_was_killed_is_refused_too(path: P
     assert query(path, "SELECT * FROM photos") == [(1, "today")]
 
 
-async def test_a_database_that_another_program_keeps_to_itself_is_refused_for_now(path: Path) -> None:
+async def test_database_locked_by_other_program_is_refused_temporarily(path: Path) -> None:
     create(path, PYKOCLAW_SCHEMA)
     before = contents(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -144,7 +144,7 @@ def adopt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return CliRunner().invoke(cli, ["adopt"])
 
 
-async def test_the_command_adopts_it_and_keeps_what_is_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_adopting_command_keeps_existing_data(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create(path, FOREIGN)
     result = adopt(path, monkeypatch)
     assert (result.exit_code, "beside its own" in result.output) == (0, True)

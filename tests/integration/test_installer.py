@@ -143,7 +143,7 @@ def test_a_daemon_of_a_client_hands_over(inside: Inside) -> None:
     assert "systemctl --system start pykoclaw-acp.socket pykoclaw-acp.service" in said
 
 
-def test_the_pid_in_the_lock_file_is_believed_only_if_the_kernel_says_it_too(inside: Inside) -> None:
+def test_pid_in_lock_file_requires_kernel_confirmation(inside: Inside) -> None:
     """The file is the service user's: root ended the process that it named."""
     said = inside("sleep 600 & victim=$!; hold $victim; install; kill -0 $victim && echo UNHARMED")
     assert "UNHARMED" in said
@@ -161,13 +161,13 @@ def test_no_link_of_the_service_user_is_followed(inside: Inside, name: str) -> N
     assert said.endswith("precious\n")
 
 
-def test_a_pipe_in_the_place_of_the_lock_does_not_hold_the_installer_up(inside: Inside) -> None:
+def test_pipe_as_lock_file_does_not_block_installer(inside: Inside) -> None:
     said = inside(f"as_service mkdir -p {DATA}; as_service mkfifo {DATA}/pykoclaw-acp.lock; install; cat /said")
     assert "STATUS 0" in said
 
 
 @pytest.mark.parametrize("program", ["setsid", "setpriv", "env", "pykoclaw-acp", "systemctl", "stat", "sh"])
-def test_no_program_of_the_service_user_is_run_as_root(inside: Inside, program: str) -> None:
+def test_service_users_programs_are_never_run_as_root(inside: Inside, program: str) -> None:
     said = inside(
         f"bin=/var/lib/pykoclaw/.local/bin; printf '#!/bin/sh\\nid -u >> /var/lib/pykoclaw/ran\\n' > $bin/{program};"
         f" chmod 755 $bin/{program}; touch /var/lib/pykoclaw/ran; chmod 666 /var/lib/pykoclaw/ran; hold;"
@@ -206,12 +206,12 @@ def test_no_umask_opens_what_it_makes(inside: Inside) -> None:
     assert said.endswith("STATUS 0\n600\n600\n")
 
 
-def test_a_path_that_is_more_than_a_path_in_a_unit_is_refused(inside: Inside) -> None:
+def test_unit_path_with_special_characters_is_refused(inside: Inside) -> None:
     said = inside('cp /opt/pykoclaw-acp "/opt/a b%n"; install --program "/opt/a b%n"')
     assert "has a character that a unit cannot hold" in said
 
 
-def test_for_you_it_does_not_run_as_root_in_the_home_of_another(inside: Inside) -> None:
+def test_user_install_as_root_refuses_foreign_home(inside: Inside) -> None:
     script = (
         f"HOME=/var/lib/pykoclaw {ROOT}/deploy/install.sh --program /opt/pykoclaw-acp 2>&1 && echo DONE; id -u pykoclaw"
     )

@@ -15,7 +15,7 @@ from tests.workers import spec
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nonexistent/python"])
-async def test_an_installation_that_was_taken_away_asks_for_a_restart(
+async def test_removed_installation_asks_for_restart(
     python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by an upgrade in place; the first failures may be of the moment."""
@@ -30,7 +30,7 @@ async def test_an_installation_that_was_taken_away_asks_for_a_restart(
     await launcher.close()
 
 
-async def test_the_workers_log_is_begun_anew_by_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launch_truncates_oversized_workers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also under a fork server that runs since long."""
     launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
 

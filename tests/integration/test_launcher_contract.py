@@ -117,7 +117,7 @@ async def delivered(launcher: Launcher, spec: LaunchSpec, after: int) -> list[Fr
     return found
 
 
-async def test_a_worker_that_is_told_to_stop_ends_its_line(stage: Stage) -> None:
+async def test_worker_told_to_stop_ends_its_line(stage: Stage) -> None:
     channel, worker = await stage.launch("s")
     assert stage.lives(worker)
     await channel.send(Stop(epoch=1))
@@ -129,7 +129,7 @@ async def test_a_worker_that_is_told_to_stop_ends_its_line(stage: Stage) -> None
     await eventually(lambda: not stage.lives(worker))
 
 
-async def test_a_killed_worker_is_gone_and_cannot_be_reached(stage: Stage) -> None:
+async def test_killed_worker_is_gone_and_unreachable(stage: Stage) -> None:
     channel, worker = await stage.launch("s")
     channel.kill()
     async with asyncio.timeout(30):
@@ -190,7 +190,7 @@ async def test_a_failed_launch_says_so(stage: Stage) -> None:
     assert failed.value.kind == "start_failed"
 
 
-async def test_a_spool_is_delivered_from_a_frame_on_until_it_is_discarded(stage: Stage) -> None:
+async def test_spool_is_delivered_from_frame_until_discarded(stage: Stage) -> None:
     spec = stage.spec("s")
     assert await delivered(stage.launcher, spec, 0) == []
     stage.write_spool(spec, [started(1), started(2), started(3)])
@@ -200,7 +200,7 @@ async def test_a_spool_is_delivered_from_a_frame_on_until_it_is_discarded(stage:
     assert await delivered(stage.launcher, spec, 0) == []
 
 
-async def test_what_nobody_wants_is_removed_before_workers_are_launched(stage: Stage) -> None:
+async def test_unwanted_leftovers_are_removed_before_workers_launch(stage: Stage) -> None:
     channel, worker = await stage.launch("kept")
     kept, other = stage.spec("kept"), stage.spec("other")
     for spec in (kept, other):

@@ -31,7 +31,7 @@ async def finish(r: Rig, text: str = "done") -> None:
     channel.say(channel.event(turn, text), channel.ended(turn))
 
 
-async def test_a_prompt_that_a_front_sends_again_is_the_same_turn(tmp_path: Path) -> None:
+async def test_prompt_resent_by_front_is_same_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "hang"))
@@ -50,7 +50,7 @@ async def test_a_prompt_that_a_front_sends_again_is_the_same_turn(tmp_path: Path
         assert prompts(r) == ["hang"]
 
 
-async def test_a_request_over_which_two_daemons_died_is_refused_without_a_look_at_it(tmp_path: Path) -> None:
+async def test_request_that_killed_two_daemons_is_refused_unread(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         async with front(r, deaths={"1": 2, "2": 1, "7": 2}) as one:
             one.say(">> 1 5 no JSON: to read this would show that")
@@ -75,7 +75,7 @@ async def test_a_request_over_which_two_daemons_died_is_refused_without_a_look_a
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
 
 
-async def test_a_session_that_a_front_asks_for_again_is_made_once(tmp_path: Path) -> None:
+async def test_session_requested_again_is_created_once(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.leave()
@@ -86,7 +86,7 @@ async def test_a_session_that_a_front_asks_for_again_is_made_once(tmp_path: Path
             assert await new(other) != session
 
 
-async def test_words_that_a_lost_client_sends_again_join_their_turn_once(tmp_path: Path) -> None:
+async def test_prompt_resent_by_lost_client_joins_turn_once(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "hang"))
@@ -104,7 +104,7 @@ async def test_words_that_a_lost_client_sends_again_join_their_turn_once(tmp_pat
             await eventually(lambda: prompts(r) == ["hang", "hang"])
 
 
-async def test_words_of_a_turn_that_ended_unseen_get_its_outcome(tmp_path: Path) -> None:
+async def test_prompt_resent_after_unseen_end_gets_its_outcome(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "hang"))
@@ -118,7 +118,7 @@ async def test_words_of_a_turn_that_ended_unseen_get_its_outcome(tmp_path: Path)
         assert prompts(r) == ["hang"]
 
 
-async def test_the_same_words_run_again_while_their_client_is_there(tmp_path: Path) -> None:
+async def test_same_prompt_runs_again_while_client_is_connected(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
         session = await new(one)
         await two.result(1, "session/resume", sessionId=session, cwd="/")
@@ -147,7 +147,7 @@ async def test_an_idempotency_key_names_a_prompt(tmp_path: Path) -> None:
         assert prompts(r) == ["hang"]
 
 
-async def test_a_cancel_that_is_sent_again_spares_what_came_later(tmp_path: Path) -> None:
+async def test_resent_cancel_spares_later_prompts(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         before = time.time_ns() // 1_000_000 - 1000
@@ -167,7 +167,7 @@ async def test_a_cancel_that_is_sent_again_spares_what_came_later(tmp_path: Path
             assert (await r.states())["by itself"] == "running"
 
 
-async def test_a_cancel_is_acknowledged_when_it_has_left_for_the_worker(tmp_path: Path) -> None:
+async def test_cancel_is_acknowledged_once_sent_to_worker(tmp_path: Path) -> None:
     """From then on it outlives the daemon; before, the front has to send it again."""
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
@@ -183,7 +183,7 @@ async def test_a_cancel_is_acknowledged_when_it_has_left_for_the_worker(tmp_path
         assert (await one.answer(3))["result"]["stopReason"] == "cancelled"
 
 
-async def test_a_cancel_of_a_prompt_that_has_no_worker_yet_is_acknowledged_when_it_is_written_down(
+async def test_cancel_without_worker_is_acknowledged_once_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:
@@ -207,7 +207,7 @@ async def test_a_cancel_of_a_prompt_that_has_no_worker_yet_is_acknowledged_when_
         assert list((await r.states()).values()) == ["cancelled"]
 
 
-async def test_a_prompt_and_its_cancel_that_came_while_no_daemon_was_there_end_each_other(tmp_path: Path) -> None:
+async def test_prompt_and_cancel_queued_without_daemon_cancel_out(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         sent_at = time.time_ns() // 1_000_000 - 300
@@ -217,7 +217,7 @@ async def test_a_prompt_and_its_cancel_that_came_while_no_daemon_was_there_end_e
 
 
 @pytest.mark.parametrize("line", [7, 8])
-async def test_a_load_that_is_sent_again_goes_on_if_it_is_the_same(tmp_path: Path, line: int) -> None:
+async def test_resent_load_continues_if_identical(tmp_path: Path, line: int) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
@@ -230,7 +230,7 @@ async def test_a_load_that_is_sent_again_goes_on_if_it_is_the_same(tmp_path: Pat
             assert (1 in again.seqs()) == (line == 8)
 
 
-async def test_a_plain_resume_goes_on_after_what_was_confirmed(tmp_path: Path) -> None:
+async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
@@ -279,7 +279,7 @@ async def test_broken_introductions_end_the_connection_only(tmp_path: Path) -> N
             assert await new(one)
 
 
-async def test_words_of_a_turn_that_ended_with_the_last_daemon_get_its_outcome_and_older_ones_run(
+async def test_repeated_prompt_gets_last_daemons_outcome_older_runs(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:
@@ -299,7 +299,7 @@ async def test_words_of_a_turn_that_ended_with_the_last_daemon_get_its_outcome_a
         assert prompts(r) == ["say 1"]
 
 
-async def test_a_front_that_says_the_same_again_under_a_new_number_means_it(tmp_path: Path) -> None:
+async def test_same_front_repeating_prompt_with_new_id_reruns(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 1"))
@@ -308,7 +308,7 @@ async def test_a_front_that_says_the_same_again_under_a_new_number_means_it(tmp_
         assert prompts(r) == ["say 1"]
 
 
-async def test_an_answer_of_an_earlier_daemon_is_confirmed_whatever_was_sent_again(tmp_path: Path) -> None:
+async def test_earlier_daemons_answer_is_confirmed_despite_resent_requests(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 1"))
@@ -320,7 +320,7 @@ async def test_an_answer_of_an_earlier_daemon_is_confirmed_whatever_was_sent_aga
             await until_there_is(r, "answered_at IS NOT NULL")
 
 
-async def test_words_of_a_turn_that_the_user_had_stopped_run_again(tmp_path: Path) -> None:
+async def test_prompt_of_turn_stopped_by_user_runs_again(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "hang"))
@@ -334,7 +334,7 @@ async def test_words_of_a_turn_that_the_user_had_stopped_run_again(tmp_path: Pat
             await eventually(lambda: prompts(r) == ["hang", "hang"])
 
 
-async def test_a_replay_that_is_interrupted_shows_the_users_messages_afterwards(tmp_path: Path) -> None:
+async def test_interrupted_replay_shows_user_messages_afterwards(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         for number in (2, 3, 4):
@@ -346,7 +346,7 @@ async def test_a_replay_that_is_interrupted_shows_the_users_messages_afterwards(
             assert sum("user_message_chunk" in update for update in again.rests("update")) == 2
 
 
-async def test_a_response_that_nobody_can_read_does_not_end_the_connection(tmp_path: Path) -> None:
+async def test_unreadable_response_does_not_end_connection(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         one.say('> 1 {"jsonrpc":"2.0","id":1e999,"result":{}}')
         await eventually(lambda: "1" in one.rests("ack"))
@@ -361,7 +361,7 @@ def servers(r: Rig) -> list[str]:
     return [server.name for server in r.launcher.launched[-1].spec.options.mcp_servers]
 
 
-async def test_a_session_that_is_asked_for_again_keeps_its_servers(tmp_path: Path) -> None:
+async def test_session_requested_again_keeps_its_servers(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         await one.result(1, "session/new", cwd="/", mcpServers=SERVERS)
     async with rig(tmp_path) as r, front(r) as again:
@@ -376,7 +376,7 @@ async def test_a_session_that_is_asked_for_again_keeps_its_servers(tmp_path: Pat
             assert servers(r) == ["m"]
 
 
-async def test_a_prompt_that_waited_runs_with_its_clients_servers(tmp_path: Path) -> None:
+async def test_waiting_prompt_runs_with_its_clients_servers(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = (await one.result(1, "session/new", cwd="/", mcpServers=SERVERS))["sessionId"]
         queued = (
@@ -394,7 +394,7 @@ async def test_a_prompt_that_waited_runs_with_its_clients_servers(tmp_path: Path
             assert servers(r) == ["m"]
 
 
-async def test_a_prompt_that_was_the_last_word_of_a_front_runs(tmp_path: Path) -> None:
+async def test_last_prompt_of_leaving_front_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.gone = True
@@ -406,7 +406,7 @@ async def test_a_prompt_that_was_the_last_word_of_a_front_runs(tmp_path: Path) -
         await eventually(lambda: prompts(r) == ["hang"])
 
 
-async def test_a_prompt_whose_call_is_given_up_is_accepted_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_prompt_of_cancelled_call_is_accepted_atomically(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         found = await r.sessions.find(session)
@@ -421,7 +421,7 @@ async def test_a_prompt_whose_call_is_given_up_is_accepted_as_a_whole_or_not_at_
         assert [(turn.waiting, turn.lost_at is None) for turn in found.turns] == [(0, False)]
 
 
-async def test_a_prompt_that_meets_a_close_is_refused_or_stopped_and_every_client_is_detached(tmp_path: Path) -> None:
+async def test_close_refuses_or_stops_racing_prompt_detaching_clients(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
         session = await new(one)
         await two.result(1, "session/resume", sessionId=session, cwd="/")
@@ -439,7 +439,7 @@ async def test_a_prompt_that_meets_a_close_is_refused_or_stopped_and_every_clien
         await eventually(lambda: one.rests("detached") == two.rests("detached") == ["1"])
 
 
-async def test_updates_do_not_overtake_the_answer_of_a_resume_that_is_sent_again(tmp_path: Path) -> None:
+async def test_updates_do_not_overtake_answer_of_resent_resume(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))

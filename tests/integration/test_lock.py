@@ -69,7 +69,7 @@ def test_the_directory_and_the_lock_are_private(tmp_path: Path) -> None:
         lock.release()
 
 
-def test_the_second_server_names_the_first_and_touches_nothing(tmp_path: Path) -> None:
+def test_second_server_names_first_and_touches_nothing(tmp_path: Path) -> None:
     with start_holder(tmp_path) as holder:
         tell(holder)
         assert answer(holder) == "held"
@@ -105,7 +105,7 @@ def test_of_several_that_start_at_once_one_wins(tmp_path: Path) -> None:
     assert sorted(text.split()[0] for text in answers) == ["held", "refused", "refused", "refused"]
 
 
-def test_release_lets_the_next_server_in_although_a_child_lives(tmp_path: Path) -> None:
+def test_release_admits_next_server_while_child_lives(tmp_path: Path) -> None:
     lock = DataLock.acquire(tmp_path)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
         lock.release()
@@ -123,7 +123,7 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_others_can_read_stays_as_it_is(tmp_path: Path) -> None:
+def test_directory_readable_by_others_stays_unchanged(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     DataLock.acquire(tmp_path).release()
     assert tmp_path.stat().st_mode & 0o777 == 0o755
@@ -137,13 +137,13 @@ def test_another_users_directory_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be used: File exists"):
         DataLock.acquire(tmp_path / "data")
 
 
-def test_a_symbolic_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
+def test_symbolic_link_in_place_of_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     (tmp_path / LOCK_NAME).symlink_to(tmp_path / "precious")
     with pytest.raises(ConfigurationError):

@@ -54,12 +54,12 @@ async def test_a_page_has_at_most_so_many_rows(s: Subject) -> None:
     assert await s.journal.read("nothing", 0, 10) == []
 
 
-async def test_a_session_that_does_not_exist_has_no_log(s: Subject) -> None:
+async def test_nonexistent_session_has_no_log(s: Subject) -> None:
     with pytest.raises(Conflict):
         await s.journal.append("nothing", [Text("m", "lost")])
 
 
-async def test_the_session_follows_what_its_log_says_of_it(s: Subject) -> None:
+async def test_session_record_follows_its_log_events(s: Subject) -> None:
     session = await s.session()
     chosen = ConfigChanged(Selection("plan", MODES, "opus", MODELS))
     await s.journal.append(session, [TitleChanged("First"), ModeChanged("plan"), chosen, TitleChanged("Second")])

@@ -68,7 +68,7 @@ async def test_a_fresh_file_gets_every_table(path: Path) -> None:
     assert applied(path) == NAMES
 
 
-async def test_a_fresh_file_has_pykoclaws_tables_as_pykoclaw_makes_them(path: Path, tmp_path: Path) -> None:
+async def test_fresh_file_has_tables_identical_to_pykoclaws(path: Path, tmp_path: Path) -> None:
     await open_and_close(path)
     create(tmp_path / "theirs.db", PYKOCLAW_SCHEMA)
     for table in PYKOCLAW_TABLES:
@@ -113,7 +113,7 @@ async def test_the_two_column_sessions_are_adopted(path: Path) -> None:
     assert query(path, "SELECT name FROM sqlite_master WHERE name LIKE '%two_columns%'") == []
 
 
-async def test_directories_of_conversations_are_to_be_trusted_at_their_next_use_and_no_others(path: Path) -> None:
+async def test_only_known_conversation_directories_get_trust_at_upgrade(path: Path) -> None:
     """The second of the two sessions has no directory that is known; one that is opened later adds nothing."""
     create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
     create(path, "UPDATE conversations SET session_id = 'x' WHERE name = 'acp-11111111';")
@@ -150,7 +150,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_migrators_at_the_same_moment_apply_each_migration_once(path: Path) -> None:
+def test_simultaneous_migrators_apply_each_migration_once(path: Path) -> None:
     code = (
         "import asyncio, pathlib, sys\n"
         "from pykoclaw_acp.store.database import Database\n"
@@ -199,7 +199,7 @@ connection.close()
 """
 
 
-async def test_pykoclaws_own_code_goes_on_reading_and_writing_while_we_are_open(path: Path) -> None:
+async def test_pykoclaws_code_keeps_working_while_database_is_open(path: Path) -> None:
     create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
     database = await Database.open(path)
     try:
@@ -251,7 +251,7 @@ async def test_a_changed_migration_leaves_the_file_untouched(path: Path) -> None
     assert {entry.name: entry.read_bytes() for entry in path.parent.iterdir()} == before
 
 
-def test_a_migration_that_fails_is_undone_and_the_ones_before_it_stay(
+def test_failing_migration_is_undone_and_earlier_ones_stay(
     path: Path, tmp_path: Path, connection: sqlite3.Connection
 ) -> None:
     migrations = folder_with(
@@ -282,7 +282,7 @@ def test_statements_are_split_where_sqlite_ends_them(
     assert query(path, "SELECT x FROM a ORDER BY rowid") == [("it's; go!!",), ("go!",), ("from; trigger!",)]
 
 
-def test_only_numbered_files_are_migrations_and_they_come_in_order(tmp_path: Path) -> None:
+def test_only_numbered_files_are_migrations_in_order(tmp_path: Path) -> None:
     migrations = folder_with(tmp_path, m0010_later="SELECT 1;", m0002_earlier="SELECT 1;", mREADME="no;", m0003="no;")
     assert [(migration.version, migration.name) for migration in migrations] == [
         (2, "0002_earlier.sql"),

@@ -30,7 +30,7 @@ async def test_the_newest_offer_of_a_directory_counts(s: Subject) -> None:
     assert await s.journal.offer("/work") == offer
 
 
-async def test_elsewhere_the_models_of_the_newest_offer_are_known(s: Subject) -> None:
+async def test_unknown_directory_has_models_of_newest_offer(s: Subject) -> None:
     await s.journal.keep_offer("/a", Offer((Command("a"),), OPUS))
     await s.journal.keep_offer("/b", Offer((Command("b"),), SONNET))
     assert await s.journal.offer("/c") == Offer(models=SONNET)

@@ -31,7 +31,7 @@ async def _go_on(r: Rig, channel: MemoryChannel, turn_id: str) -> None:
     channel.say(channel.ended(turn_id))
 
 
-async def test_seven_prompts_of_one_moment_run_in_their_order_after_a_kill(
+async def test_seven_simultaneous_prompts_keep_order_after_kill(
     tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -49,7 +49,7 @@ async def test_seven_prompts_of_one_moment_run_in_their_order_after_a_kill(
         assert await places(second) == [("hang", 1), *((f"say {at}", at + 1) for at in range(1, 8))]
 
 
-async def test_a_clock_that_is_set_back_between_two_prompts_changes_nothing(
+async def test_clock_set_back_between_prompts_changes_nothing(
     tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time_ns()
@@ -71,7 +71,7 @@ async def test_a_clock_that_is_set_back_between_two_prompts_changes_nothing(
         assert channel.prompts == ["hang", "say 1", "say 2", "say 3", "say 4"]
 
 
-async def test_each_session_counts_for_itself_and_turns_that_claude_begins_have_places_too(tmp_path: Path) -> None:
+async def test_positions_are_per_session_and_include_background_turns(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, other = await r.session(), await r.session()
         for one in (session, other, session):
@@ -87,7 +87,7 @@ async def test_each_session_counts_for_itself_and_turns_that_claude_begins_have_
         assert [position for session_id, position, _ in rows if session_id == other.id] == [1]
 
 
-async def test_the_turn_that_an_answer_to_a_parked_question_makes_may_run_unattended(tmp_path: Path) -> None:
+async def test_turn_from_parked_answer_may_run_unattended(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         session.subscriptions[0].close()
@@ -106,7 +106,7 @@ async def test_the_turn_that_an_answer_to_a_parked_question_makes_may_run_unatte
         assert rows == [(1, 0), (2, 1)]
 
 
-def test_an_upgrade_numbers_what_is_unfinished_and_leaves_room_below_it_for_what_has_ended(tmp_path: Path) -> None:
+def test_upgrade_numbers_unfinished_turns_leaving_room_for_ended(tmp_path: Path) -> None:
     path = tmp_path / "pykoclaw.db"
     before = [one for one in migrate.load() if one.version < 4]
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -130,7 +130,7 @@ def test_an_upgrade_numbers_what_is_unfinished_and_leaves_room_below_it_for_what
     ]  # fmt: skip
 
 
-async def test_the_first_prompt_after_an_upgrade_comes_after_all_that_there_were(tmp_path: Path) -> None:
+async def test_first_prompt_after_upgrade_follows_all_earlier_ones(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         for _ in range(3):

@@ -62,7 +62,7 @@ async def test_a_withdrawn_request_is_not_pending(s: Subject) -> None:
     assert row.outcome == "withdrawn"
 
 
-async def test_the_clock_of_a_pending_request_can_be_set(s: Subject) -> None:
+async def test_pending_requests_clock_can_be_set(s: Subject) -> None:
     session, _ = await asked(s, "a")
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(5000, 70))
     (row,) = await s.journal.find_active(session)
@@ -95,7 +95,7 @@ async def test_a_settled_request_cannot_be_parked(s: Subject) -> None:
     assert await s.texts(session) == ""
 
 
-async def test_the_answer_to_a_parked_request_queues_its_turn_once(s: Subject) -> None:
+async def test_answer_to_parked_request_queues_turn_once(s: Subject) -> None:
     session, epoch = await asked(s, "a")
     await s.journal.park(session, request("a"), [])
     await s.journal.record(session, epoch, [end(epoch, 3, "turn")], {"turn": CANCELLED})
@@ -108,7 +108,7 @@ async def test_the_answer_to_a_parked_request_queues_its_turn_once(s: Subject) -
     assert await s.journal.turns_of_front(session, "front") == ["turn", "next"]
 
 
-async def test_only_a_parked_request_is_answered_by_a_turn(s: Subject) -> None:
+async def test_only_parked_request_is_answered_by_turn(s: Subject) -> None:
     session, _ = await asked(s, "a")
     with pytest.raises(Conflict):
         await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
@@ -116,7 +116,7 @@ async def test_only_a_parked_request_is_answered_by_a_turn(s: Subject) -> None:
     assert await s.journal.turns_of_front(session, "front") == ["turn"]
 
 
-async def test_a_decision_is_used_up_by_the_call_that_it_is_about(s: Subject) -> None:
+async def test_decision_is_consumed_by_its_call(s: Subject) -> None:
     session, _ = await asked(s, "a", "same")
     await s.journal.park(session, request("a"), [])
     await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
@@ -124,7 +124,7 @@ async def test_a_decision_is_used_up_by_the_call_that_it_is_about(s: Subject) ->
     assert await s.journal.find_active(session) == []
 
 
-async def test_a_decision_ends_with_the_turn_that_goes_on_with_it(s: Subject) -> None:
+async def test_decision_ends_with_turn_that_continues_with_it(s: Subject) -> None:
     session, _ = await asked(s, "a")
     await s.journal.park(session, request("a"), [])
     await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
@@ -132,7 +132,7 @@ async def test_a_decision_ends_with_the_turn_that_goes_on_with_it(s: Subject) ->
     assert await s.journal.find_active(session) == []
 
 
-async def test_requests_are_found_by_the_beginning_of_their_id(s: Subject) -> None:
+async def test_requests_are_found_by_id_prefix(s: Subject) -> None:
     await asked(s, "a1", "a2", "a3", "b1")
     await s.journal.settle(Settlement("a3", "cancelled"))
     assert [one.request.ask_id for one in await s.journal.find_by_prefix("a")] == ["a2", "a1", "a3"]

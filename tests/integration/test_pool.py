@@ -22,7 +22,7 @@ from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 
-async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path: Path) -> None:
+async def test_fifty_concurrent_sessions_keep_order_without_gaps(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         sessions = [await r.session() for _ in range(50)]
         clients = [Client() for _ in sessions]
@@ -36,7 +36,7 @@ async def test_fifty_sessions_at_once_keep_their_own_order_without_gaps(tmp_path
             assert await r.seqs(session) == list(range(1, session.last_seq + 1))
 
 
-async def test_a_client_that_goes_away_leaves_no_error_that_the_event_loop_complains_of(tmp_path: Path) -> None:
+async def test_leaving_client_causes_no_event_loop_error(tmp_path: Path) -> None:
     class Gone(Client):
         async def deliver(self, session_id: str, logged: Logged) -> None:
             raise ConnectionError("the client is gone")
@@ -52,7 +52,7 @@ async def test_a_client_that_goes_away_leaves_no_error_that_the_event_loop_compl
     assert complaints == []
 
 
-async def test_the_limit_of_workers_holds_and_every_turn_is_run(tmp_path: Path) -> None:
+async def test_worker_limit_holds_and_every_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path, max_workers=3) as r:
         sessions = [await r.session() for _ in range(20)]
         outcomes = await asyncio.gather(*(r.run(session, "say 3") for session in sessions))
@@ -60,7 +60,7 @@ async def test_the_limit_of_workers_holds_and_every_turn_is_run(tmp_path: Path) 
         assert r.launcher.most <= 3
 
 
-async def test_prompts_of_a_session_at_the_same_moment_get_one_worker(tmp_path: Path) -> None:
+async def test_simultaneous_prompts_of_session_get_one_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         epochs = await asyncio.gather(*(r.pool.acquire(session.id, session.options) for _ in range(3)))
@@ -77,7 +77,7 @@ async def test_the_worker_that_is_idle_longest_makes_room(tmp_path: Path) -> Non
         assert r.pool.is_live(recent.id)
 
 
-async def test_an_idle_worker_is_evicted_and_the_next_one_resumes(tmp_path: Path) -> None:
+async def test_idle_worker_is_evicted_and_next_one_resumes(tmp_path: Path) -> None:
     async with rig(tmp_path, idle_timeout=0.05) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -89,7 +89,7 @@ async def test_an_idle_worker_is_evicted_and_the_next_one_resumes(tmp_path: Path
         assert second.spec.epoch == first.spec.epoch + 1
 
 
-async def test_a_prompt_in_the_moment_of_eviction_is_answered(tmp_path: Path) -> None:
+async def test_prompt_during_eviction_is_answered(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         for _ in range(5):
@@ -112,7 +112,7 @@ async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("prompt", "state"), [("die", "unknown"), ("die half an answer", "failed")])
-async def test_a_turn_whose_worker_dies_is_told_and_not_run_again(tmp_path: Path, prompt: str, state: str) -> None:
+async def test_turn_of_dead_worker_is_reported_not_rerun(tmp_path: Path, prompt: str, state: str) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         outcome = await r.run(session, prompt)
@@ -126,7 +126,7 @@ async def test_a_turn_whose_worker_dies_is_told_and_not_run_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("end", ["it dies", "it never answers"])
-async def test_a_prompt_for_an_idle_worker_that_is_dying_runs_on_a_new_one(tmp_path: Path, end: str) -> None:
+async def test_prompt_for_dying_idle_worker_runs_on_new(tmp_path: Path, end: str) -> None:
     """A process that was killed is connected for a while yet; what leaves for it would never be sent again."""
     async with rig(tmp_path, stall_timeout=10.0 if end == "it dies" else 0.5) as r:
         session = await r.session()
@@ -151,7 +151,7 @@ async def heartbeats(r: Rig) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_worker_that_is_stopped_while_it_is_asked_gets_no_prompt(tmp_path: Path) -> None:
+async def test_worker_stopped_while_being_prompted_gets_no_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -168,7 +168,7 @@ async def test_a_worker_that_is_stopped_while_it_is_asked_gets_no_prompt(tmp_pat
         await stopping
 
 
-async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_path: Path) -> None:
+async def test_failed_launch_is_error_and_next_prompt_works(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         r.launcher.refuse = True
@@ -180,7 +180,7 @@ async def test_a_launch_that_fails_is_an_error_and_the_next_prompt_works(tmp_pat
         assert (await r.run(session, "say 1")).state == "done"
 
 
-async def test_a_worker_that_is_never_ready_fails_the_turn_in_time(tmp_path: Path) -> None:
+async def test_worker_never_ready_fails_turn_in_time(tmp_path: Path) -> None:
     async with rig(tmp_path, worker_start_timeout=0.1) as r:
         session = await r.session()
         r.launcher.slow = True
@@ -202,7 +202,7 @@ async def test_cancel_while_the_worker_starts_answers_at_once(tmp_path: Path) ->
         assert r.launcher.launched[0].prompts == []
 
 
-async def test_a_worker_that_neither_listens_nor_ends_is_killed(tmp_path: Path) -> None:
+async def test_unresponsive_worker_is_killed(tmp_path: Path) -> None:
     async with rig(tmp_path, stop_grace=0.05) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -211,7 +211,7 @@ async def test_a_worker_that_neither_listens_nor_ends_is_killed(tmp_path: Path) 
         assert [cookie.endswith(f":{session.id}:1") for cookie in r.launcher.cleaned] == [True]
 
 
-async def test_a_turn_that_does_not_stop_costs_its_worker_and_ends_cancelled(tmp_path: Path) -> None:
+async def test_unstoppable_turn_costs_worker_and_ends_cancelled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         channel.deaf = True
@@ -220,7 +220,7 @@ async def test_a_turn_that_does_not_stop_costs_its_worker_and_ends_cancelled(tmp
         assert outcome.stop_reason == "cancelled"
 
 
-async def test_a_clean_up_that_fails_does_not_cost_the_session(tmp_path: Path) -> None:
+async def test_failing_cleanup_does_not_cost_the_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         r.launcher.break_clean_up = True
@@ -229,7 +229,7 @@ async def test_a_clean_up_that_fails_does_not_cost_the_session(tmp_path: Path) -
         r.launcher.break_clean_up = False
 
 
-async def test_a_worker_with_background_work_makes_no_room_until_that_ends(tmp_path: Path) -> None:
+async def test_worker_with_background_work_is_not_evicted(tmp_path: Path) -> None:
     async with rig(tmp_path, max_workers=1) as r:
         first, second = await r.session(), await r.session()
         await r.run(first, "say 1")
@@ -245,7 +245,7 @@ async def test_a_worker_with_background_work_makes_no_room_until_that_ends(tmp_p
         assert outcome.state == "done"
 
 
-async def test_a_background_turn_whose_worker_dies_is_ended_in_words(tmp_path: Path) -> None:
+async def test_background_turn_of_dead_worker_ends_in_words(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -258,7 +258,7 @@ async def test_a_background_turn_whose_worker_dies_is_ended_in_words(tmp_path: P
         assert (await r.states())["own-turn"] == "failed"
 
 
-async def test_a_prompt_cancelled_while_another_runs_is_answered_at_once(tmp_path: Path) -> None:
+async def test_queued_prompt_cancelled_during_turn_is_answered_immediately(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         running = await r.prompt(session, "hang")
@@ -295,7 +295,7 @@ async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
         assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["fresh"]
 
 
-async def test_a_gap_in_the_frames_ends_the_worker_and_the_turn_says_so(tmp_path: Path) -> None:
+async def test_frame_gap_ends_worker_and_turn_reports_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         channel.event(turn.turn_id, "lost on the way")
@@ -325,7 +325,7 @@ async def _refuse_text(database: Database) -> None:
     await database._writer.run(run)
 
 
-async def test_clients_that_attach_anywhere_see_the_same_log_exactly_once(tmp_path: Path) -> None:
+async def test_clients_attaching_anywhere_see_same_log_once(tmp_path: Path) -> None:
     """A client that loads in the middle of a turn gets the log so far and then the live tail."""
     async with rig(tmp_path) as r:
         session = await r.session()
@@ -347,7 +347,7 @@ async def test_clients_that_attach_anywhere_see_the_same_log_exactly_once(tmp_pa
             assert client.text == "".join(f"{at} " for at in range(200)) * 5
 
 
-async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: Path) -> None:
+async def test_author_is_not_shown_own_message_others_are(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         author, other = Client(), Client()
@@ -361,7 +361,7 @@ async def test_an_author_is_not_shown_its_own_message_and_others_are(tmp_path: P
         assert [one.seq for one in other.shown if isinstance(one.event, UserMessage)] == [1]
 
 
-async def test_a_conversation_that_another_program_moved_on_is_resumed_there(tmp_path: Path) -> None:
+async def test_conversation_advanced_by_other_program_is_resumed_there(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         moved = str(uuid4())
@@ -392,9 +392,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     return errors
 
 
-async def test_a_spool_that_cannot_be_taken_now_is_kept_and_taken_before_the_next_prompt(
-    tmp_path: Path, failing: list[Exception]
-) -> None:
+async def test_spool_failing_to_record_is_retried_before_prompt(tmp_path: Path, failing: list[Exception]) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         spool: list[list[FromWorker]] = [[channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]]
@@ -410,9 +408,7 @@ async def test_a_spool_that_cannot_be_taken_now_is_kept_and_taken_before_the_nex
         assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["kept", "0 "]
 
 
-async def test_a_worker_is_not_killed_because_a_commit_takes_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_commit_does_not_kill_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committing = asyncio.Event()
     record = SessionJournal.record
 

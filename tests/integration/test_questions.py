@@ -51,7 +51,7 @@ async def test_the_policy_answers_when_nobody_is_there(
         assert words in answer.message
 
 
-async def test_the_policy_of_the_session_comes_before_that_of_the_settings(tmp_path: Path) -> None:
+async def test_session_policy_precedes_settings_policy(tmp_path: Path) -> None:
     async with rig(tmp_path, "wait") as r:
         asking = await begin(r)
         asking.ask("q1")
@@ -61,7 +61,7 @@ async def test_the_policy_of_the_session_comes_before_that_of_the_settings(tmp_p
         assert (await SessionJournal(r.database).find(asking.session.id)).away_policy == "deny"  # type: ignore[union-attr]
 
 
-async def test_a_client_that_is_there_stops_the_clock_and_its_leaving_begins_it_anew(tmp_path: Path) -> None:
+async def test_present_client_stops_clock_and_leaving_restarts_it(tmp_path: Path) -> None:
     async with rig(tmp_path, "deny") as r:
         asking = await begin(r)
         asking.ask("q1")
@@ -89,7 +89,7 @@ async def test_one_who_only_follows_is_nobody(tmp_path: Path) -> None:
         assert viewer.asked == []
 
 
-async def test_a_client_that_comes_back_within_the_grace_was_never_away(tmp_path: Path) -> None:
+async def test_client_returning_within_grace_was_never_away(tmp_path: Path) -> None:
     async with rig(tmp_path, "deny") as r:
         asking = await begin(r, Person())
         asking.ask("q1")
@@ -124,7 +124,7 @@ def going_on(r: Rig) -> str:
     return r.launcher.launched[-1].prompts[-1]
 
 
-async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(tmp_path: Path) -> None:
+async def test_parked_question_frees_worker_and_answer_starts_turn(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r)
         person = Person()
@@ -141,7 +141,7 @@ async def test_a_parked_question_frees_its_worker_and_its_answer_starts_a_turn(t
         assert person.told == ["q1"]
 
 
-async def test_claude_is_not_asked_again_about_the_very_call_that_was_answered(tmp_path: Path) -> None:
+async def test_claude_is_not_reasked_about_answered_call(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r, always="make")
         await r.sessions.requests.decide("q1", "allow_always", "cli")
@@ -213,7 +213,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         assert await SessionJournal(r.database).find_active(session.id) == [], "once is once, also for the next daemon"
 
 
-async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tmp_path: Path) -> None:
+async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await begin(r)
         later = Turn(str(uuid4()), asking.session.id, [{"type": "text", "text": "hang"}])
@@ -226,9 +226,7 @@ async def test_a_parked_question_frees_its_worker_before_the_next_prompt_runs(tm
         assert not asking.session.gives_up_worker
 
 
-async def test_the_oldest_question_that_nobody_looks_at_makes_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_oldest_unattended_question_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "RETRY_INTERVAL", 0.05)
     async with rig(tmp_path, "wait", max_workers=2) as r:
         person = Person()
@@ -249,7 +247,7 @@ async def test_the_oldest_question_that_nobody_looks_at_makes_room(
 # --- several who answer --------------------------------------------------------------------------------------------
 
 
-async def test_of_two_clients_the_first_answer_wins_and_both_are_told(tmp_path: Path) -> None:
+async def test_first_of_two_answers_wins_both_clients_told(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         one, other = Person("one"), Person("other")
         asking = await begin(r, one, other)
@@ -264,7 +262,7 @@ async def test_of_two_clients_the_first_answer_wins_and_both_are_told(tmp_path: 
 
 
 @pytest.mark.parametrize("outcome", [{"outcome": "cancelled"}, RuntimeError("no dialogue")])
-async def test_who_does_not_choose_leaves_the_question_to_the_others(tmp_path: Path, outcome: Any) -> None:
+async def test_client_not_choosing_leaves_question_to_others(tmp_path: Path, outcome: Any) -> None:
     async with rig(tmp_path, "wait") as r:
         one, other = Person("one"), Person("other")
         asking = await begin(r, one, other)
@@ -284,7 +282,7 @@ async def test_who_does_not_choose_leaves_the_question_to_the_others(tmp_path: P
         assert (await asking.settled("q3"))[:2] == ("cancelled", None), "who is left had its say"
 
 
-async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> None:
+async def test_late_answerer_is_told_question_is_settled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         person = Person()
         asking = await begin(r, person)
@@ -297,7 +295,7 @@ async def test_who_was_not_first_is_told_that_it_is_settled(tmp_path: Path) -> N
             await r.sessions.requests.decide("q1", "deny", "cli")
 
 
-async def test_a_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
+async def test_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         person = Person()
         asking = await begin(r, person)
@@ -372,7 +370,7 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
         assert abs(timer.when() - asyncio.get_running_loop().time() - (LONG - 1000)) < 60
 
 
-async def test_a_deadline_that_passed_while_no_daemon_ran_leaves_clients_the_time_to_come_back(tmp_path: Path) -> None:
+async def test_deadline_passed_without_daemon_leaves_clients_reconnect_time(tmp_path: Path) -> None:
     async with rig(tmp_path, "wait", timeout=LONG) as r:
         asking = await begin(r)
         asking.ask("q1")
@@ -384,7 +382,7 @@ async def test_a_deadline_that_passed_while_no_daemon_ran_leaves_clients_the_tim
         assert time.monotonic() - begun >= SOON
 
 
-async def test_a_daemon_that_died_while_it_parked_stops_the_turn_after_its_restart(tmp_path: Path) -> None:
+async def test_daemon_that_died_while_parking_stops_turn_later(tmp_path: Path) -> None:
     async with rig(tmp_path, "wait") as r:
         asking = await begin(r)
         asking.ask("q1")
@@ -395,7 +393,7 @@ async def test_a_daemon_that_died_while_it_parked_stops_the_turn_after_its_resta
         assert (await asking.row("q1"))[:2] == ("parked", None)
 
 
-async def test_an_answer_that_the_worker_did_not_get_comes_from_its_row(tmp_path: Path) -> None:
+async def test_undelivered_answer_comes_from_its_row(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         asking = await begin(r)
         asking.ask("yes")

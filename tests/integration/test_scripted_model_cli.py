@@ -140,7 +140,7 @@ async def test_faults_are_what_the_cli_takes_for_them(model: ScriptedModel, tmp_
     assert seen[-1] == (200, "served")
 
 
-async def test_an_interrupted_hang_is_seen_as_a_client_that_left(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_interrupted_hang_appears_as_client_disconnect(model: ScriptedModel, tmp_path: Path) -> None:
     async with claude(model.url, tmp_path) as client, asyncio.timeout(DEADLINE_SECONDS):
         await client.query("[[script text some ;; hang ;; text never]]")
         messages = client.receive_response()
@@ -153,7 +153,7 @@ async def test_an_interrupted_hang_is_seen_as_a_client_that_left(model: Scripted
         assert "“And now?”. That is message 2" in str(result(await turn(client, "And now?")).result)
 
 
-async def test_the_next_request_holds_what_was_said_also_after_a_restart_of_the_server(tmp_path: Path) -> None:
+async def test_next_request_holds_history_after_server_restart(tmp_path: Path) -> None:
     with ScriptedModel() as first:
         port = urlsplit(first.url).port or 0
         async with claude(first.url, tmp_path) as client:
@@ -167,7 +167,7 @@ async def test_the_next_request_holds_what_was_said_also_after_a_restart_of_the_
     assert "1. user: The word is pelican." in str(final.result)
 
 
-async def test_what_the_cli_starts_by_itself_goes_on_with_the_script(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_turns_started_by_cli_continue_the_script(model: ScriptedModel, tmp_path: Path) -> None:
     prompt = "[[script bash echo sub ;; text I looked.]]"
     agent = "tool Agent " + json.dumps({"description": "d", "subagent_type": "claude", "prompt": prompt})
     async with claude(model.url, tmp_path) as client:

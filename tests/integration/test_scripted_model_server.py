@@ -102,9 +102,7 @@ class TestHttp:
         assert message["usage"]["output_tokens"] > 1
 
     @pytest.mark.parametrize("display", ["omitted", None])
-    def test_thinking_text_is_kept_back_unless_it_was_asked_for(
-        self, model: ScriptedModel, display: str | None
-    ) -> None:
+    def test_thinking_text_is_withheld_unless_requested(self, model: ScriptedModel, display: str | None) -> None:
         thinking = {"type": "adaptive"} | ({"display": display} if display else {})
         _, data = ask(model.url, body(user(self.script), stream=True, thinking=thinking))
         kinds = [payload["delta"]["type"] for name, payload in events(data) if name == "content_block_delta"]
@@ -124,7 +122,7 @@ class TestHttp:
         error = json.loads(data)
         assert (error["type"], error["error"]) == ("error", {"type": "rate_limit_error", "message": "slow down"})
 
-    def test_an_error_inside_the_stream_is_its_last_event(self, model: ScriptedModel) -> None:
+    def test_error_inside_stream_is_its_last_event(self, model: ScriptedModel) -> None:
         request = body(user("[[script text a ;; stream-error overloaded_error ;; text b]]"))
         _, data = ask(model.url, request | {"stream": True})
         name, payload = events(data)[-1]
@@ -156,7 +154,7 @@ class TestHttp:
         connection.close()
         eventually_sync(lambda: model.requests()[-1]["outcome"] == "client_gone")
 
-    def test_a_bad_request_and_an_unknown_path_get_the_errors_of_the_api(self, model: ScriptedModel) -> None:
+    def test_bad_request_and_unknown_path_get_api_errors(self, model: ScriptedModel) -> None:
         requests: list[object] = [{"messages": []}, [], {"messages": "hi"}]
         for request in requests:
             response, data = ask(model.url, request)
@@ -193,7 +191,7 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 class TestProcess:
-    def test_what_arrived_is_on_file_even_if_the_server_is_killed(self, tmp_path: Path) -> None:
+    def test_received_requests_are_on_file_after_server_kill(self, tmp_path: Path) -> None:
         file = tmp_path / "record.ndjson"
         with serving("--record", str(file)) as (process, url):
             ask(url, body(user("[[script text a]]"), stream=True))
@@ -208,7 +206,7 @@ class TestProcess:
         assert (hanging["n"], hanging["outcome"]) == (2, None)
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_signal_is_a_clean_end_even_with_a_request_that_hangs(self, number: signal.Signals) -> None:
+    def test_signal_is_clean_end_despite_hanging_request(self, number: signal.Signals) -> None:
         with serving() as (process, url):
             assert url.startswith("http://127.0.0.1:")
             connection = connect(url)

@@ -60,7 +60,7 @@ async def test_closing_and_reopening_are_kept(s: Subject) -> None:
     assert await s.journal.find(session) == replace(found, closed=False, additional_directories=("/b",))
 
 
-async def test_a_session_that_does_not_exist_cannot_be_changed(s: Subject) -> None:
+async def test_nonexistent_session_cannot_be_changed(s: Subject) -> None:
     for change in (
         s.journal.mark_closed("none"),
         s.journal.reopen(SessionRecord("none", "acp-none", "/")),
@@ -112,7 +112,7 @@ async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None
     assert await s.journal.unused(0) == []
 
 
-async def test_a_session_with_a_pending_request_is_in_use(s: Subject) -> None:
+async def test_session_with_pending_request_is_in_use(s: Subject) -> None:
     session = await s.session()
     await s.journal.insert_request(session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),)))
     assert await s.journal.unused(later(s)) == []
@@ -121,7 +121,7 @@ async def test_a_session_with_a_pending_request_is_in_use(s: Subject) -> None:
     assert await s.journal.unused(later(s)) == [session]
 
 
-async def test_a_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:
+async def test_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:
     session = await s.session()
     await s.journal.append(session, [TitleChanged("A title"), Text("m", "old")])
     assert await s.journal.prune(session, later(s))
@@ -136,7 +136,7 @@ async def test_a_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None
     assert await s.journal.unused(later(s)) == [session]
 
 
-async def test_a_session_that_was_prompted_meanwhile_is_not_pruned(s: Subject) -> None:
+async def test_session_prompted_meanwhile_is_not_pruned(s: Subject) -> None:
     session = await s.session()
     await s.ended(session, "turn")
     assert not await s.journal.prune(session, later(s))
@@ -144,5 +144,5 @@ async def test_a_session_that_was_prompted_meanwhile_is_not_pruned(s: Subject) -
     assert await s.state(session, "turn") == "done"
 
 
-async def test_without_merged_logs_a_seq_stays_where_it_is(s: Subject) -> None:
+async def test_seq_is_unchanged_without_merged_logs(s: Subject) -> None:
     assert await s.journal.current_seq(await s.session(), 7) == 7

@@ -69,9 +69,7 @@ def database(home: Path) -> bytes:
         (".local/state/pykoclaw", "PYKOCLAW_STATE", "directory_unusable"),
     ],
 )
-def test_a_directory_that_cannot_be_read_is_named_with_the_way_out(
-    where: str, setting: str, logged: str, home: Path
-) -> None:
+def test_unreadable_directory_is_named_with_remedy(where: str, setting: str, logged: str, home: Path) -> None:
     before = database(home)
     with ExitStack() as undo:
         (home / where).chmod(0)
@@ -93,7 +91,7 @@ def test_a_client_gets_the_sentence_and_the_kind(home: Path) -> None:
     assert result.returncode == 78
 
 
-def test_a_client_of_a_foreign_database_gets_the_command_and_the_kind(home: Path) -> None:
+def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
     path = home / ".local/share/pykoclaw/pykoclaw.db"
     path.unlink()
     shutil.rmtree(home / ".local/state/pykoclaw")
@@ -126,7 +124,7 @@ def test_a_start_without_descriptors_says_so(count: int, home: Path) -> None:
     assert database(home) == before
 
 
-def test_a_soft_limit_of_descriptors_is_raised_as_far_as_needed(home: Path) -> None:
+def test_soft_descriptor_limit_is_raised_as_needed(home: Path) -> None:
     result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 4096)))
     assert result.returncode == 0, result.stderr
 

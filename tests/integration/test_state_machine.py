@@ -280,7 +280,7 @@ class Walk(RuleBasedStateMachine):
             await compare_with_a_new_client(w, session)
 
 
-def test_whatever_happens_in_any_order_every_promise_is_kept() -> None:
+def test_every_promise_holds_in_any_event_order() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(

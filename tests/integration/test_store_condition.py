@@ -92,7 +92,7 @@ async def not_within(task: asyncio.Future[Any]) -> None:
     assert not task.done()
 
 
-async def test_a_cancel_is_told_only_when_the_journal_has_it(tmp_path: Path) -> None:
+async def test_cancel_is_reported_only_once_journaled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         waiting = await r.prompt(session, "say 1")
@@ -109,7 +109,7 @@ async def test_a_cancel_is_told_only_when_the_journal_has_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("code", "words", "state"), FAULTS)
-async def test_what_is_asked_for_is_refused_at_once_and_what_happened_waits(
+async def test_requests_are_refused_at_once_while_events_wait(
     tmp_path: Path, disk: Disk, code: int, words: str, state: str
 ) -> None:
     async with rig(tmp_path) as r:
@@ -173,7 +173,7 @@ async def test_history_is_read_and_sessions_are_opened_meanwhile(tmp_path: Path,
         assert stored
 
 
-async def test_a_cancel_interrupts_at_once_and_only_its_end_waits(tmp_path: Path, disk: Disk) -> None:
+async def test_cancel_interrupts_at_once_only_its_end_waits(tmp_path: Path, disk: Disk) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         disk.fails(sqlite3.SQLITE_IOERR, "disk I/O error")
@@ -184,7 +184,7 @@ async def test_a_cancel_interrupts_at_once_and_only_its_end_waits(tmp_path: Path
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "cancelled"
 
 
-async def test_a_prompt_that_was_accepted_before_waits_for_the_disk_and_runs_once(tmp_path: Path, disk: Disk) -> None:
+async def test_accepted_prompt_waits_for_disk_and_runs_once(tmp_path: Path, disk: Disk) -> None:
     async with rig(tmp_path, worker_start_timeout=0.1) as r:
         session = await r.session()
         r.launcher.slow = True
@@ -198,7 +198,7 @@ async def test_a_prompt_that_was_accepted_before_waits_for_the_disk_and_runs_onc
         assert [channel.prompts for channel in r.launcher.launched] == [["say 1"]]
 
 
-async def test_an_answer_to_a_question_is_kept_and_applied_later(tmp_path: Path, disk: Disk) -> None:
+async def test_question_answer_is_kept_and_applied_later(tmp_path: Path, disk: Disk) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         for subscription in list(session.subscriptions):
@@ -216,7 +216,7 @@ async def test_an_answer_to_a_question_is_kept_and_applied_later(tmp_path: Path,
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["q"])
 
 
-async def test_a_worker_that_dies_meanwhile_ends_its_turn_when_that_can_be_written(tmp_path: Path, disk: Disk) -> None:
+async def test_turn_of_dead_worker_ends_once_writable(tmp_path: Path, disk: Disk) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         waiting = await r.prompt(session, "say 1")
@@ -250,7 +250,7 @@ async def test_a_file_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -
         assert not r.database.reopen_wanted.is_set()
 
 
-async def test_another_file_in_its_place_is_named_and_left_alone(tmp_path: Path) -> None:
+async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         path = tmp_path / DATABASE
@@ -271,9 +271,7 @@ async def test_another_file_in_its_place_is_named_and_left_alone(tmp_path: Path)
     await close_abandoned()
 
 
-async def test_a_move_during_a_commit_makes_the_server_open_it_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_move_during_commit_makes_server_reopen_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         check = OpenFile.check_after_commit
         path, away = tmp_path / DATABASE, tmp_path / "moved.db"
@@ -293,7 +291,7 @@ async def test_a_move_during_a_commit_makes_the_server_open_it_anew(
             await r.session()
 
 
-async def test_a_unit_that_does_not_fit_keeps_no_other_from_being_stored(tmp_path: Path) -> None:
+async def test_unit_too_large_blocks_no_other_unit(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / DATABASE)
     try:
         ((pages,),) = await database.read("PRAGMA page_count")
@@ -321,9 +319,7 @@ async def test_a_locked_database_is_opened_for_reading(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_where_sqlite_cannot_open_it_history_is_read_from_a_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_history_is_read_from_copy_if_open_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         await r.run(await r.session(), "say 1")
     path, spare = tmp_path / DATABASE, tmp_path / "spare"
@@ -354,7 +350,7 @@ async def test_where_sqlite_cannot_open_it_history_is_read_from_a_copy(
     assert not copied.exists()
 
 
-async def test_a_page_is_written_to_see_whether_it_can_be(tmp_path: Path) -> None:
+async def test_write_probe_really_writes_a_page(tmp_path: Path) -> None:
     """A full disk lets a transaction begin, and fails only what is written."""
     database = await Database.open(tmp_path / DATABASE)
     try:
@@ -378,7 +374,7 @@ async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     return session, turn
 
 
-async def test_another_client_does_not_start_it_and_its_own_does(tmp_path: Path) -> None:
+async def test_only_its_own_client_starts_requeued_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn = await requeued(r)
         session.requeue(turn)
@@ -402,7 +398,7 @@ async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
         assert (await r.run(session, "say 1")).state == "done"
 
 
-async def test_behind_an_adopted_turn_the_window_begins_with_its_end(tmp_path: Path) -> None:
+async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn = await requeued(r, window=0.05)
         adopted = Turn(str(uuid4()), session.id, [])
@@ -429,7 +425,7 @@ async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
         assert not r.launcher.launched
 
 
-async def test_what_a_new_prompt_of_the_same_front_passes_over_is_not_run(tmp_path: Path) -> None:
+async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
         session.requeue(turn)
@@ -443,7 +439,7 @@ async def test_what_a_new_prompt_of_the_same_front_passes_over_is_not_run(tmp_pa
 # --- a daemon that could not take up yet what an earlier one left ---
 
 
-async def test_lines_that_the_journal_knows_wait_for_the_daemon_that_can_take_them_up(tmp_path: Path) -> None:
+async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, _ = await requeued(r, keys=PromptKeys("front-1:2", idempotency="mine"))
         r.sessions.awaits_recovery = True
@@ -465,7 +461,7 @@ async def test_lines_that_the_journal_knows_wait_for_the_daemon_that_can_take_th
 # --- files beside the database ---
 
 
-async def test_a_log_that_was_cut_stops_all_writing_and_the_database_stays_whole(tmp_path: Path) -> None:
+async def test_truncated_wal_stops_writing_and_database_stays_intact(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -482,7 +478,7 @@ async def test_a_log_that_was_cut_stops_all_writing_and_the_database_stays_whole
     await close_abandoned()
 
 
-async def test_a_log_that_was_removed_is_brought_in_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_removed_wal_is_checkpointed_and_nothing_lost(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -509,7 +505,7 @@ async def test_an_index_that_was_removed_stops_all_writing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first_seen", ["when it is opened", "when something is written"])
-async def test_a_disk_that_can_be_written_again_before_the_first_probe_is_opened_anew(
+async def test_disk_writable_before_first_probe_is_reopened(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, first_seen: str
 ) -> None:
     """It was read-only for some milliseconds; what SQLite has opened then stays so."""
@@ -559,9 +555,7 @@ LOOKS = pytest.mark.parametrize("look", ["pread", "stat"])
 
 
 @LOOKS
-async def test_a_disk_that_refuses_a_look_at_the_files_blocks_the_store_and_no_turn_is_lost(
-    tmp_path: Path, looks: Looks, look: str
-) -> None:
+async def test_failing_file_check_blocks_store_without_losing_turns(tmp_path: Path, looks: Looks, look: str) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         looks.name = look
@@ -592,7 +586,7 @@ async def test_the_watchdogs_look_survives_it(tmp_path: Path, looks: Looks, look
 
 
 @LOOKS
-async def test_files_that_cannot_be_looked_at_are_not_closed(tmp_path: Path, looks: Looks, look: str) -> None:
+async def test_files_that_cannot_be_checked_are_not_closed(tmp_path: Path, looks: Looks, look: str) -> None:
     database = await Database.open(tmp_path / DATABASE)
     kept = Statement("INSERT INTO conversations (name, created_at) VALUES ('kept', 'now')")
     await database.commit(Unit((kept,)))
@@ -607,7 +601,7 @@ async def test_files_that_cannot_be_looked_at_are_not_closed(tmp_path: Path, loo
     await database._close_files()
 
 
-async def test_a_look_that_fails_after_a_commit_writes_nothing_twice(
+async def test_failed_check_after_commit_writes_nothing_twice(
     tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = await Database.open(tmp_path / DATABASE)

@@ -34,7 +34,7 @@ async def test_calls_run_in_their_order(connection: Connection) -> None:
     assert done.index(2) < done.index(3)
 
 
-async def test_a_call_whose_caller_is_cancelled_runs_to_its_end(connection: Connection) -> None:
+async def test_call_of_cancelled_caller_runs_to_completion(connection: Connection) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def slow(_: sqlite3.Connection) -> None:
@@ -70,14 +70,14 @@ async def test_closing_waits_for_calls_and_ends_the_thread(tmp_path: Path) -> No
         await connection.run(lambda c: c.execute("SELECT 1"))
 
 
-async def test_a_file_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+async def test_unopenable_file_leaves_no_thread(tmp_path: Path) -> None:
     before = threads()
     with pytest.raises(sqlite3.OperationalError):
         await Connection.open(tmp_path / "missing" / "file.db")
     await eventually(lambda: threads() == before)
 
 
-async def test_a_connection_that_was_not_closed_is_warned_of(tmp_path: Path) -> None:
+async def test_unclosed_connection_causes_a_warning(tmp_path: Path) -> None:
     before = threads()
     held = [await Connection.open(tmp_path / "file.db")]
     with pytest.warns(ResourceWarning, match="was not closed"):

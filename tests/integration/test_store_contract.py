@@ -43,7 +43,7 @@ async def test_requests_are_refused_while_it_cannot_be_written(s: Subject) -> No
     assert await s.texts(session) == ""
 
 
-async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> None:
+async def test_events_wait_until_store_is_writable(s: Subject) -> None:
     session = await s.session()
     record = await s.journal.find(session)
     assert record is not None
@@ -65,7 +65,7 @@ async def test_what_has_happened_waits_until_it_can_be_written(s: Subject) -> No
     assert await s.texts(session) == "happened"
 
 
-async def test_nothing_is_read_or_written_once_it_is_closed(s: Subject) -> None:
+async def test_closed_store_neither_reads_nor_writes(s: Subject) -> None:
     session = await s.session()
     s.condition.failed("locked", "Another program keeps it locked.")
     waiting = asyncio.ensure_future(s.journal.append(session, [Text("m", "late")], patient=True))

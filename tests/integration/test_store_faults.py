@@ -277,7 +277,7 @@ every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=name)
 
 
 @every_scenario
-async def test_a_store_that_can_be_written_keeps_every_promise(tmp_path: Path, scenario: Scenario) -> None:
+async def test_writable_store_keeps_every_promise(tmp_path: Path, scenario: Scenario) -> None:
     assert not await play(tmp_path / "healthy", scenario, FULL, LONGEST * 10, None)
 
 
@@ -299,6 +299,6 @@ async def test_every_error_at_every_statement_for_any_time(
 
 @pytest.mark.long
 @every_scenario
-async def test_a_commit_that_is_found_in_the_file_although_it_failed(tmp_path: Path, scenario: Scenario) -> None:
+async def test_failed_commit_later_found_in_file(tmp_path: Path, scenario: Scenario) -> None:
     """As when the last fsync fails, and the machine goes down before anything else is written."""
     await every_statement(tmp_path, scenario, [(UNSURE, "until healed")])

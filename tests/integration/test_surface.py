@@ -81,7 +81,7 @@ def say_ready(channel: MemoryChannel, offer: Offer) -> None:
 # --- modes and models ------------------------------------------------------------------------------------------------
 
 
-async def test_a_choice_is_shown_to_all_and_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
         created = await wire.call("session/new", cwd="/", mcpServers=[])
         assert current(created) == ("default", "default")
@@ -107,7 +107,7 @@ async def test_a_choice_is_shown_to_all_and_is_there_after_a_restart(tmp_path: P
         )
 
 
-async def test_what_is_not_offered_is_refused_with_what_is(tmp_path: Path) -> None:
+async def test_unoffered_choice_is_refused_listing_offers(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         calls: list[tuple[str, dict[str, Any], str]] = [
@@ -126,7 +126,7 @@ async def test_what_is_not_offered_is_refused_with_what_is(tmp_path: Path) -> No
         assert unknown["error"]["code"] == -32002
 
 
-async def test_a_config_option_is_answered_with_all_of_them(tmp_path: Path) -> None:
+async def test_config_option_is_answered_with_all_options(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         for option, value in (("mode", "acceptEdits"), ("model", "opus")):
@@ -136,7 +136,7 @@ async def test_a_config_option_is_answered_with_all_of_them(tmp_path: Path) -> N
         assert current(await load(wire, session)) == ("acceptEdits", "opus")
 
 
-async def test_the_mode_of_a_running_turn_changes_at_once(tmp_path: Path) -> None:
+async def test_mode_of_running_turn_changes_at_once(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, turn = await hanging(r, wire)
         frames = received(channel)
@@ -149,7 +149,7 @@ async def test_the_mode_of_a_running_turn_changes_at_once(tmp_path: Path) -> Non
         assert await r.states() == {turn: "done"}
 
 
-async def test_a_choice_made_while_the_worker_starts_reaches_it_before_the_prompt(tmp_path: Path) -> None:
+async def test_choice_during_worker_start_reaches_it_before_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         running, channel = await slow_worker(r, wire, session)
@@ -161,7 +161,7 @@ async def test_a_choice_made_while_the_worker_starts_reaches_it_before_the_promp
         assert kinds_sent in ([SetMode, Prompt], [SetMode, SetMode, Prompt])
 
 
-async def test_a_mode_that_claude_changes_itself_is_told_and_kept(tmp_path: Path) -> None:
+async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, _ = await hanging(r, wire)
         chosen = choices.selection("plan", "fable", OFFER, bypass=False)
@@ -187,7 +187,7 @@ async def offered(wire: Wire, count: int) -> None:
     await eventually(lambda: len(commands(wire)) == count)
 
 
-async def test_commands_follow_the_answer_and_come_when_the_first_worker_knows_them(tmp_path: Path) -> None:
+async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         running, channel = await slow_worker(r, wire, session)
@@ -218,7 +218,7 @@ async def test_commands_follow_the_answer_and_come_when_the_first_worker_knows_t
 # --- titles ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_first_prompt_is_the_title_told_once_and_kept(tmp_path: Path) -> None:
+async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         for text in ("/init", "say  2\n", "say 1"):
@@ -238,7 +238,7 @@ async def test_the_first_prompt_is_the_title_told_once_and_kept(tmp_path: Path) 
         assert await r.database.read("SELECT title FROM acp_sessions") == [("Another title",)]
 
 
-async def test_the_log_has_the_users_words_and_claude_the_rest_that_is_news(tmp_path: Path) -> None:
+async def test_log_has_user_words_claude_also_gets_context(tmp_path: Path) -> None:
     history = "[CONVERSATION HISTORY - x]\n\n--- Turn 1 ---\nUSER: a\n\n[END OF HISTORY - Continue:]\n\n"
     wrapped = "[Session Context]\nAgent: x\n---\n<user_request>\nsay 1\n</user_request>---\n"
     async with rig(tmp_path) as r, client(r) as wire:
@@ -291,7 +291,7 @@ async def end_turn(r: Rig) -> None:
     channel.say(channel.ended(turns[0]))
 
 
-async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path: Path) -> None:
+async def test_only_unused_sessions_are_pruned_and_reopen_empty(tmp_path: Path) -> None:
     async with used_and_unused(tmp_path) as (r, made, pruner):
         assert await pruner.prune() == 2
         assert await hidden(r) == {made["never"], made["helper"]}
@@ -321,7 +321,7 @@ async def test_only_what_no_person_used_is_pruned_and_comes_back_empty(tmp_path:
         assert wire.seqs() == seqs
 
 
-async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: Path) -> None:
+async def test_session_open_or_recently_touched_is_not_pruned(tmp_path: Path) -> None:
     async with used_and_unused(tmp_path) as (r, made, pruner):
         session = await r.sessions.find(made["never"])
         assert session is not None
@@ -333,7 +333,7 @@ async def test_what_a_client_has_open_or_touched_since_is_not_pruned(tmp_path: P
         assert await pruner.prune() == 0
 
 
-async def test_the_pruner_looks_again_and_again_and_survives_a_failure(tmp_path: Path) -> None:
+async def test_pruner_runs_repeatedly_and_survives_failure(tmp_path: Path) -> None:
     async with used_and_unused(tmp_path) as (r, made, _):
         journal = SessionJournal(r.database)
         pruner = Pruner(r.sessions, journal, after=0.05)
@@ -352,7 +352,7 @@ async def test_the_pruner_looks_again_and_again_and_survives_a_failure(tmp_path:
         assert made["real"] not in found
 
 
-async def test_a_start_prunes_nothing_before_clients_had_the_time_to_come_back(tmp_path: Path) -> None:
+async def test_start_prunes_nothing_before_clients_can_reconnect(tmp_path: Path) -> None:
     async with used_and_unused(tmp_path) as (r, _, _):
         looked = asyncio.Event()
         journal = SessionJournal(r.database)
@@ -368,7 +368,7 @@ async def test_a_start_prunes_nothing_before_clients_had_the_time_to_come_back(t
         running.cancel()
 
 
-async def test_the_prompt_of_another_client_is_no_helper_whatever_it_says(tmp_path: Path) -> None:
+async def test_other_clients_prompt_is_never_auxiliary(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await wire.call("initialize", protocolVersion=1, clientInfo={"name": "zed", "version": "1"})
         running = wire.begin("session/prompt", **prompt(await new(wire), TITLE))
@@ -378,7 +378,7 @@ async def test_the_prompt_of_another_client_is_no_helper_whatever_it_says(tmp_pa
         assert [session.record.auxiliary for session in r.sessions.live] == [False]
 
 
-async def test_what_nobody_has_to_do_with_leaves_the_memory_and_comes_back(tmp_path: Path) -> None:
+async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         async with client(r) as wire:
             session = await new(wire)

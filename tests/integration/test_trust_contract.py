@@ -45,7 +45,7 @@ async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
     assert (row.path, row.content, row.by) == (HOOKS.path, HOOKS.content, "Zed")
 
 
-async def test_answers_of_a_turn_are_found_the_newest_first(s: Subject) -> None:
+async def test_answers_of_turn_are_found_newest_first(s: Subject) -> None:
     await asked(s, "a", "b", "c")
     await s.journal.settle(Settlement("a", "selected", "reject_once"))
     await s.journal.settle(Settlement("c", "cancelled"))
@@ -62,7 +62,7 @@ async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
     assert await s.journal.find_answers("turn") == []
 
 
-async def test_a_first_use_gives_way_to_what_was_found(s: Subject) -> None:
+async def test_first_use_trust_yields_to_found_content(s: Subject) -> None:
     first = Workspace("/work", "")
     await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="upgrade"), [first])
     await s.journal.trust_first_use("/work", [HOOKS, Workspace("/work", "")])

@@ -35,7 +35,7 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
         yield made
 
 
-async def test_an_accepted_prompt_waits_and_makes_the_session_prompted(s: Subject) -> None:
+async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> None:
     session = await s.session()
     await s.journal.accept(prompt(session, "a", keys=PromptKeys("front:1", "mine", "print")))
     found = await s.journal.find(session)
@@ -114,7 +114,7 @@ async def test_frames_of_an_older_worker_are_refused(s: Subject) -> None:
     assert await s.journal.has_unfinished(session, PromptKeys(request="front:turn"))
 
 
-async def test_of_frames_that_cannot_be_taken_nothing_is_kept(s: Subject) -> None:
+async def test_refused_frames_leave_nothing_recorded(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     await s.journal.record(session, epoch, [request("asked", epoch=epoch)], {})
@@ -159,7 +159,7 @@ async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
     assert await s.texts(session) == "Done."
 
 
-async def test_a_gap_in_a_spool_is_said_in_the_log(s: Subject) -> None:
+async def test_spool_gap_is_noted_in_log(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     logged = await s.journal.record(session, epoch, [Gap(epoch=epoch, n=5, first=2, turn_id="turn", file="/kept")], {})

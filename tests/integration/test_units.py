@@ -45,7 +45,7 @@ def test_systemd_has_no_complaint(scope: str, tmp_path: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize(("scope", "threshold"), [("user", 55), ("system", 40)])
-def test_the_service_is_closed_as_far_as_a_coding_agent_can_be(scope: str, threshold: int, tmp_path: Path) -> None:
+def test_service_is_sandboxed_as_far_as_agent_allows(scope: str, threshold: int, tmp_path: Path) -> None:
     """A user's manager cannot do more without user name spaces, in which a restarted daemon finds no workers."""
     shutil.copy(DEPLOY / scope / UNITS[1], tmp_path)
     how = ("--offline=true", "--no-pager", f"--threshold={threshold}")
@@ -66,7 +66,7 @@ def analyze(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("scope", ["user", "system"])
-def test_a_restart_loses_no_turn_and_claude_can_run(scope: str) -> None:
+def test_restart_loses_no_turn_and_claude_can_run(scope: str) -> None:
     service = settings(scope, "pykoclaw-acp.service")
     assert service["KillMode"] == ["process"]
     assert service["OOMPolicy"] == ["continue"]
@@ -203,7 +203,7 @@ def test_what_users_wrote_themselves_stays(program: Path, empty_home: Path) -> N
 
 
 @needs_systemd
-def test_a_changed_unit_is_replaced_and_the_program_can_be_chosen(program: Path, empty_home: Path) -> None:
+def test_changed_unit_is_replaced_and_program_is_selectable(program: Path, empty_home: Path) -> None:
     other = program.with_name("pykoclaw-acp-2")
     shutil.copy(program, other)
     install(program)
@@ -215,7 +215,7 @@ def test_a_changed_unit_is_replaced_and_the_program_can_be_chosen(program: Path,
 
 
 @needs_systemd
-def test_no_drop_in_where_the_unit_finds_the_program(program: Path, empty_home: Path) -> None:
+def test_no_drop_in_where_unit_finds_program(program: Path, empty_home: Path) -> None:
     found = empty_home / ".local/bin/pykoclaw-acp"
     found.parent.mkdir(parents=True)
     shutil.copy(program, found)

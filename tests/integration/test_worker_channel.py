@@ -120,7 +120,7 @@ def without_claude(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClaudeSession, "run", run)
 
 
-async def test_each_daemon_is_told_what_it_does_not_have(tmp_path: Path) -> None:
+async def test_each_daemon_receives_the_frames_it_lacks(tmp_path: Path) -> None:
     async with worker(tmp_path) as rig:
         first = await rig.connect()
         assert (await first.ready()).protocol == PROTOCOL
@@ -174,7 +174,7 @@ async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> 
         await waiting.line.close()
 
 
-async def test_a_worker_follows_its_daemon_only_when_its_directory_is_gone(tmp_path: Path) -> None:
+async def test_worker_follows_daemon_only_when_directory_is_gone(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
@@ -190,9 +190,7 @@ async def test_a_worker_follows_its_daemon_only_when_its_directory_is_gone(tmp_p
     assert held.where().inode == 0
 
 
-async def test_what_a_dead_daemon_had_written_counts_before_the_next_one_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dead_daemons_messages_count_before_next_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     monkeypatch.setattr(ClaudeSession, "answer", lambda self, answer: heard.append(answer.ask_id))
     async with worker(tmp_path) as rig:
@@ -221,9 +219,7 @@ async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: T
         await ours.line.close()
 
 
-async def test_an_orphan_with_nothing_to_do_ends_soon_and_leaves_its_frames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_orphan_ends_soon_and_leaves_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "ORPHAN_IDLE", 0.05)
     monkeypatch.setattr(main, "ORPHAN_LOOK", 0.01)
     async with worker(tmp_path) as rig:
@@ -253,7 +249,7 @@ def pair() -> tuple[SocketLine, socket.socket]:
     return SocketLine(ours), theirs
 
 
-async def test_what_a_dead_peer_wrote_is_read_although_nothing_can_be_sent() -> None:
+async def test_dead_peers_messages_are_read_though_sending_fails() -> None:
     line, peer = pair()
     peer.send(b"last words\n")
     peer.close()
@@ -264,7 +260,7 @@ async def test_what_a_dead_peer_wrote_is_read_although_nothing_can_be_sent() -> 
     await line.close()
 
 
-async def test_a_sender_that_is_cancelled_leaves_no_half_frame() -> None:
+async def test_cancelled_sender_leaves_no_partial_frame() -> None:
     line, peer = pair()
     reader = SocketLine(peer)
     big = encode(Interrupt(epoch=1, turn_id="x" * 4_000_000))
@@ -292,7 +288,7 @@ async def test_closing_ends_those_that_wait() -> None:
     peer.close()
 
 
-async def test_a_daemon_that_comes_too_late_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_daemon_connecting_too_late_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closing, closed = asyncio.Event(), asyncio.Event()
 
     async def close(self: ClaudeSession) -> None:
@@ -313,7 +309,7 @@ async def test_a_daemon_that_comes_too_late_is_turned_away(tmp_path: Path, monke
         closed.set()
 
 
-async def test_a_worker_says_what_claude_runs_with_and_up_to_which_frame(tmp_path: Path) -> None:
+async def test_worker_reports_mode_model_and_last_frame(tmp_path: Path) -> None:
     async with worker(tmp_path) as rig:
         first = await rig.connect()
         ready = await first.ready()
@@ -331,7 +327,7 @@ async def test_a_worker_says_what_claude_runs_with_and_up_to_which_frame(tmp_pat
         await third.line.close()
 
 
-async def test_a_worker_answers_a_ping_while_claude_can_take_a_prompt(
+async def test_worker_answers_ping_while_claude_accepts_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alive = iter([False, True])
@@ -345,7 +341,7 @@ async def test_a_worker_answers_a_ping_while_claude_can_take_a_prompt(
         await daemon.line.close()
 
 
-async def test_giving_up_without_a_turn_spoils_no_later_one(tmp_path: Path) -> None:
+async def test_giving_up_without_turn_spoils_no_later_turn(tmp_path: Path) -> None:
     async with worker(tmp_path) as rig:
         daemon = await rig.connect()
         await daemon.ready()

@@ -114,9 +114,7 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
 @pytest.mark.parametrize(
     ("decision", "done"), [("allow_once", "runs without"), ("allow_always", "Trusted"), ("deny", "not sent")]
 )
-async def test_the_command_line_is_told_what_its_answer_means(
-    tmp_path: Path, work: Path, decision: str, done: str
-) -> None:
+async def test_command_line_is_told_effect_of_its_answer(tmp_path: Path, work: Path, decision: str, done: str) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         one = await Working.begin(r, work)
         turn = await one.prompt()
@@ -204,7 +202,7 @@ async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work:
         await over(turn)
 
 
-async def test_a_change_while_the_question_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
+async def test_change_while_question_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         turn = await one.prompt()
@@ -219,7 +217,7 @@ async def test_a_change_while_the_question_waits_is_asked_about(tmp_path: Path, 
         assert [each.restricted for each in one.options] == [False]
 
 
-async def test_with_park_it_waits_without_limit_and_approve_answers_it(tmp_path: Path, work: Path) -> None:
+async def test_park_waits_without_limit_until_approved(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path, "park") as r:
         one = await Working.begin(r, work)
         one.person.present = False
@@ -246,7 +244,7 @@ async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
     await eventually(look)
 
 
-async def test_what_the_command_trusts_counts_for_a_further_directory_too(tmp_path: Path, work: Path) -> None:
+async def test_trust_by_command_covers_additional_directory_too(tmp_path: Path, work: Path) -> None:
     more = tmp_path / "more"
     (more / ".claude").mkdir(parents=True)
     (more / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"a@b": True}}))
@@ -280,7 +278,7 @@ async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -
         assert [each.restricted for each in one.options] == [False, True]
 
 
-async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path, work: Path) -> None:
+async def test_name_with_trusted_tree_as_prefix_is_untrusted(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         await write(r, trust.add(str(work)[:-1], ANY, "cli"))
         one = await Working.begin(r, work)
@@ -288,9 +286,7 @@ async def test_a_name_that_begins_like_a_trusted_tree_is_another(tmp_path: Path,
         assert [each.restricted for each in one.options] == [True]
 
 
-async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their_next_use(
-    tmp_path: Path, work: Path
-) -> None:
+async def test_old_conversation_directories_trusted_as_found_on_use(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         await write(r, trust.add(str(work), FIRST_USE, "upgrade"))
         one = await Working.begin(r, work)
@@ -302,7 +298,7 @@ async def test_directories_of_old_conversations_are_trusted_as_they_are_at_their
         assert [each.restricted for each in one.options] == [False, True]
 
 
-async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance_trust(tmp_path: Path) -> None:
+async def test_empty_old_conversation_directory_gets_no_advance_trust(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     async with rig(tmp_path) as r:
@@ -314,7 +310,7 @@ async def test_an_old_conversations_directory_that_holds_nothing_gets_no_advance
         assert [each.restricted for each in one.options] == [False, True]
 
 
-async def test_a_directory_that_holds_nothing_is_not_asked_about(tmp_path: Path, work: Path) -> None:
+async def test_empty_directory_is_not_asked_about(tmp_path: Path, work: Path) -> None:
     (work / ".claude/settings.json").unlink()
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
@@ -323,7 +319,7 @@ async def test_a_directory_that_holds_nothing_is_not_asked_about(tmp_path: Path,
         assert [each.workspace for each in one.options] == [""]
 
 
-async def test_the_log_tells_question_and_what_was_left_out_behind_the_users_words(tmp_path: Path, work: Path) -> None:
+async def test_log_has_question_and_omissions_after_user_words(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_once")
@@ -340,7 +336,7 @@ class SessionLog:
         return await SessionJournal(self.r.database).read(self.one.session.id, 0, 100)
 
 
-async def test_a_question_is_kept_for_the_next_daemon_as_long_as_its_prompt_waits(tmp_path: Path, work: Path) -> None:
+async def test_question_survives_daemon_restart_while_prompt_waits(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         turn = await one.prompt()

@@ -45,7 +45,7 @@ def is_ordinary(visitor: Visitor | None) -> bool:
     return visitor is not None and not visitor.kept
 
 
-def test_when_all_places_are_taken_commands_still_find_one() -> None:
+def test_commands_are_admitted_when_all_places_are_taken() -> None:
     places = Places(16)
     assert all(is_ordinary(places.come(process)) for process in range(1, 17))
     kept = [places.come(100 + n) for n in range(reserve(16))]
@@ -87,7 +87,7 @@ def test_who_keeps_silent_gives_way_the_first_first() -> None:
     assert not is_ordinary(places.come(80)), "the others have spoken"
 
 
-def test_a_crowd_of_one_process_makes_only_its_own_give_way() -> None:
+def test_crowding_process_displaces_only_its_own_connections() -> None:
     places = Places(40)
     other = places.come(1, speaks=False)
     crowd = [places.come(7, speaks=False) for _ in range(30)]
@@ -138,7 +138,7 @@ def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_says_much_waits_for_others_that_do_and_for_nobody_else() -> None:
+async def test_busy_client_waits_only_for_other_busy_clients() -> None:
     turnstile, order = Turnstile(), []
 
     async def flood(name: str, lines: int) -> None:
@@ -156,7 +156,7 @@ async def test_who_says_much_waits_for_others_that_do_and_for_nobody_else() -> N
     assert "a" * (2 * CALLS + 1) not in slices
 
 
-async def test_after_each_slice_the_loop_rests_for_those_who_read_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loop_rests_after_each_slice_for_reader_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """They need Python's lock, which a loop that never waits hardly gives away."""
     turnstile, rests = Turnstile(), []
     loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ async def test_after_each_slice_the_loop_rests_for_those_who_read_in_threads(mon
     assert rests == [REST] * 20
 
 
-async def test_of_a_chunk_with_very_many_lines_each_is_made_when_it_is_its_turn() -> None:
+async def test_lines_of_large_chunk_are_made_lazily() -> None:
     class Chunk:
         async def read(self) -> bytes:
             return b"{}\n" * 100_000
@@ -195,7 +195,7 @@ async def test_a_slice_of_work_ends_without_calls_too(monkeypatch: pytest.Monkey
     assert share.waited == 3
 
 
-async def test_the_client_that_has_left_most_unread_is_cut_off() -> None:
+async def test_client_with_most_unread_output_is_disconnected() -> None:
     unread = Unread(most=4 * 1024 * 1024)
     ends: list[socket.socket] = []
     transports = []
@@ -224,7 +224,7 @@ async def test_the_client_that_has_left_most_unread_is_cut_off() -> None:
 # --- the log ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_fills_no_log_and_what_was_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_share_limits_client_and_counts_dropped_lines(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     logger = structlog.get_logger()
     share = LogShare(lambda: now, log_share.Bucket(10**6, 1, lambda: now))

@@ -92,7 +92,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
-def test_a_fault_at_any_statement_leaves_no_half_unit_and_no_gap(
+def test_fault_at_any_statement_leaves_units_whole(
     connection: BreakingConnection, batches: BatchWriter, step: int
 ) -> None:
     unit = Unit((Statement(RENAME, ("renamed", "s1"), 1),), (event("s1"), event("s1")), durable=True)
@@ -148,9 +148,7 @@ def test_a_commit_that_is_refused_is_rolled_back(connection: BreakingConnection,
     assert not connection.in_transaction
 
 
-def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(
-    connection: BreakingConnection, batches: BatchWriter
-) -> None:
+def test_full_disk_fails_only_units_too_large(connection: BreakingConnection, batches: BatchWriter) -> None:
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count={pages + 20}")
     small, large = Unit(events=(event("s1"),)), Unit(events=(event("s1", payload="x" * 1_000_000),))
@@ -161,13 +159,13 @@ def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(
     assert outcomes[2] == [2]
 
 
-def test_a_unit_sees_what_the_units_before_it_wrote(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_unit_sees_writes_of_earlier_units(connection: BreakingConnection, batches: BatchWriter) -> None:
     prune = Unit((Statement("DELETE FROM acp_log"),), (event("s1", "kept"),))
     assert batches.write(connection, [Unit(events=(event("s1"), event("s1"))), prune]) == [[1, 2], [3]]
     assert log(connection) == [("s1", 3, "kept")]
 
 
-def test_a_unit_may_create_the_session_of_its_events(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_unit_may_create_session_of_its_events(connection: BreakingConnection, batches: BatchWriter) -> None:
     create = Statement(
         "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES ('s3', 'c', 0, 0)"
     )
@@ -184,7 +182,7 @@ def test_numbering_goes_on_where_the_last_process_stopped(
     ]
 
 
-def test_events_of_a_session_that_was_deleted_are_refused(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_events_of_deleted_session_are_refused(connection: BreakingConnection, batches: BatchWriter) -> None:
     batches.write(connection, [Unit(events=(event("s1"),))])
     connection.execute("DELETE FROM acp_sessions WHERE acp_session_id = 's1'")
     (outcome,) = batches.write(connection, [Unit(events=(event("s1"),))])
@@ -192,9 +190,7 @@ def test_events_of_a_session_that_was_deleted_are_refused(connection: BreakingCo
     assert connection.execute("SELECT count(*) FROM acp_log").fetchone() == (1,)
 
 
-def test_a_batch_is_one_transaction_and_full_only_where_something_durable_is_in_it(
-    connection: BreakingConnection, batches: BatchWriter
-) -> None:
+def test_batch_is_one_transaction_synced_only_if_durable(connection: BreakingConnection, batches: BatchWriter) -> None:
     ran: list[str] = []
     connection.set_trace_callback(ran.append)
     plain, durable = Unit(events=(event("s1"),)), Unit(events=(event("s1"),), durable=True)
@@ -211,7 +207,7 @@ def test_a_batch_is_one_transaction_and_full_only_where_something_durable_is_in_
     ]
 
 
-def test_a_lock_that_is_held_too_long_is_waited_for_once(
+def test_long_held_lock_is_waited_for_once(
     connection: BreakingConnection, batches: BatchWriter, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "pykoclaw.db", isolation_level=None)) as other:

@@ -70,7 +70,7 @@ async def connected(told: list[Event]) -> tuple[Choices, Claude]:
     return made, claude
 
 
-async def test_what_claude_offers_without_what_no_client_can_use() -> None:
+async def test_offer_omits_what_clients_cannot_use() -> None:
     made, _ = await connected([])
     assert [(one.name, one.description, one.hint) for one in made.offer.commands] == [("review", "Review it", "[path]")]
     assert [(one.id, one.name, one.description) for one in made.offer.models] == [
@@ -78,7 +78,7 @@ async def test_what_claude_offers_without_what_no_client_can_use() -> None:
     ]  # fmt: skip
 
 
-async def test_choices_are_set_in_their_order_also_those_from_before_the_connection() -> None:
+async def test_choices_apply_in_order_including_those_before_connection() -> None:
     told: list[Event] = []
     made, claude = choices(told), Claude()
     claude.slow.clear()

@@ -57,7 +57,7 @@ def test_each_command_has_help(command: str) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "module"), [((), "daemon"), (("--stdio",), "stdio")])
-def test_serve_runs_the_server_with_the_settings_and_exits_with_its_code(
+def test_serve_uses_settings_and_exits_with_server_code(
     arguments: tuple[str, ...], module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -73,7 +73,7 @@ def test_serve_runs_the_server_with_the_settings_and_exits_with_its_code(
     assert seen == [42.0]
 
 
-def test_an_error_at_the_start_is_a_message_and_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_error_gives_message_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def server(settings: Any) -> int:
         raise DataDirectoryLocked("Process 12 serves this directory.")
 
@@ -90,7 +90,7 @@ def test_a_bad_setting_stops_the_program_with_78(monkeypatch: pytest.MonkeyPatch
     assert "PYKOCLAW_IDLE_TIMEOUT is 'soon'" in result.stderr
 
 
-def test_config_shows_each_setting_with_its_value_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_each_setting_with_value_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("PYKOCLAW_MODEL=opus\n")
     assert "./.env is not read" in run("config").stderr
     monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
@@ -116,7 +116,7 @@ def test_demo_exits_with_what_the_story_returns(code: int, monkeypatch: pytest.M
     assert run("demo").exit_code == code
 
 
-def test_the_demo_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_without_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = run("demo")
     assert result.exit_code == 1
@@ -149,7 +149,7 @@ def test_the_console_script_of_the_project_is_main() -> None:
     assert EntryPoint(name, PROJECT["scripts"][name], "console_scripts").load() is main
 
 
-def test_pykoclaw_finds_the_plugin_and_gets_the_command_acp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pykoclaw_finds_plugin_and_adds_acp_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ((name, value),) = PROJECT["entry-points"]["pykoclaw.plugins"].items()
     plugin = EntryPoint(name, value, "pykoclaw.plugins").load()()
     assert isinstance(plugin, AcpPlugin)

@@ -26,7 +26,7 @@ class Boot:
         self._patch.setattr(clock, "uptime", lambda: uptime)
 
 
-def test_it_begins_at_nothing_and_counts_what_the_machine_was_awake(boot: Boot) -> None:
+def test_clock_starts_at_zero_and_counts_awake_time(boot: Boot) -> None:
     boot.is_("a", 5000)
     one = Clock(None)
     assert (one.started, one.now()) == (0, 0)
@@ -34,7 +34,7 @@ def test_it_begins_at_nothing_and_counts_what_the_machine_was_awake(boot: Boot) 
     assert (one.now(), one.at(6000), one.age(500)) == (2000, 1000, 1.5)
 
 
-def test_two_processes_of_a_boot_agree_however_long_there_was_none(boot: Boot) -> None:
+def test_processes_of_same_boot_agree_across_downtime(boot: Boot) -> None:
     boot.is_("a", 5000)
     one = Clock(None)
     boot.is_("a", 6000)
@@ -46,7 +46,7 @@ def test_two_processes_of_a_boot_agree_however_long_there_was_none(boot: Boot) -
     assert Clock(one.note()).now() == 4000
 
 
-def test_another_boot_counts_on_from_the_note_with_all_of_its_own_time(boot: Boot) -> None:
+def test_new_boot_continues_from_note_plus_uptime(boot: Boot) -> None:
     boot.is_("b", 300)
     one = Clock(Note("a", 70_000, 50_000))
     assert one.started == 50_300
@@ -56,7 +56,7 @@ def test_another_boot_counts_on_from_the_note_with_all_of_its_own_time(boot: Boo
     assert Clock(Note("a", 70_000, 50_000)).now() == one.now(), "and a second daemon, before any note, agrees"
 
 
-def test_a_machine_that_is_put_back_to_a_snapshot_does_not_turn_it_back(boot: Boot) -> None:
+def test_snapshot_restore_does_not_turn_clock_back(boot: Boot) -> None:
     boot.is_("a", 100)
     assert Clock(Note("a", 5000, 4000)).now() == 4000
 

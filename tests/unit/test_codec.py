@@ -144,7 +144,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @given(st.lists(st.binary(max_size=30)), st.lists(st.integers(min_value=0), max_size=6))
-def test_lines_are_the_same_wherever_the_chunks_are_cut(pieces: list[bytes], cuts: list[int]) -> None:
+def test_lines_do_not_depend_on_chunk_boundaries(pieces: list[bytes], cuts: list[int]) -> None:
     stream = b"\n".join(pieces)
     framer = LineFramer()
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
@@ -157,7 +157,7 @@ def test_lines_are_the_same_wherever_the_chunks_are_cut(pieces: list[bytes], cut
 
 
 @pytest.mark.parametrize("step", [1, 3, 100])
-def test_a_line_over_the_limit_is_said_once_and_the_next_line_is_read(step: int) -> None:
+def test_oversized_line_is_reported_once_then_next_read(step: int) -> None:
     framer = LineFramer(limit=10)
     stream = b"short\n" + b"x" * 35 + b"\nnext\n"
     lines: list[bytes | bytearray | Oversized] = []
@@ -169,7 +169,7 @@ def test_a_line_over_the_limit_is_said_once_and_the_next_line_is_read(step: int)
     assert long.head == b"x" * len(long.head)
 
 
-def test_an_answer_longer_than_a_line_is_an_error_under_its_id() -> None:
+def test_oversized_answer_is_error_with_request_id() -> None:
     lines = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
         json.dumps({"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {"cwd": "x" * 900_000, "mcpServers": []}}),
@@ -178,7 +178,7 @@ def test_an_answer_longer_than_a_line_is_an_error_under_its_id() -> None:
     assert [answer["error"]["code"] for answer in answers(stream, []) if answer["id"] == 2] == [-32603]
 
 
-def test_an_exception_is_an_internal_error_that_tells_nothing() -> None:
+def test_exception_becomes_internal_error_without_details() -> None:
     [answer] = answers(b'{"jsonrpc":"2.0","id":1,"method":"boom","params":{"protocolVersion":1}}', [])
     assert answer["error"]["code"] == -32603
     assert "secret" not in json.dumps(answer)
@@ -260,7 +260,7 @@ def test_client_capabilities_of_any_shape_are_accepted(value: Any) -> None:
     assert jsonrpc.decode_params(msgspec.json.encode(params), InitializeParams).protocol_version == 1
 
 
-def test_a_request_withdrawn_in_the_same_breath_is_answered_once() -> None:
+def test_immediately_cancelled_request_is_answered_once() -> None:
     lines = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
         b'{"jsonrpc":"2.0","id":2,"method":"ordered","params":{"sessionId":"s"}}',

@@ -82,7 +82,7 @@ def test_times(seconds: int, words: str) -> None:
     assert show.since(int((time.time() - seconds) * 1000) - 1) == words
 
 
-def test_a_table_in_a_pipe_is_not_cut_and_what_it_holds_is_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_table_is_uncut_and_ignores_markup(capsys: pytest.CaptureFixture[str]) -> None:
     title = "[bold]x[/bold] " + "long " * 60
     terminal.table(("id", "title"), [("1", title), ("22", "two\nlines\x1b[31m")], right=("id",))
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ HISTORY = [
 ]
 
 
-def test_a_terminal_shows_messages_in_one_piece_and_tools_by_their_end() -> None:
+def test_terminal_joins_messages_and_shows_tool_ends() -> None:
     written: list[str] = []
     page = Terminal(written.append)
     for update in HISTORY:
@@ -139,7 +139,7 @@ def test_a_document_has_headings_and_what_tools_showed() -> None:
     assert document.endswith("Done.\n")
 
 
-def test_a_fence_in_what_a_tool_showed_does_not_end_its_block() -> None:
+def test_fence_in_tool_output_does_not_end_block() -> None:
     shown = {"type": "content", "content": {"type": "text", "text": "```\ncode\n```"}}
     assert "\n````\n```\ncode\n```\n````\n" in "".join(
         markdown({"summary": summary()}, [CALL, {**DONE, "content": [shown]}])
@@ -171,7 +171,7 @@ def test_each_command_has_help(command: str) -> None:
     assert (result.exit_code, len(result.stdout.splitlines()) > 5) == (0, True)
 
 
-def test_refusals_of_the_daemon_are_told_in_its_words(asked: list[Any]) -> None:
+def test_daemon_refusals_are_shown_in_its_words(asked: list[Any]) -> None:
     ANSWERS["sessions/rename"] = front.CallFailed(-32602, "`title`: must not be empty.", None)
     result = run("sessions", "rename", "5e55", " ")
     assert (result.exit_code, result.stderr) == (1, "pykoclaw-acp: `title`: must not be empty.\n")
@@ -220,7 +220,7 @@ def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
     assert asked == [("sessions/list", {"all": False, "limit": 1})]
 
 
-def test_without_a_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ANSWERS["workers/stop"] = front.DaemonAbsent("No daemon runs.")
     found = [f"{Places.find().hash}:s1:1", f"{Places.find().hash}:s1:1", "other:s2:1"]
     ended: list[bool] = []
@@ -263,7 +263,7 @@ def entry(event: str, **more: Any) -> str:
     return json.dumps({**known, **more})
 
 
-def test_the_log_is_shown_in_words_or_as_it_is() -> None:
+def test_log_is_shown_rendered_or_raw() -> None:
     assert "There is no log yet" in run("logs").stderr
     log_file().write_text("\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""]))
     assert run("logs", "-n", "2").stdout == "Traceback\\x1b[2J\n2026-01-01T00:00:00Z info    One  session=s\n"
@@ -296,7 +296,7 @@ def test_what_journalctl_writes_is_neutral_too(tmp_path: Path, monkeypatch: pyte
     assert "status 3" in run("logs").stderr
 
 
-def test_a_log_is_followed_also_when_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_log_survives_its_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "PAUSE", 0.001)
     path = log_file()
     path.write_text("one\n")
@@ -345,6 +345,6 @@ def test_under_systemd_the_log_is_the_journals(
     assert logs._unit(Places.find()) == unit
 
 
-def test_what_the_daemon_says_of_an_absent_session_is_not_taken_for_another_error() -> None:
+def test_absent_session_message_does_not_hide_other_errors() -> None:
     with pytest.raises(CommandFailed, match="is longer than"), daemon._said_plainly():
         raise front.CallFailed(-32603, "The answer is longer than a line may be.", None)

@@ -40,7 +40,7 @@ def test_defaults_are_those_that_the_documentation_promises(empty_home: Path) ->
     assert {line.source for line in config.describe(settings)} == {"default"}
 
 
-def test_environment_beats_the_directorys_file_and_that_the_homes(
+def test_environment_beats_directory_file_which_beats_home_file(
     empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home_file = write(
@@ -85,7 +85,7 @@ def test_a_relative_xdg_state_home_is_ignored(empty_home: Path, monkeypatch: pyt
     assert config.load().state == empty_home / ".local/state/pykoclaw"
 
 
-def test_the_cli_may_be_named_or_given_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_setting_takes_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = write(tmp_path / "bin/claude", "")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
@@ -150,7 +150,7 @@ def test_each_bad_value_is_named_with_its_file(tmp_path: Path, monkeypatch: pyte
     assert stall.startswith(f"PYKOCLAW_STALL_TIMEOUT is 'soon' (from {path})")
 
 
-def test_the_value_of_a_secret_is_neither_shown_nor_repeated_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_value_never_appears_in_output_or_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "looks_secret", lambda name: name == "max_workers")
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "hunter2")
     with pytest.raises(ConfigurationError) as caught:
@@ -167,7 +167,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         config.load()
 
 
-def test_every_shown_setting_has_a_description_and_the_crash_points_are_hidden(
+def test_shown_settings_have_descriptions_and_crash_points_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_CRASH_AT", "after_commit")
@@ -179,7 +179,7 @@ def test_every_shown_setting_has_a_description_and_the_crash_points_are_hidden(
     assert {line.env for line in lines} >= {"PYKOCLAW_DATA", "PYKOCLAW_CANCEL_GRACE"}
 
 
-def test_the_file_of_a_directory_that_is_not_trusted_is_not_read(empty_home: Path, tmp_path: Path) -> None:
+def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Path) -> None:
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_WORKSPACE_TRUST=off\nOTHER=1\n")
     assert config.load().model is None
     assert config.unread() == ["PYKOCLAW_MODEL", "PYKOCLAW_WORKSPACE_TRUST"]
@@ -190,15 +190,13 @@ def test_the_file_of_a_directory_that_is_not_trusted_is_not_read(empty_home: Pat
     assert config.load().model is None
 
 
-def test_a_file_that_cannot_be_read_waits_for_nobody(tmp_path: Path) -> None:
+def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".env")
     assert config.load().model is None
     assert config.unread() == []
 
 
-def test_a_data_directory_that_only_an_unread_file_names_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_directory_from_unread_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
     with pytest.raises(ConfigurationError, match="trust add"):
         config.require_own_data()

@@ -27,7 +27,7 @@ async def test_a_confirmed_place_never_moves_back() -> None:
     assert await store.cursors("s", "Zed") == [Cursor("instance", "front", 9)]
 
 
-async def test_a_place_beyond_the_logs_end_counts_as_none() -> None:
+async def test_cursor_beyond_log_end_counts_as_none() -> None:
     store = MemoryCursorStore()
     confirmations = Confirmations(store)
     confirmations.note("s", READER, 9)

@@ -54,7 +54,7 @@ def test_variables_commands_and_make_targets_exist(document: str) -> None:
 # --- docs/link.md ----------------------------------------------------------------------------------------------------
 
 
-def test_the_lines_of_the_link_are_those_that_are_written_and_read() -> None:
+def test_link_lines_match_those_written_and_read() -> None:
     for heading, kinds in (("From the front", lines.FROM_FRONT), ("From the daemon", lines.FROM_DAEMON)):
         rows = table_in("docs/link.md", heading, "line")
         assert [codes(row[0]) for row in rows] == [[str(kind)] for kind in kinds]
@@ -89,7 +89,7 @@ def test_the_glossary_leads_to_modules_that_exist() -> None:
         assert (PACKAGE / place).exists(), place
 
 
-def test_each_step_of_a_prompt_names_a_function_of_its_module() -> None:
+def test_each_prompt_step_names_function_of_its_module() -> None:
     rows = table("docs/architecture.md", "step | where")
     assert len(rows) <= 20
     for row in rows:
@@ -98,7 +98,7 @@ def test_each_step_of_a_prompt_names_a_function_of_its_module() -> None:
             assert function in {known for kind in (module, *vars(module).values()) for known in dir(kind)}, row
 
 
-def test_every_package_and_every_module_beside_them_is_in_the_layout() -> None:
+def test_layout_lists_every_package_and_top_module() -> None:
     layout = section("docs/architecture.md", "Layout")
     folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("**/__init__.py")} - {"."}
     assert {name.strip("/") for name in re.findall(r"\*\*`([a-z_/]+/)`\*\*", layout)} == folders

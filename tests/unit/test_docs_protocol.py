@@ -44,7 +44,7 @@ def test_every_method_of_the_protocol_is_listed() -> None:
     assert set(AGENT_METHODS.values()) - experimental <= stable | unstable
 
 
-def test_the_methods_of_clients_are_listed_and_only_those_marked_so_are_called() -> None:
+def test_client_methods_are_listed_and_only_marked_called() -> None:
     from acp.meta import CLIENT_METHODS
 
     rows = table("docs/protocol.md", "method | used")

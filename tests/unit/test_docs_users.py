@@ -90,7 +90,7 @@ def test_no_link_of_the_package_page_is_relative(source: str | None) -> None:
     assert ("/docs/pictures/demo.svg?raw=true)" in page) is (source is not None)
 
 
-def test_the_picture_shows_the_demo_and_needs_nothing_from_elsewhere() -> None:
+def test_picture_shows_demo_without_external_resources() -> None:
     (path,) = re.findall(r"!\[.*\]\((.*)\)", text("README.md"))
     picture = text(path)
     assert len(picture) < 100_000
@@ -130,7 +130,7 @@ def test_the_commands_are_those_of_the_program() -> None:
     assert written == helps
 
 
-def test_commands_that_need_a_daemon_end_with_the_status_that_is_said() -> None:
+def test_commands_needing_daemon_exit_with_documented_status() -> None:
     rows = table("docs/commands.md", "command | | without a daemon")
     needing = [codes(row[0])[0].split()[1:] for row in rows if row[2] == "exit status 3"]
     assert needing
@@ -167,7 +167,7 @@ def test_the_exit_statuses_are_those_of_the_errors() -> None:
     assert run("status", "--unknown").exit_code == 2
 
 
-def test_the_states_of_sessions_are_those_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = dict.fromkeys(field.encode_name for field in msgspec.structs.fields(control.SessionSummary))
     unused: dict[str, object] = {**nothing, "id": "5e55", "updatedAt": 0, "title": "T"}
     used = unused | {"promptedAt": 1}
@@ -179,7 +179,7 @@ def test_the_states_of_sessions_are_those_that_are_shown(monkeypatch: pytest.Mon
     assert shown == {codes(row[0])[0] for row in table("docs/commands.md", "state of a session")}
 
 
-def test_the_states_of_turns_are_those_of_the_journal() -> None:
+def test_documented_turn_states_match_journal() -> None:
     assert {codes(row[0])[0] for row in table("docs/commands.md", "state of a turn")} == set(turns.TurnState)
 
 
@@ -195,11 +195,11 @@ def test_the_states_of_turns_are_those_of_the_journal() -> None:
         ("workers list", control.WorkerInfo),
     ],
 )
-def test_the_keys_of_the_json_output_are_those_of_the_answers(command: str, answer: type[msgspec.Struct]) -> None:
+def test_documented_json_keys_match_answers(command: str, answer: type[msgspec.Struct]) -> None:
     assert documented_keys(command) == set(keys(answer))
 
 
-def test_the_keys_of_other_json_output_are_those_that_are_written() -> None:
+def test_documented_keys_of_other_json_match_output() -> None:
     for row in json.loads(run("config", "--json").stdout):
         assert set(row) == documented_keys("config")
     assert {field.name for field in fields(report.Finding)} == documented_keys("doctor")
@@ -250,7 +250,7 @@ def test_the_away_policies_are_those_of_the_setting() -> None:
     assert [codes(row[0])[0] for row in rows] == list(AwayPolicy)
 
 
-def test_the_conditions_of_the_database_are_those_of_its_status() -> None:
+def test_documented_database_conditions_match_status() -> None:
     rows = table("docs/operating.md", "condition")
     conditions = set(get_args(msgspec.structs.fields(control.DatabaseInfo)[1].type))
     assert {codes(row[0])[0] for row in rows} == conditions - {"writable"}

@@ -61,7 +61,7 @@ def database(context: Context, mode: str = "DELETE") -> Path:
     return path
 
 
-def test_a_new_home_has_no_problem_but_the_missing_credential(context: Context) -> None:
+def test_new_home_lacks_only_credential(context: Context) -> None:
     findings = checks.examine(context, checks.every())
     assert [(one.check, one.level) for one in findings if one.level != "ok"] == [("credential", "problem")]
     assert len({one.check for one in findings}) == len(findings)
@@ -72,7 +72,7 @@ def test_whatever_is_not_well_says_what_to_do(context: Context) -> None:
         assert bool(finding.advice) == (finding.level != "ok"), finding
 
 
-def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) -> None:
+def test_failing_check_does_not_stop_other_checks(context: Context) -> None:
     def broken_thing(context: Context) -> Finding:
         raise PermissionError("no entry")
 
@@ -84,18 +84,18 @@ def test_a_check_that_cannot_look_keeps_no_other_from_looking(context: Context) 
 # --- machine ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_daemon_that_answers_is_well_and_one_of_another_version_is_to_be_restarted(context: Context) -> None:
+def test_responding_daemon_ok_but_other_version_needs_restart(context: Context) -> None:
     assert machine.daemon(replace(context, status=status())).level == "ok"
     other = machine.daemon(replace(context, status=status(version="0.0.9")))
     assert (other.level, "0.0.9" in other.found, "Restart" in other.advice) == ("warning", True, True)
 
 
-def test_a_daemon_that_does_not_answer_is_a_problem(context: Context) -> None:
+def test_unresponsive_daemon_is_problem(context: Context) -> None:
     found = machine.daemon(replace(context, unreachable="The daemon has not answered within 10 s."))
     assert (found.level, found.found) == ("problem", "The daemon has not answered within 10 s.")
 
 
-def test_who_holds_the_lock_of_a_daemon_that_does_not_answer_is_named(context: Context) -> None:
+def test_lock_holder_of_unresponsive_daemon_is_named(context: Context) -> None:
     from pykoclaw_acp.store.lock import DataLock
 
     lock = DataLock.acquire(Path(context.places.data), "/run/other.sock")
@@ -109,7 +109,7 @@ def test_who_holds_the_lock_of_a_daemon_that_does_not_answer_is_named(context: C
     assert (f"`kill {os.getpid()}`" in found.advice, "/run/other.sock" in found.advice) == (True, True)
 
 
-def test_a_database_that_is_missing_though_there_was_one_is_a_problem(context: Context) -> None:
+def test_missing_database_that_once_existed_is_problem(context: Context) -> None:
     assert doctor_database.database(context).level == "ok"
     data = Path(context.places.data)
     data.mkdir()
@@ -123,7 +123,7 @@ def test_a_database_that_is_missing_though_there_was_one_is_a_problem(context: C
     assert str(records.path_of(context.places.state, directory.name)) in found.advice
 
 
-def test_another_programs_database_is_a_problem_with_the_command_that_adopts_it(context: Context) -> None:
+def test_foreign_database_is_problem_with_adopt_command(context: Context) -> None:
     with closing(sqlite3.connect(database(context))) as connection:
         connection.execute("DROP TABLE conversations")
         connection.execute("CREATE TABLE photos (x)")
@@ -142,7 +142,7 @@ def test_a_server_without_a_socket_is_named(context: Context) -> None:
     assert (found.level, f"pid {os.getpid()}" in found.found) == ("warning", True)
 
 
-def test_a_socket_path_that_others_cannot_use_is_a_warning(context: Context, tmp_path: Path) -> None:
+def test_socket_path_unusable_for_others_is_warning(context: Context, tmp_path: Path) -> None:
     long = replace(context, places=Places(tmp_path, tmp_path, tmp_path / ("x" * 100) / "acp.sock"))
     assert machine.socket(long).level == "warning"
     assert machine.socket(context).level == "ok"
@@ -169,7 +169,7 @@ def test_what_others_may_use_is_to_be_closed(
 
 
 @pytest.mark.parametrize(("closed", "level"), [(False, "problem"), (True, "warning")])
-def test_a_directory_above_that_others_can_write_is_named(
+def test_parent_directory_writable_by_others_is_named(
     closed: bool, level: str, context: Context, tmp_path: Path
 ) -> None:
     above = tmp_path / "above"
@@ -182,7 +182,7 @@ def test_a_directory_above_that_others_can_write_is_named(
     assert (finding.level, finding.found, finding.advice) == (level, found.words, "Close it.")
 
 
-def test_every_weak_directory_above_is_named_and_the_dangerous_one_first(
+def test_all_weak_parent_directories_named_most_dangerous_first(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weak = [
@@ -196,7 +196,7 @@ def test_every_weak_directory_above_is_named_and_the_dangerous_one_first(
     assert finding.advice == "Close /b. Close /a. Close /c."
 
 
-def test_what_is_shared_with_a_group_on_purpose_is_well(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intended_group_sharing_is_ok(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
     path = database(context)
     path.chmod(0o660)
@@ -213,7 +213,7 @@ def test_what_belongs_to_somebody_else_is_a_problem(context: Context, monkeypatc
 
 
 @pytest.mark.parametrize(("free", "level"), [(10**12, "ok"), (500 * 1024**2, "warning"), (10**6, "problem")])
-def test_a_disk_is_looked_at_before_it_is_full(
+def test_low_disk_space_is_reported_before_full(
     free: int, level: str, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": free}))
@@ -252,7 +252,7 @@ def test_the_units_state_is_shown(states: str, level: str, words: str, context: 
     assert (found.level, words in found.found) == (level, True)
 
 
-def test_without_a_systemd_that_answers_the_units_are_no_problem(context: Context, tmp_path: Path) -> None:
+def test_units_are_no_problem_without_responding_systemd(context: Context, tmp_path: Path) -> None:
     program(tmp_path / "bin/systemctl", "exit 1")
     assert machine.units(context).level == "ok"
 
@@ -260,7 +260,7 @@ def test_without_a_systemd_that_answers_the_units_are_no_problem(context: Contex
 # --- database --------------------------------------------------------------------------------------------------------
 
 
-def test_an_engine_that_can_corrupt_the_file_is_a_warning(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_can_corrupt_database_is_warning(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     old = {**status(), "database": {"engine": "sqlite3", "engineVersion": "3.45.1", "atRisk": True}}
     found = doctor_database.engine(replace(context, status=old))
     assert (found.level, "3.45.1" in found.found, "pysqlite3" in found.advice) == ("warning", True, True)
@@ -283,7 +283,7 @@ def test_a_damaged_database_is_a_problem(context: Context) -> None:
     assert (found.level, "damaged" in found.advice) == ("problem", True)
 
 
-def test_a_database_that_others_may_read_is_to_be_closed(context: Context) -> None:
+def test_database_readable_by_others_should_be_closed(context: Context) -> None:
     path = database(context)
     path.chmod(0o644)
     assert doctor_database.database(context).level == "ok"  # nobody else gets into its directory
@@ -292,7 +292,7 @@ def test_a_database_that_others_may_read_is_to_be_closed(context: Context) -> No
     assert (found.level, found.advice) == ("warning", f"Close it with `chmod 600 {path}`.")
 
 
-def test_another_program_that_has_the_database_open_is_named_with_its_library(context: Context) -> None:
+def test_other_program_using_database_named_with_its_library(context: Context) -> None:
     path = database(context, "WAL")
     assert doctor_database.other_programs(context).found == "no other program has the database open"
     code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM t'); print('', flush=True)"
@@ -325,7 +325,7 @@ print("", flush=True); input()
 
 
 @pytest.mark.parametrize(("begin", "does"), [("", "reads"), (" IMMEDIATE", "writes")])
-def test_who_keeps_a_large_write_ahead_log_is_named(
+def test_process_keeping_large_wal_is_named(
     context: Context, monkeypatch: pytest.MonkeyPatch, begin: str, does: str
 ) -> None:
     path = database(context, "WAL")
@@ -357,7 +357,7 @@ def test_who_keeps_a_large_write_ahead_log_is_named(
 # --- Claude and clients ----------------------------------------------------------------------------------------------
 
 
-def test_a_cli_that_runs_is_shown_with_its_version(context: Context, tmp_path: Path) -> None:
+def test_working_cli_is_shown_with_version(context: Context, tmp_path: Path) -> None:
     cli = program(tmp_path / "claude")
     assert claude.claude_cli(replace(context, cli_path=str(cli))).found == f"version 2.1.0 at {cli}"
     program(cli, "exit 3")
@@ -366,7 +366,7 @@ def test_a_cli_that_runs_is_shown_with_its_version(context: Context, tmp_path: P
     assert (gone.level, "PYKOCLAW_CLI_PATH" in gone.advice) == ("problem", True)
 
 
-def test_a_credential_is_found_wherever_claude_looks_and_never_shown(context: Context, tmp_path: Path) -> None:
+def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_path: Path) -> None:
     def found(**environment: str) -> Finding:
         return claude.credential(replace(context, environment={**context.environment, **environment}))
 

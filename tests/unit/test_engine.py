@@ -86,7 +86,7 @@ def test_a_second_engine_is_refused(module: str) -> None:
     assert "was imported before" in result.stderr
 
 
-def test_without_pysqlite3_the_standard_engine_is_used_and_judged() -> None:
+def test_standard_engine_is_used_and_judged_without_pysqlite3() -> None:
     result = run_python(
         "import sys\n"
         "sys.modules['pysqlite3'] = None\n"
@@ -116,13 +116,13 @@ def fake(folder: Path, connection: str) -> str:
     )
 
 
-def test_an_engine_is_judged_by_its_version_and_not_by_its_name(tmp_path: Path) -> None:
+def test_engine_is_judged_by_version_not_name(tmp_path: Path) -> None:
     """On aarch64 a `pysqlite3` is compiled against the library of the system."""
     result = run_python(fake(tmp_path, ""))
     assert (result.returncode, result.stdout) == (0, "pysqlite3 True pysqlite3\n"), result.stderr
 
 
-def test_an_engine_that_cannot_be_loaded_gives_way_to_the_standard_one(tmp_path: Path) -> None:
+def test_unloadable_engine_falls_back_to_standard_one(tmp_path: Path) -> None:
     result = run_python(fake(tmp_path, "raise ImportError('libsqlite3.so.0: cannot open shared object file')"))
     name, _, module = result.stdout.split()
     assert (result.returncode, name, module) == (0, "sqlite3", "sqlite3"), result.stderr

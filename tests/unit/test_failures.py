@@ -10,7 +10,7 @@ from pykoclaw_acp.worker.failures import early_end, plain, turn_failure
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
-def test_an_early_end_is_said_in_a_paragraph_of_its_own(reason: str) -> None:
+def test_early_end_is_told_in_own_paragraph(reason: str) -> None:
     (said,) = early_end("turn", reason)
     assert isinstance(said, Text)
     assert said.text.startswith("\n\n**")
@@ -22,7 +22,7 @@ def test_an_end_in_order_is_not_talked_about(reason: str | None) -> None:
     assert early_end("turn", reason) == []
 
 
-def test_words_of_other_programs_hold_no_digits_that_mitto_misreads() -> None:
+def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
     assert plain("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
     assert len(plain("x" * 1000)) == 300
 
@@ -35,6 +35,6 @@ def error(words: str, status: int) -> str:
     return turn_failure(result, None).message
 
 
-def test_only_a_context_that_is_too_large_keeps_its_status() -> None:
+def test_only_too_large_context_keeps_its_status() -> None:
     assert "413" not in error("API Error: 500 upstream 10.0.0.4:4130", 500)
     assert "413" in error("API Error: 413 request too large", 413)

@@ -60,7 +60,7 @@ def read(folded: list[Row], after: int) -> list[Logged]:
 
 @settings(deadline=None)
 @given(logs)
-def test_a_replay_tells_from_every_place_what_was_told_live(told: list[tuple[int | None, Event]]) -> None:
+def test_replay_from_any_place_matches_live_events(told: list[tuple[int | None, Event]]) -> None:
     live, folded = rows(told), fold(rows(told))
     assert [seq for row in folded for seq in range(row.first, row.seq + 1)] == list(range(1, len(live) + 1))
     for after in range(len(live) + 1):
@@ -74,9 +74,7 @@ def test_a_replay_tells_from_every_place_what_was_told_live(told: list[tuple[int
 
 @settings(deadline=None)
 @given(logs, st.lists(st.integers(1, 40)))
-def test_what_was_folded_in_parts_and_is_folded_again_is_the_same(
-    told: list[tuple[int | None, Event]], cuts: list[int]
-) -> None:
+def test_folding_partly_folded_log_again_is_equivalent(told: list[tuple[int | None, Event]], cuts: list[int]) -> None:
     live, places = rows(told), sorted({0, *cuts, len(told)})
     parts = [row for at, end in pairwise(places) for row in fold(live[at:end])]
     again = fold(parts)
@@ -92,7 +90,7 @@ def test_the_highest_frame_is_kept(told: list[tuple[int | None, Event]]) -> None
     assert max((row.frame or 0 for row in folded), default=0) == len(told)
 
 
-def test_contiguous_pieces_of_one_message_are_one_row_and_nothing_else_is() -> None:
+def test_only_contiguous_pieces_of_message_become_one_row() -> None:
     told: list[tuple[int | None, Event]] = [
         (1, UserMessage("u", {"type": "text", "text": "hi"})),
         *[(1, Thinking("m-0", "hm "))] * 3,
@@ -126,7 +124,7 @@ def test_a_state_that_was_replaced_has_no_row() -> None:
     ]
 
 
-def test_what_an_import_wrote_and_what_cannot_be_read_stays_as_it_is() -> None:
+def test_imported_and_unreadable_rows_stay_unfolded() -> None:
     pieces = rows([(1, Text("m", "a"))] * 4)
     pieces[1] = replace(pieces[1], source="uuid")
     pieces[3] = replace(pieces[3], payload="{broken")
@@ -134,7 +132,7 @@ def test_what_an_import_wrote_and_what_cannot_be_read_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "\x01", "é", "😀", '"'])
-def test_every_part_fits_into_a_line_of_a_mebibyte(letter: str) -> None:
+def test_every_folded_part_fits_one_mebibyte_line(letter: str) -> None:
     told = [(1, Text("m" * 40, letter * 10_000))] * 110 + [(1, Text("m" * 40, "end"))]
     largest = [(1, Text("m" * 40, letter * MAX_TEXT))] * 3
     for log in (told, largest):

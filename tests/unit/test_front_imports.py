@@ -9,7 +9,7 @@ import sys
 SLOW = {"asyncio", "subprocess", "socket", "typing", "dataclasses", "logging", "uuid", "pathlib", "inspect", "hashlib"}
 
 
-def test_a_front_imports_little_and_nothing_that_was_installed() -> None:
+def test_front_imports_little_and_no_installed_package() -> None:
     program = (
         "import json, sys; before = set(sys.modules); import pykoclaw_acp.front.process, signal;"
         "new = sorted(set(sys.modules) - before); print(json.dumps([new, sorted(sys.stdlib_module_names)]))"

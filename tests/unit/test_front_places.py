@@ -53,14 +53,14 @@ def same_as_the_settings() -> Places:
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_the_homes_file_means_what_it_means_to_the_settings(text: str) -> None:
+def test_home_file_means_same_as_in_settings(text: str) -> None:
     path = Path("~/.local/share/pykoclaw/.env").expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     same_as_the_settings()
 
 
-def test_the_environment_beats_the_homes_file_and_the_directorys_has_no_say(
+def test_environment_beats_home_file_and_directory_file_ignored(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home_file = empty_home / ".local/share/pykoclaw/.env"
@@ -80,7 +80,7 @@ def own_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd([*user[:5], str(home), user[6]]))
 
 
-def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
+def test_symlinked_data_directory_has_same_daemon(
     tmp_path: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = empty_home / ".local/share/pykoclaw"
@@ -92,7 +92,7 @@ def test_a_data_directory_behind_a_symbolic_link_has_the_same_daemon(
     assert (one.hash, one.directory, one.socket) == (other.hash, other.directory, other.socket)
 
 
-def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
+def test_socket_is_in_runtime_directory_if_owned(
     tmp_path: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = same_as_the_settings()
@@ -116,7 +116,7 @@ def test_the_socket_is_in_the_runtime_directory_if_that_is_ours(
 
 
 @pytest.mark.parametrize("name", ["DATA", "STATE", "SOCKET"])
-def test_a_home_that_does_not_exist_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_home_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"PYKOCLAW_{name}", "~nobody-here/x")
     with pytest.raises(ConfigurationError, match=f"PYKOCLAW_{name} is '~nobody-here/x'"):
         Places.find()
@@ -133,7 +133,7 @@ def test_any_file_is_read_as_by_python_dotenv(text: str, tmp_path_factory: pytes
     assert dotenv.read(str(path)) == expected
 
 
-def test_a_directory_is_made_private_and_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_is_made_private_and_foreign_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a" / "b"
     secure_directory(path)
     assert path.stat().st_mode & 0o777 == 0o700
@@ -149,13 +149,13 @@ def test_a_directory_is_made_private_and_others_are_refused(tmp_path: Path, monk
         secure_directory(path)
 
 
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be used"):
         secure_directory(tmp_path / "file")
 
 
-def test_a_socket_with_a_long_path_can_be_reached(tmp_path: Path) -> None:
+def test_socket_with_long_path_is_reachable(tmp_path: Path) -> None:
     directory = tmp_path / ("d" * 200)
     secure_directory(directory)
     path = str(directory / "acp.sock")
@@ -185,7 +185,7 @@ def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
             connect(str(directory / "s"))
 
 
-def test_the_holder_of_the_lock_is_named_and_not_disturbed(tmp_path: Path) -> None:
+def test_lock_holder_is_named_and_not_disturbed(tmp_path: Path) -> None:
     assert lock_holder(str(tmp_path)) is None
     lock = DataLock.acquire(tmp_path)
     try:

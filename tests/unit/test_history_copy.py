@@ -74,7 +74,7 @@ def test_what_cannot_be_looked_at_is_not_copied(path: Path, spare: list[Path], m
         (history_copy, "_copy", errno.EIO),
     ],
 )
-def test_a_place_that_fails_is_left_empty_and_the_next_one_taken(
+def test_failing_place_is_left_empty_and_next_used(
     path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int
 ) -> None:
     """At whatever step, also after a part was written."""
@@ -90,7 +90,7 @@ def test_a_place_that_fails_is_left_empty_and_the_next_one_taken(
     assert history_copy.make(path, spare[:1]) is None
 
 
-def test_a_link_in_the_copys_place_is_not_followed(path: Path, spare: list[Path], tmp_path: Path) -> None:
+def test_symlink_at_copy_path_is_not_followed(path: Path, spare: list[Path], tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (spare[0] / history_copy.NAME).symlink_to(elsewhere)
@@ -98,7 +98,7 @@ def test_a_link_in_the_copys_place_is_not_followed(path: Path, spare: list[Path]
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_a_copy_that_cannot_be_opened_is_removed_and_said(
+async def test_unopenable_copy_is_removed_and_reported(
     tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "pykoclaw.db"

@@ -57,7 +57,7 @@ def taken(stream: bytes, cuts: list[int]) -> list[ClientLine]:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(LINES, max_size=12), st.lists(st.integers(min_value=0), max_size=8))
-def test_lines_of_a_front_are_the_same_wherever_they_are_cut(lines: list[bytes], cuts: list[int]) -> None:
+def test_front_lines_do_not_depend_on_chunk_boundaries(lines: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     found = taken(stream + b"> 7 {}\n", cuts)
     assert (found[-1].number, bytes(found[-1].content)) == (7, b"{}")  # type: ignore[arg-type]

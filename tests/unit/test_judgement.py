@@ -21,7 +21,7 @@ def test_without_an_original_it_is_the_instance(here: Site, verdict: Verdict) ->
     assert judge(Evidence(THERE, here)) == verdict
 
 
-def test_with_an_original_it_is_a_copy_unless_it_is_the_directory_itself() -> None:
+def test_existing_original_means_copy_unless_same_directory() -> None:
     assert judge(Evidence(THERE, ANEW, original_is_there=True)) == "copy"
     assert judge(Evidence(THERE, MOVED, original_is_there=True)) == "moved"
     after_a_boot = dataclasses.replace(MOVED, boot_id="another")
@@ -52,7 +52,7 @@ def test_a_worker_that_sees_its_directory_here_decides(here: Site) -> None:
         (AT_PLACE, "deleted", False, "same"),
     ],
 )
-def test_a_worker_that_cannot_say_leaves_it_to_paths_and_doubt(
+def test_undecided_worker_leaves_verdict_to_paths(
     here: Site, seen: Direction, original: bool, verdict: Verdict
 ) -> None:
     assert judge(Evidence(THERE, here, [seen], original_is_there=original)) == verdict

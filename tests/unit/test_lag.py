@@ -43,7 +43,7 @@ def test_what_holds_the_loop_up_is_named() -> None:
     assert measured.worst() >= 0.02
 
 
-def test_a_call_that_keeps_the_lock_of_python_is_named_too() -> None:
+def test_call_that_holds_gil_is_named_too() -> None:
     measured = LoopLag(limit=0.02)
 
     async def main() -> None:
@@ -56,7 +56,7 @@ def test_a_call_that_keeps_the_lock_of_python_is_named_too() -> None:
     assert lines[-1]["task"].endswith("main")
 
 
-def test_a_loop_that_waits_is_not_late_and_its_watcher_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_loop_is_not_late_and_watcher_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykoclaw_acp.server.lag.LOOK", 0.01)
     measured = LoopLag(limit=0.02)
 
@@ -99,6 +99,6 @@ def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -
     assert measured.worst() == 7, "a round that goes on counts"
 
 
-def test_the_status_says_it_also_of_a_daemon_that_does_not_measure() -> None:
+def test_status_shows_lag_or_that_it_is_unmeasured() -> None:
     assert _lag({"loopLag": 12.4}) == "at most 12 ms in the last minute"
     assert _lag({}) == "not measured"

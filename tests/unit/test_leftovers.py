@@ -62,7 +62,7 @@ def middle(instead: bytes) -> Callable[[list[bytes]], bytes]:
         pytest.param(lambda _: b"", [], id="empty"),
     ],
 )
-def test_what_can_be_read_is_told_and_what_cannot_is_a_gap(
+def test_readable_frames_are_told_and_unreadable_become_gap(
     path: Path, damage: Callable[[list[bytes]], bytes], expected: list[int | tuple[int, int]]
 ) -> None:
     path.write_bytes(damage(LINES))
@@ -77,7 +77,7 @@ def test_what_can_be_read_is_told_and_what_cannot_is_a_gap(
         assert gap.turn_id == ("t" if len(expected) > 1 else None)
 
 
-def test_a_line_that_is_too_long_is_no_reason_to_fill_the_memory(path: Path) -> None:
+def test_overlong_line_does_not_fill_memory(path: Path) -> None:
     with path.open("wb") as file:
         file.write(b"".join(LINES[:3]))
         file.truncate(file.tell() + MAX_FRAME + 4096)
@@ -87,7 +87,7 @@ def test_a_line_that_is_too_long_is_no_reason_to_fill_the_memory(path: Path) -> 
 
 
 @pytest.mark.parametrize("after", range(8))
-def test_a_start_that_was_interrupted_goes_on_and_tells_no_gap_twice(path: Path, after: int) -> None:
+def test_interrupted_start_resumes_and_reports_no_gap_twice(path: Path, after: int) -> None:
     path.write_bytes(b"".join(LINES[:2]) + b"?\n?\n" + b"".join(LINES[4:]))
     expected: list[int | tuple[int, int]] = [1, 2, (3, 4), 5, 6, 7]
     left: list[int | tuple[int, int]] = []
@@ -101,7 +101,7 @@ def test_a_start_that_was_interrupted_goes_on_and_tells_no_gap_twice(path: Path,
         assert event == Text("m" if n < 3 else "m-after-4", f"{n} "), "nobody joins what the gap parts"
 
 
-def test_what_follows_a_gap_ends_the_turn_as_it_ended(path: Path) -> None:
+def test_turn_end_after_gap_is_kept(path: Path) -> None:
     ended = TurnEnded(epoch=7, n=5, turn_id="t", stop_reason="end_turn", claude_session_id="c")
     lost = Lost(epoch=7, kind="orphaned", message="No server came back.")
     path.write_bytes(b"".join(LINES[:3]) + b"\xff\n" + encode(ended) + encode(lost))
@@ -124,7 +124,7 @@ def test_what_is_no_file_is_put_aside(path: Path, kind: str) -> None:
     assert os.path.lexists(aside)
 
 
-def test_one_that_cannot_be_read_now_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporarily_unreadable_spool_is_not_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"".join(LINES))
 
     def refuse(*_: object) -> int:
@@ -139,7 +139,7 @@ def test_one_that_cannot_be_read_now_is_no_damage(path: Path, monkeypatch: pytes
     assert list(read_spool(path.with_name("missing"), 7, 0)) == []
 
 
-def test_only_so_many_are_kept_and_the_newest_are(path: Path) -> None:
+def test_only_newest_leftovers_are_kept(path: Path) -> None:
     for n in range(MOST_KEPT + 5):
         one = path.with_name(f"worker-{n}.ndjson")
         one.write_bytes(b"?")

@@ -59,7 +59,7 @@ def test_a_line_in_tiny_pieces_holds_its_size() -> None:
     assert len(line) == 200_000  # type: ignore[arg-type]
 
 
-def test_a_long_line_is_handed_over_and_not_copied() -> None:
+def test_long_line_is_handed_over_without_copy() -> None:
     framer = LineFramer()
     piece = b"x" * MIB
     tracemalloc.start()
@@ -133,7 +133,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("costly", COSTLY)
 @pytest.mark.parametrize("method", ["session/new", "session/prompt"])
-def test_a_line_of_very_many_values_is_refused_under_its_id_before_any_is_made(
+def test_line_with_too_many_values_refused_before_parsing(
     method: str, costly: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = request(method, cwd="/", mcpServers=[], prompt=[], sessionId="s", _meta=COSTLY[costly])
@@ -158,7 +158,7 @@ def test_deep_values_are_refused() -> None:
     assert "inside of each other" in error.message
 
 
-def test_a_text_full_of_commas_and_brackets_is_a_text() -> None:
+def test_text_full_of_commas_and_brackets_stays_text() -> None:
     text = '[{"a": [1, 2]}, ' * (10 * MIB // 16 // 2)
     params = read(request("session/prompt", sessionId="s", prompt=[{"type": "text", "text": text}])).long
     assert isinstance(params, PromptParams)
@@ -167,7 +167,7 @@ def test_a_text_full_of_commas_and_brackets_is_a_text() -> None:
     assert block.text == text
 
 
-def test_an_image_of_64_mib_is_refused_for_what_it_is_and_not_kept() -> None:
+def test_image_of_64_mib_refused_and_not_kept() -> None:
     tracemalloc.start()
     try:
         line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
@@ -188,7 +188,7 @@ def test_an_image_of_64_mib_is_refused_for_what_it_is_and_not_kept() -> None:
         prompt.accepted(params.prompt)
 
 
-def test_a_long_line_that_was_read_is_given_back_in_parts() -> None:
+def test_long_line_memory_is_released_in_parts() -> None:
     line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
     line += b'{"type":"text","text":"' + b"A" * (9 * MIB) + b'"}]}}'
     assert len(list(long_lines.released(bytearray(line)))) > 5, "each step gives back half of what is left"
@@ -223,7 +223,7 @@ def test_a_line_that_grows_is_not_copied() -> None:
     assert int(result.stdout) <= 16 * 64, "a piece has 64 pages"
 
 
-def test_a_prompt_that_is_too_long_is_refused_and_not_joined() -> None:
+def test_overlong_prompt_is_refused_without_joining() -> None:
     texts = [{"type": "text", "text": "x" * (5 * MIB)}] * 2
     refused = read(request("session/prompt", sessionId="s", prompt=texts)).long
     assert isinstance(refused, AcpError)
@@ -243,7 +243,7 @@ def test_a_long_link_in_a_long_prompt(size: int, says: str | None) -> None:
         assert says in params.message
 
 
-def test_a_long_message_that_is_no_prompt_is_refused_under_its_id() -> None:
+def test_long_non_prompt_message_is_refused_with_id() -> None:
     message_id, error = refusal(request("session/new", cwd="/", mcpServers=[], _meta={"a": "x" * 2 * MIB}))
     assert (message_id, error.code) == (7, -32600)
     assert "Only a prompt" in error.message
@@ -253,7 +253,7 @@ def test_a_long_message_that_is_no_prompt_is_refused_under_its_id() -> None:
     assert message.result is None, "it counts as a refusal"
 
 
-def test_a_message_of_half_a_mebibyte_is_read_whole() -> None:
+def test_half_mebibyte_message_is_read_whole() -> None:
     line = request("session/new", cwd="/" + "x" * 500_000, mcpServers=[])
     message = read(line).message
     assert isinstance(message, Request)
@@ -261,7 +261,7 @@ def test_a_message_of_half_a_mebibyte_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("message_id", ["i" * 1000, "ü" * 150, -5, 10**30])
-def test_an_id_is_echoed_whatever_the_line_is_like(message_id: Any) -> None:
+def test_id_is_echoed_for_any_line(message_id: Any) -> None:
     text = [{"type": "text", "text": "x" * 400_000}]
     for method in ("session/prompt", "session/new"):
         message = read(request(method, message_id, sessionId="s", prompt=text)).message
@@ -269,7 +269,7 @@ def test_an_id_is_echoed_whatever_the_line_is_like(message_id: Any) -> None:
         assert json.loads(message.id) == message_id
 
 
-def test_an_id_that_is_too_long_is_refused_in_a_long_line_too() -> None:
+def test_overlong_id_is_refused_in_long_line_too() -> None:
     line = request("session/prompt", "i" * 2000, sessionId="s", prompt=[{"type": "text", "text": "x" * 400_000}])
     assert refusal(line)[0] is None
 
@@ -277,7 +277,7 @@ def test_an_id_that_is_too_long_is_refused_in_a_long_line_too() -> None:
 @pytest.mark.parametrize(
     "line", [b"{" + b"x" * 2 * MIB, b'{"a":"' + b"x" * 2 * MIB, b'{"a":"\xff' + b"x" * MIB + b'"}']
 )
-def test_a_long_line_that_is_no_json_is_said_to_be_none(line: bytes) -> None:
+def test_long_line_without_json_is_reported_as_such(line: bytes) -> None:
     message_id, error = refusal(line)
     assert (message_id, error.code) == (None, -32700 if b'"' in line else error.code)
 
@@ -303,13 +303,13 @@ def test_the_id_of_an_oversized_line_is_found(place: str, message_id: str) -> No
 
 
 @given(st.sampled_from([{"id": 5}, {"method": "m", "id": "x"}, {"id": 6, "jsonrpc": "2.0"}]), st.text())
-def test_the_id_at_the_end_of_a_line_is_found(after: dict[str, Any], text: str) -> None:
+def test_id_at_end_of_line_is_found(after: dict[str, Any], text: str) -> None:
     line = json.dumps({"params": {"id": 3, "a": [text, 'x","id":4}']}, **after}).encode()
     assert json.loads(line_id.find(line[:100], line[-200:])) == after["id"]
 
 
 @given(st.text(st.sampled_from('{}[]",:\\ id1x'), max_size=60))
-def test_an_id_inside_of_the_parameters_is_not_taken_for_the_messages(text: str) -> None:
+def test_id_inside_parameters_is_not_message_id(text: str) -> None:
     line = json.dumps({"params": {"a": text, "id": 3}}).encode()
     assert line_id.find(line, line) == b"null"
 
@@ -351,7 +351,7 @@ def test_three_million_escaped_emoji_are_joined_in_pieces() -> None:
     assert finished(text.joined()) == "😀" * 3_000_000
 
 
-async def test_between_the_pieces_of_a_long_line_its_client_waits_for_its_next_slice(
+async def test_client_waits_for_next_slice_between_line_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rests = 0

@@ -49,7 +49,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_is_json_with_its_action_and_what_is_bound(stream: io.StringIO) -> None:
+def test_line_is_json_with_action_and_bound_values(stream: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(session="s1", turn="t1", epoch=3, worker_pid=99):
         logger.info("The turn was dispatched", action="turn_dispatched", path=Path("/a"), input_tokens=5)
     (line,) = lines(stream)
@@ -99,7 +99,7 @@ def test_lines_below_the_level_are_dropped(stream: io.StringIO) -> None:
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_gets_the_console_form_and_json_can_be_forced() -> None:
+def test_terminal_gets_console_form_and_json_is_forcible() -> None:
     for _ in configured("info", Terminal()):
         terminal = Terminal()
         setup.configure("info", "auto", terminal)
@@ -152,7 +152,7 @@ def test_prompt_text_is_written_by_debug_lines_alone(debug_stream: io.StringIO) 
     assert lines(debug_stream)[1].items() >= words.items()
 
 
-def test_an_unknown_object_does_not_tell_what_it_holds(stream: io.StringIO) -> None:
+def test_unknown_object_does_not_reveal_its_content(stream: io.StringIO) -> None:
     class Prompt:
         def __repr__(self) -> str:
             return "Prompt('words')"
@@ -190,7 +190,7 @@ def test_ordinary_names_are_no_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize("alarm", ["broken pipe", "connection reset by peer", "EOF received from CLI stdout"])
-def test_no_line_holds_the_words_that_mitto_takes_for_death(alarm: str, stream: io.StringIO) -> None:
+def test_no_line_holds_words_mitto_takes_for_death(alarm: str, stream: io.StringIO) -> None:
     logger.warning(f"write |1: {alarm}", error=OSError(alarm))
     logging.getLogger("uvicorn").error(alarm)
     try:
@@ -202,7 +202,7 @@ def test_no_line_holds_the_words_that_mitto_takes_for_death(alarm: str, stream: 
     assert alarm[4:] in stream.getvalue() or "End of file from CLI stdout" in stream.getvalue()
 
 
-def test_every_alarm_of_mitto_is_replaced_even_where_two_overlap(stream: io.StringIO) -> None:
+def test_every_mitto_alarm_word_is_replaced_despite_overlap(stream: io.StringIO) -> None:
     alarms = [
         "broken pipe",
         "connection reset by peer",
@@ -243,7 +243,7 @@ def test_a_closed_stream_is_nobodys_problem(stream: io.StringIO, capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
-def test_a_full_pipe_does_not_stop_the_program_and_the_loss_is_told(stream: io.StringIO) -> None:
+def test_full_pipe_never_blocks_and_loss_is_reported(stream: io.StringIO) -> None:
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writer, False)  # a failure must not hang the test
@@ -264,7 +264,7 @@ def drained(read: TextIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in os.read(read.fileno(), 1 << 20).decode().splitlines()]
 
 
-def test_only_the_log_file_itself_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
+def test_only_large_log_file_itself_is_rotated(tmp_path: Path) -> None:
     path, other = tmp_path / "daemon.log", tmp_path / "other.log"
     for one in (path, other):
         one.touch()

@@ -95,7 +95,7 @@ def histories(draw: Any) -> list[tuple[str, Any]]:
 
 @settings(deadline=None)
 @given(histories())
-def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, Any]]) -> None:
+def test_log_reads_from_any_place_as_told_live(history: list[tuple[str, Any]]) -> None:
     live: list[Event] = []
     with memory() as connection:
         batches = BatchWriter(NO_FILE, relaxed=False)
@@ -120,7 +120,7 @@ def test_a_log_reads_from_every_place_as_it_was_told(history: list[tuple[str, An
             assert seen([*live[:after], *(one.event for one in rest)]) == seen(live)
 
 
-def test_a_message_is_folded_when_the_next_event_comes_and_when_its_turn_ends() -> None:
+def test_message_folds_at_next_event_or_turn_end() -> None:
     with memory() as connection:
         batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", UserMessage("a", {"type": "text", "text": "hi"})))
@@ -136,7 +136,7 @@ def test_a_message_is_folded_when_the_next_event_comes_and_when_its_turn_ends() 
         assert ranges(connection)[3:] == [(7, 8)]
 
 
-def test_another_daemon_goes_on_with_the_message_at_every_frame() -> None:
+def test_next_daemon_continues_message_at_any_frame() -> None:
     said: list[Event] = [
         *[Thinking("m-0", "hm ")] * 3,
         *[Text("m-1", "so ")] * 4,
@@ -153,7 +153,7 @@ def test_another_daemon_goes_on_with_the_message_at_every_frame() -> None:
             assert ranges(connection) == [(1, 3), (4, 7), (8, 8), (9, 9)], at
 
 
-def test_a_state_that_is_replaced_loses_its_row_also_when_another_daemon_goes_on() -> None:
+def test_replaced_state_loses_row_also_after_daemon_restart() -> None:
     progress = ToolProgressed("t", (TextPart("still running"),))
     ended = ToolEnded("t", "completed", (TextPart("done"),))
     for restart in (False, True):
@@ -170,7 +170,7 @@ def test_a_state_that_is_replaced_loses_its_row_also_when_another_daemon_goes_on
             ]
 
 
-def test_a_pruned_log_never_gives_a_seq_out_twice() -> None:
+def test_pruned_log_never_reuses_seq() -> None:
     with memory() as connection:
         say(BatchWriter(NO_FILE, relaxed=False), connection, told("a", Text("m", "a"), Text("m", "b")))
         batches = BatchWriter(NO_FILE, relaxed=False)
@@ -184,7 +184,7 @@ def test_a_pruned_log_never_gives_a_seq_out_twice() -> None:
         assert ranges(connection) == [(4, 4)]
 
 
-def test_a_live_piece_changes_one_row_and_looks_at_no_turn_again() -> None:
+def test_live_piece_changes_one_row_without_turn_lookup() -> None:
     with memory() as connection:
         batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", Text("m", "a")))
@@ -195,7 +195,7 @@ def test_a_live_piece_changes_one_row_and_looks_at_no_turn_again() -> None:
         assert [sql.split()[0] for sql in ran] == ["BEGIN", "INSERT", "COMMIT"]
 
 
-def test_a_page_is_read_in_order_without_sorting_a_log() -> None:
+def test_page_is_read_in_order_without_sort() -> None:
     with memory() as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {events._PAGE}", (S, 0, S, 0, 500)).fetchall()
         assert not [step for step in plan if "TEMP B-TREE" in step[3] or "SCAN" in step[3]], plan

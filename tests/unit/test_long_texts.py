@@ -117,7 +117,7 @@ def steps(work: Callable[[str], object], text: str) -> int:
 
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_a_text_of_twice_the_size_is_at_most_twice_the_work(shape: str, work: str) -> None:
+def test_work_grows_at_most_linearly_with_text(shape: str, work: str) -> None:
     counts = []
     for n in (500, 1_000, 2_000, 4_000):
         text = HOSTILE[shape](n)
@@ -186,7 +186,7 @@ def test_misread_digits_are_what_they_were(text: str) -> None:
     assert failures.plain(text) == " ".join(re.sub(r"\S*413\S*", "…", text).split())[:300]
 
 
-def test_marks_beyond_the_most_leave_a_text_as_it_is() -> None:
+def test_text_with_too_many_marks_stays_unchanged() -> None:
     wrapped = CONTEXT + REQUEST + "words" + REQUEST_END + "---\n["
     assert prompt_text.unwrap(wrapped) == "words"
     assert prompt_text.unwrap(wrapped + f"{REQUEST_END}x" * (prompt_text.MOST_MARKS - 1)) == "words"
@@ -194,7 +194,7 @@ def test_marks_beyond_the_most_leave_a_text_as_it_is() -> None:
     assert prompt_text.unwrap(hidden) == hidden
 
 
-def test_a_fence_is_longer_than_any_in_what_it_holds() -> None:
+def test_fence_is_longer_than_any_inside() -> None:
     for said, fence in (("x", "```"), ("``", "```"), ("```", "````"), ("a\n`````\nb ```", "``````")):
         (part,) = tools.result("Bash", said, failed=False)
         assert isinstance(part, TextPart)
@@ -204,7 +204,7 @@ def test_a_fence_is_longer_than_any_in_what_it_holds() -> None:
     assert part.text.startswith("`" * 200_001 + "\n")
 
 
-def test_what_an_error_quotes_is_not_taken_for_its_place() -> None:
+def test_quoted_text_in_error_is_not_its_location() -> None:
     hostile = " - at `$.x`" * 50_000
     with pytest.raises(InvalidParams) as refused:
         jsonrpc.decode_params(json.dumps({"sessionId": "s", "prompt": [{"type": hostile}]}).encode(), PromptParams)
@@ -233,7 +233,7 @@ def test_json_in_pieces_is_what_it_was(
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_each_piece_of_a_long_text_in_json_is_bounded(ascii_only: bool) -> None:
+def test_each_piece_of_long_json_text_is_bounded(ascii_only: bool) -> None:
     blocks = [{"type": "text", "text": 'wörds "x" 😀\n' * 50_000}, {"type": "text", "text": "short"}]
     made = list(long_texts.encode(blocks, ascii_only=ascii_only))
     assert "".join(made) == json.dumps(blocks, ensure_ascii=ascii_only)
@@ -263,7 +263,7 @@ def test_a_long_line_is_read_in_pieces(unit: str, ascii_only: bool, shift: int) 
 
 
 @given(st.text(st.sampled_from('a"\\/bu0dD8ceEnü中😀 ')), st.integers(1, 9))
-def test_any_string_of_a_long_line_is_read_as_msgspec_reads_it(text: str, times: int) -> None:
+def test_strings_of_long_line_are_read_like_msgspec(text: str, times: int) -> None:
     """The strings are JSON as clients write it, broken JSON too."""
     for inside in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], text):
         line = b'{"a":"%b"}' % (inside * times * 50).encode()
@@ -292,7 +292,7 @@ def _shorten_small(line: bytes) -> long_lines.Short | None:
         long_lines.PIECE = before  # type: ignore[misc]
 
 
-def test_half_an_emoji_in_a_long_line_becomes_a_question_mark() -> None:
+def test_lone_surrogate_in_long_line_becomes_question_mark() -> None:
     line = b'{"a":"%b\\ud83d%b"}' % (b"x" * 300_000, b"y" * 300_000)
     short = finished(long_lines.shorten(line))
     assert texts(short) == ["x" * 300_000 + "?" + "y" * 300_000]
@@ -303,13 +303,13 @@ def test_half_an_emoji_in_a_long_line_becomes_a_question_mark() -> None:
     [b'{"a":"' + b"x" * 300_000, b'{"a":"' + b"x" * 300_000 + b"\xff" + b'"}',
      b'{"a":"' + b"\\" * 300_001 + b'"}', b'{"a":"' + b"\x80" * 300_000 + b'"}', b'{"a":"' + b"\n" * 300_000 + b'"}'],
 )  # fmt: skip
-def test_a_long_string_that_is_none_makes_the_line_no_json(line: bytes) -> None:
+def test_invalid_long_string_makes_line_invalid_json(line: bytes) -> None:
     with pytest.raises(long_lines.NoJson):
         finished(long_lines.shorten(line))
 
 
 @pytest.mark.parametrize("line", [b"x" * 300_000, b'{"a":1}' + b" " * 300_000, b'{"a":["x",2]}'])
-def test_a_line_without_long_strings_stays_as_it_is(line: bytes) -> None:
+def test_line_without_long_strings_stays_unchanged(line: bytes) -> None:
     short = finished(long_lines.shorten(line))
     assert short.line is line
     assert not short.texts
@@ -332,7 +332,7 @@ def test_every_step_works_on_a_piece() -> None:
     assert sum(decoded) < len(line) + 3 * len(decoded)
 
 
-def test_a_long_prompt_leaves_in_pieces_that_make_the_same_frame() -> None:
+def test_long_prompt_sent_in_pieces_forms_same_frame() -> None:
     blocks = [
         {"type": "text", "text": 'wörds "x" 😀\n' * 100_000},
         {"type": "resource_link", "uri": "file:///a", "name": "a"},
@@ -351,7 +351,7 @@ def test_a_prompt_of_very_many_blocks_is_refused() -> None:
         prompt.accepted([TextContent(text="x")] * (prompt.MAX_BLOCKS + 1))
 
 
-def test_the_size_of_a_row_is_told_without_encoding_a_long_text_again() -> None:
+def test_row_size_is_known_without_reencoding_long_text() -> None:
     message = UserMessage("m", {"type": "text", "text": "x" * 1000})
     assert 1000 < size(message) < 1.2 * len(encode(message))
     assert size(Text("m", "x")) == len(encode(Text("m", "x")))
@@ -374,7 +374,7 @@ def deltas(count: int) -> Iterator[EventFrame]:
     return (EventFrame(epoch=1, turn_id="t", event=Text("m", Growing("12345678"))) for _ in range(count))
 
 
-def test_deltas_that_wait_are_not_copied_for_each_that_comes(tmp_path: Any) -> None:
+def test_waiting_deltas_are_not_copied_for_each_new(tmp_path: Any) -> None:
     Growing.copied = 0
     outbox = Outbox(Spool(str(tmp_path / "spool"), 1), 1 << 30, lambda: None)
     for frame in deltas(10_000):

@@ -105,7 +105,7 @@ def test_without_systemd_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert notifier.watchdog_interval is None
 
 
-def test_a_systemd_that_is_gone_is_no_reason_to_fail(systemd: Systemd) -> None:
+def test_absent_systemd_is_no_failure(systemd: Systemd) -> None:
     notifier = Notifier.from_environment()
     systemd.close()
     notifier.ready("well")
@@ -170,7 +170,7 @@ async def test_a_part_that_does_not_answer(
     assert systemd.heard() == []
 
 
-async def test_a_part_that_is_broken_asks_for_the_restart_itself(systemd: Systemd, parts: tuple[Part, Part]) -> None:
+async def test_broken_part_requests_restart_itself(systemd: Systemd, parts: tuple[Part, Part]) -> None:
     parts[1].broken = True
     with pytest.raises(RestartWanted, match=r"^It is broken\.$"):
         await health.watch(watchful(systemd, 0.02), *parts)

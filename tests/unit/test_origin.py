@@ -50,7 +50,7 @@ async def looked(own: str, connection: socket.socket, workers: origin.Workers = 
     return await made._judge(ancestors[:1]) or (Inside() if made._is_in_group(ancestors) else None)
 
 
-async def test_the_cookie_of_our_workers_tells_and_that_of_others_does_not() -> None:
+async def test_only_cookie_of_own_workers_counts() -> None:
     with peer(PYKOCLAW_WORKER="ours:session-1:3") as connection:
         assert await looked("ours", connection) == Inside("session-1")
         assert await looked("theirs", connection) is None
@@ -63,7 +63,7 @@ async def test_a_child_of_the_daemon_is_inside() -> None:
         assert await Origins(lambda _: False, no_workers, "hash").of(connection) == Inside()
 
 
-async def test_a_worker_is_told_from_another_process_of_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_differs_from_other_process_with_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
     with peer() as connection:
         (process, *_) = lineage.ancestry(peer_pid(connection))
         monkeypatch.setattr(origin, "WORKER_NAME", process.name)

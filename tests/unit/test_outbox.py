@@ -85,7 +85,7 @@ async def test_unsent_deltas_of_one_message_are_one_event(box: Box) -> None:
     assert not box.path.exists()
 
 
-async def test_nothing_more_is_sent_while_too_much_is_unacknowledged(box: Box) -> None:
+async def test_sending_pauses_while_too_much_is_unacknowledged(box: Box) -> None:
     for at in range(4):
         box.outbox.put(frame("x" * (MAX_UNACKNOWLEDGED // 2), message_id=str(at)))
     assert [n for n, _ in sent(await box.outbox.take())] == [1, 2]
@@ -101,12 +101,12 @@ async def test_nothing_more_is_sent_while_too_much_is_unacknowledged(box: Box) -
     await asyncio.wait_for(box.outbox.drained(), 30)
 
 
-def test_half_an_emoji_from_a_model_or_a_tool_ends_nothing() -> None:
+def test_lone_surrogate_from_model_or_tool_ends_nothing() -> None:
     [(_, text)] = sent(encode(frame("half \ud83d")))
     assert text == "half ?"
 
 
-async def test_without_a_daemon_everything_unacknowledged_is_on_disk_for_this_user_alone(box: Box) -> None:
+async def test_unacknowledged_frames_are_spooled_privately_without_daemon(box: Box) -> None:
     for at in range(3):
         box.outbox.put(frame(str(at), message_id=str(at)))
     await box.outbox.take()
@@ -118,7 +118,7 @@ async def test_without_a_daemon_everything_unacknowledged_is_on_disk_for_this_us
     assert stat.S_IMODE(os.stat(box.path).st_mode) == 0o600
 
 
-async def test_the_next_daemon_gets_what_follows_its_last_frame_and_then_what_is_new(box: Box) -> None:
+async def test_next_daemon_gets_missed_frames_then_new_ones(box: Box) -> None:
     for at in range(5):
         box.outbox.put(frame(str(at), message_id=str(at)))
     await box.outbox.take()
@@ -135,7 +135,7 @@ async def test_the_next_daemon_gets_what_follows_its_last_frame_and_then_what_is
     assert box.outbox.empty
 
 
-async def test_a_daemon_that_dies_while_it_reads_the_spool_costs_nothing(box: Box) -> None:
+async def test_daemon_death_while_reading_spool_loses_nothing(box: Box) -> None:
     box.outbox.detach()
     for at in range(5):
         box.outbox.put(frame(str(at), message_id=str(at)))
@@ -165,7 +165,7 @@ async def test_producers_never_wait_for_a_daemon_that_hangs(box: Box) -> None:
     assert [text for _, text in got[3:]] == [str(at) for at in range(MAX_UNSENT + 10)]
 
 
-async def test_a_full_spool_is_said_once_and_takes_the_ends_of_turns_alone(tmp_path: Path) -> None:
+async def test_full_spool_reported_once_takes_only_turn_ends(tmp_path: Path) -> None:
     box = Box(tmp_path, limit=100)
     for at in range(4):
         box.outbox.put(frame("x" * 80, message_id=str(at)))
@@ -214,7 +214,7 @@ async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
     assert [type(one) for one in batch] == [EventFrame, Lost]
 
 
-def test_frames_of_another_version_are_skipped_and_its_ready_is_understood() -> None:
+def test_frames_of_other_version_skipped_but_ready_understood() -> None:
     assert decode_from_worker(b'{"frame":"hologram","epoch":3,"n":7,"what":1}') == Skipped(epoch=3, n=7)
     assert decode_from_worker(b'{"frame":"event","epoch":3,"n":8,"turn_id":null,"event":{"kind":"?"}}').n == 8  # type: ignore[union-attr]
     ready = decode_from_worker(
@@ -226,7 +226,7 @@ def test_frames_of_another_version_are_skipped_and_its_ready_is_understood() -> 
         decode_from_worker(b'{"frame":"event","epo')
 
 
-def test_the_end_of_a_turn_is_understood_whatever_else_is_said_of_it() -> None:
+def test_turn_end_is_understood_despite_unknown_stop_reason() -> None:
     line = b'{"frame":"turn_ended","epoch":3,"n":7,"turn_id":"t","claude_session_id":"c","stop_reason":{"of":"later"}}'
     ended = decode_from_worker(line)
     assert isinstance(ended, TurnEnded)
@@ -234,7 +234,7 @@ def test_the_end_of_a_turn_is_understood_whatever_else_is_said_of_it() -> None:
     assert ended.error is not None
 
 
-def test_a_spool_is_read_in_pieces_that_memory_bears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_is_read_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = _lines(*range(1, 7))
     monkeypatch.setattr(leftovers, "BATCH_SIZE", 2 * len(lines[0]))
     (tmp_path / "spool").write_bytes(b"".join(lines))
@@ -272,7 +272,7 @@ async def _all(box: Box, after: int = 0) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "a directory", "its directory too"])
-async def test_a_spool_that_is_removed_under_a_worker_loses_nothing(tmp_path: Path, how: str) -> None:
+async def test_removing_spool_under_worker_loses_nothing(tmp_path: Path, how: str) -> None:
     (tmp_path / "spool").mkdir()
     box = Box(tmp_path / "spool")
     _spilled(box, "a", "b")
@@ -298,7 +298,7 @@ async def test_a_spool_that_is_removed_under_a_worker_loses_nothing(tmp_path: Pa
         (1.5, [(1, "a"), (3, "gap"), (4, "d"), (5, "e")]),
     ],
 )
-async def test_a_spool_that_is_cut_under_a_worker_has_a_gap_and_goes_on(
+async def test_truncated_spool_has_gap_and_goes_on(
     tmp_path: Path, keep: float, expected: list[tuple[int, str]]
 ) -> None:
     (tmp_path / "spool").mkdir()
@@ -319,7 +319,7 @@ async def test_a_spool_that_is_cut_under_a_worker_has_a_gap_and_goes_on(
     assert await _all(box, after=5) == [(6, "f")]
 
 
-async def test_a_spool_that_is_overwritten_while_it_is_read_is_told_as_far_as_it_can_be(tmp_path: Path) -> None:
+async def test_spool_overwritten_during_read_is_told_where_possible(tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     box = Box(tmp_path / "spool")
     _spilled(box, "a", "b", "c")

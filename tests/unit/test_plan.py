@@ -47,7 +47,7 @@ def test_tasks_that_are_made_changed_and_deleted() -> None:
     assert call("TaskUpdate", updated(1), taskId="1", status="deleted") == [("Write it down", "in_progress")]
 
 
-def test_a_list_takes_the_place_of_what_was_known() -> None:
+def test_list_replaces_known_tasks() -> None:
     call = Calls()
     call("TaskCreate", created(7, "Gone"), subject="Gone")
     listed = {"tasks": [{"id": "3", "subject": "Look", "status": "in_progress", "blockedBy": []}]}

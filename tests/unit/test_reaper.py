@@ -27,7 +27,7 @@ def stubborn(session: str) -> subprocess.Popen[bytes]:
     return process
 
 
-async def test_a_stray_that_ignores_sigterm_is_killed_and_others_are_left_alone() -> None:
+async def test_stray_ignoring_sigterm_is_killed_and_others_spared() -> None:
     mine, other = str(uuid4()), str(uuid4())
     stray, bystander = stubborn(mine), stubborn(other)
     try:
@@ -55,7 +55,7 @@ def test_a_recycled_pid_is_not_signalled() -> None:
         process.wait()
 
 
-def test_orphans_are_reaped_and_own_children_are_left_to_their_owner() -> None:
+def test_orphans_are_reaped_but_own_children_are_not() -> None:
     orphan = subprocess.Popen(["true"], start_new_session=True)
     child = subprocess.Popen(["true"])
     eventually_sync(lambda: {processes.state(process.pid) for process in (orphan, child)} == {"Z"})

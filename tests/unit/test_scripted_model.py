@@ -48,7 +48,7 @@ def answered_text(request: dict[str, Any]) -> str:
 
 
 class TestLanguage:
-    def test_a_response_ends_at_each_tool_call_unless_the_next_joins_it(self) -> None:
+    def test_response_ends_at_tool_call_unless_next_joins(self) -> None:
         responses = parse_script("text a\nbash one\n& read f\nbash two\ntext b")
         assert [[type(step) for step in response] for response in responses] == [[Text, Tool, Tool], [Tool], [Text]]
 
@@ -58,7 +58,7 @@ class TestLanguage:
             (Text(("b",)),),
         )
 
-    def test_text_is_one_delta_and_words_and_repeat_are_paced(self) -> None:
+    def test_text_is_one_delta_and_words_are_paced(self) -> None:
         assert parse_script("text a  b") == ((Text(("a  b",)),),)
         assert parse_script("words 20ms a bc d") == ((Text(("a ", "bc ", "d"), 0.02),),)
         assert parse_script("repeat 3x1.5s no {n}") == ((Text(("no 1 ", "no 2 ", "no 3"), 1.5),),)
@@ -135,7 +135,7 @@ class TestLanguage:
     def test_the_block_is_found(self, text: str, script: str | None) -> None:
         assert find_script(text) == script
 
-    def test_a_block_that_is_not_closed_is_said_to_be(self) -> None:
+    def test_unclosed_block_is_reported(self) -> None:
         assert "not closed" in answered_text(body(user("[[script\ntext a")))
 
 
@@ -151,7 +151,7 @@ class TestDocument:
             names |= {line.strip().split(" ")[0] for line in script.splitlines() if line.strip()}
         assert names == {line.split(" ")[0] for line in DIRECTIVES.splitlines()}
 
-    def test_it_shows_the_list_that_a_wrong_script_is_answered_with(self) -> None:
+    def test_document_shows_directive_list_of_wrong_script_answer(self) -> None:
         assert DIRECTIVES in DOCUMENT.read_text()
         assert DIRECTIVES in answered_text(body(user("[[script bahs]]")))
 
@@ -188,12 +188,12 @@ class TestPosition:
             "Continue from where you left off.",
         ],
     )
-    def test_what_the_cli_writes_by_itself_goes_on_with_the_script(self, text: str) -> None:
+    def test_script_continues_after_text_written_by_cli(self, text: str) -> None:
         request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user(text))
         assert answered_text(request) == "two"
         assert len(answer(request).conversation.prompts) == 1
 
-    def test_a_new_prompt_without_script_does_not_play_the_old_one(self) -> None:
+    def test_new_prompt_without_script_does_not_replay_old(self) -> None:
         request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user("and now?"))
         assert "“and now?”" in answered_text(request)
 
@@ -226,7 +226,7 @@ class TestPosition:
 
 
 class TestAnswers:
-    def test_without_a_script_the_first_line_is_echoed_and_the_messages_counted(self) -> None:
+    def test_without_script_echoes_first_line_and_counts_messages(self) -> None:
         framed = "Preamble of a client\n<user_request>\nWhat is new?\nTell me.\n</user_request>"
         request = body(user("Hi"), said("Hello"), {"role": "user", "content": framed})
         assert "“What is new?”. That is message 2" in answered_text(request)
@@ -234,7 +234,7 @@ class TestAnswers:
         assert isinstance(step, Text)
         assert len(step.deltas) >= 3
 
-    def test_report_lists_roles_texts_and_tools_and_carries_no_script(self) -> None:
+    def test_report_lists_roles_texts_tools_without_script(self) -> None:
         request = body(
             user("<system-reminder>secret</system-reminder>", "Hi [[script bash ls]]"),
             called("toolu_1"),
@@ -251,7 +251,7 @@ class TestAnswers:
             "5. user: [script]",
         ]
 
-    def test_side_requests_get_a_valid_answer_and_play_nothing(self) -> None:
+    def test_side_requests_get_valid_answer_and_play_nothing(self) -> None:
         schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
         title = body(user("<session>\n[[script error 500]]\n</session>"), output_config={"format": {"schema": schema}})
         del title["tools"]
@@ -269,7 +269,7 @@ class TestAnswers:
         by_hand = choose_answer(request, FaultCounts(), session="", from_cli=False)
         assert (by_hand.kind, by_hand.steps) == ("main", (Text(("a",)),))
 
-    def test_limited_faults_strike_that_often_for_each_prompt_and_session(self) -> None:
+    def test_limited_faults_are_counted_per_prompt_and_session(self) -> None:
         faults = FaultCounts()
         request = body(user("[[script error 500 times=1 ;; error 529 times=1 ;; hang 1s times=3 ;; text fine]]"))
         rounds = [answer(request, faults).steps for _ in range(5)]
@@ -281,7 +281,7 @@ class TestAnswers:
         assert answer(again, faults).steps == (first,)
 
 
-def test_the_offline_environment_stays_below_its_home_and_on_loopback(tmp_path: Path) -> None:
+def test_offline_environment_stays_below_home_and_on_loopback(tmp_path: Path) -> None:
     environment = offline_environment("http://127.0.0.1:1234", tmp_path)
     assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1234"
     assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")

@@ -53,7 +53,7 @@ class User:
         return self._answer
 
 
-async def test_a_form_is_asked_and_its_answer_goes_to_the_cli() -> None:
+async def test_form_is_asked_and_answer_goes_to_cli() -> None:
     inside, user = Inside(), User({"action": "accept", "content": {"name": "Ada"}})
     assert take_elicitations(client(inside), user.ask)
     await inside.comes(FORM)
@@ -81,7 +81,7 @@ async def test_other_requests_stay_the_sdks() -> None:
     "change",
     [{"mode": "url", "url": "https://example.org"}, {"message": None}, {"requested_schema": None}, {"mode": "later"}],
 )
-async def test_what_is_no_form_is_cancelled_and_nobody_is_asked(change: dict[str, Any]) -> None:
+async def test_non_form_is_cancelled_unasked(change: dict[str, Any]) -> None:
     inside, user = Inside(), User({"action": "accept"})
     take_elicitations(client(inside), user.ask)
     await inside.comes({**FORM, **change})
@@ -96,7 +96,7 @@ async def test_a_form_that_cannot_be_asked_is_cancelled() -> None:
     assert inside.written[0]["response"]["response"] == {"action": "cancel"}
 
 
-async def test_a_form_that_the_cli_gives_up_is_not_answered() -> None:
+async def test_form_cancelled_by_cli_is_not_answered() -> None:
     inside = Inside()
     begun = asyncio.Event()
 

@@ -55,7 +55,7 @@ async def outcome(turn: Turn) -> Outcome:
     return (await asyncio.wait_for(turn.ended, 60))[0]
 
 
-async def test_a_prompt_leaves_when_the_journal_has_it_as_dispatched() -> None:
+async def test_prompt_is_sent_once_journaled_as_dispatched() -> None:
     w = World()
     session, turn = await w.running()
     assert w.workers.prompted == [(turn.turn_id, TurnState.DISPATCHED)]
@@ -64,7 +64,7 @@ async def test_a_prompt_leaves_when_the_journal_has_it_as_dispatched() -> None:
     assert w.text(session) == "Hi."
 
 
-async def test_an_end_is_told_when_the_journal_has_it() -> None:
+async def test_turn_end_is_told_once_journaled() -> None:
     w = World()
     session, turn = await w.running()
     w.database.condition.failed("locked", "Another program keeps it locked.")
@@ -90,7 +90,7 @@ async def test_turns_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(("texts", "state"), [((), TurnState.UNKNOWN), (("Partly",), TurnState.FAILED)])
-async def test_a_turn_whose_worker_is_lost_is_not_sent_again(texts: Sequence[str], state: TurnState) -> None:
+async def test_turn_of_lost_worker_is_not_sent_again(texts: Sequence[str], state: TurnState) -> None:
     w = World()
     session, turn = await w.running()
     if texts:

@@ -41,23 +41,21 @@ def caused(error: BaseException) -> Exception:
         (ValueError(), None),
     ],
 )
-def test_an_error_and_whatever_came_of_it_say_what_has_run_out(error: BaseException, kind: str | None) -> None:
+def test_error_and_errors_caused_by_it_name_shortage(error: BaseException, kind: str | None) -> None:
     for one in (error, caused(error)):
         found = shortage.of(one, forks=True)
         assert (found and found[0]) == kind
     assert shortage.of(BlockingIOError(errno.EAGAIN, "a socket that is not ready")) is None
 
 
-def test_what_another_program_says_as_it_ends_is_understood() -> None:
+def test_shortage_in_last_words_of_program_is_recognized() -> None:
     found = shortage.of_words("/bin/sh: 1: Cannot fork")
     assert found == shortage.PROCESSES
     assert shortage.of_words("EMFILE: too many open files, watch") == shortage.DESCRIPTORS
     assert shortage.of_words("a syntax error") is None
 
 
-def test_a_fork_that_is_refused_is_told_and_the_fork_server_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_fork_is_reported_and_fork_server_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -69,7 +67,7 @@ def test_a_fork_that_is_refused_is_told_and_the_fork_server_goes_on(
     assert forkserver._launch(request) == Forked(error=words, kind=kind)
 
 
-def test_the_kernels_own_count_is_that_of_the_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_oom_count_is_that_of_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CGROUPS", tmp_path / "nothing")
     assert memory.kills() >= 0  # that of the machine
     group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
@@ -79,5 +77,5 @@ def test_the_kernels_own_count_is_that_of_the_cgroup(tmp_path: Path, monkeypatch
     assert memory.kills() == 3
 
 
-def test_a_forked_answer_of_a_version_before_is_understood() -> None:
+def test_forked_answer_of_old_version_is_understood() -> None:
     assert msgspec.json.decode(b'{"error":"x"}', type=Forked) == Forked(error="x")

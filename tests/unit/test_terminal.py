@@ -54,7 +54,7 @@ def test_every_control_character_is_escaped_everywhere() -> None:
     assert neutral("\n\t") == r"\n\t"
 
 
-def test_json_means_what_it_meant_and_holds_no_control(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_meaning_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"title": "\x9b2J\x7f\u202e\u200d\U000e0041 日本\x1b"}
     terminal.as_json(value)
     written = capsys.readouterr().out

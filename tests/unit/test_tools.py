@@ -49,7 +49,7 @@ def test_changes_are_shown_before_they_are_made() -> None:
     assert tools.locations({"file_path": "a", "offset": 7}, "/work") == (Location("/work/a", 7),)
 
 
-def test_a_change_that_went_well_says_nothing_more_and_one_that_failed_does() -> None:
+def test_only_failed_change_shows_its_result() -> None:
     assert tools.result("Edit", "The file has been updated", failed=False) == ()
     assert tools.result("Edit", "no such text", failed=True) == (TextPart("```\nno such text\n```"),)
 

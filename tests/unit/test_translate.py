@@ -85,12 +85,12 @@ def test_a_streamed_block_is_said_once() -> None:
     assert events == [Thinking("m1-0", "Hm"), Text("m1-1", "Hel"), Text("m1-1", "lo")]
 
 
-def test_a_stream_that_broke_off_is_completed_under_the_same_message() -> None:
+def test_broken_stream_is_completed_under_same_message() -> None:
     events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Hello"), message_id="m2"))
     assert events == [Text("m1-0", "Hel"), Text("m1-0", "lo")]
 
 
-def test_an_answer_that_is_streamed_again_after_a_broken_stream_is_said_once() -> None:
+def test_answer_restreamed_after_broken_stream_is_told_once() -> None:
     events = run(
         start("m1"), block(0, "text"), delta(0, "one"),
         start("m2"), block(0, "text"), delta(0, "one two"), whole(TextBlock("one two"), message_id="m2"),
@@ -98,7 +98,7 @@ def test_an_answer_that_is_streamed_again_after_a_broken_stream_is_said_once() -
     assert events == [Text("m1-0", "one"), Text("m2-0", "one two")]
 
 
-def test_a_subagents_call_outlives_the_turn_in_which_it_began() -> None:
+def test_subagent_call_outlives_turn_it_began_in() -> None:
     translator = Translator("/work")
     translator.events(whole(ToolUseBlock(id="t1", name="Bash", input={"command": "ls"}), parent="t0"))
     assert translator.end_turn(result()) == []
@@ -107,7 +107,7 @@ def test_a_subagents_call_outlives_the_turn_in_which_it_began() -> None:
     assert ended.status == "completed"
 
 
-def test_another_answer_after_a_broken_stream_is_another_message() -> None:
+def test_different_answer_after_broken_stream_is_new_message() -> None:
     events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Servus"), message_id="m2"))
     assert [type(event) for event in events] == [Text, Text]
     first, second = events
@@ -117,13 +117,13 @@ def test_another_answer_after_a_broken_stream_is_another_message() -> None:
     assert second.text == "Servus"
 
 
-def test_an_answer_that_was_never_streamed_is_said_whole_in_bounded_pieces() -> None:
+def test_unstreamed_answer_is_told_whole_in_bounded_pieces() -> None:
     events = run(whole(TextBlock("x" * (3 * MAX_TEXT))))
     assert len(events) == 3
     assert len({event.message_id for event in events if isinstance(event, Text)}) == 1
 
 
-def test_text_of_subagents_is_left_out_and_their_tools_name_their_parent() -> None:
+def test_subagent_text_is_omitted_and_tools_name_parent() -> None:
     events = run(
         stream("content_block_delta", parent="t0", index=0, delta={"type": "text_delta", "text": "inner"}),
         whole(TextBlock("inner"), ToolUseBlock(id="t1", name="Read", input={"file_path": "/work/a"}), parent="t0"),
@@ -134,22 +134,22 @@ def test_text_of_subagents_is_left_out_and_their_tools_name_their_parent() -> No
     assert tool.title == "Read a"
 
 
-def test_an_api_error_is_not_said_as_an_answer() -> None:
+def test_api_error_is_not_told_as_answer() -> None:
     assert run(whole(TextBlock("API Error: 529"), error="server_error")) == []
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "completed"), (True, "failed")])
-def test_a_tool_ends_with_its_result_without_terminal_colours(failed: bool, status: str) -> None:
+def test_tool_ends_with_result_without_terminal_colours(failed: bool, status: str) -> None:
     events = run(bash("t1"), answered("t1", "\x1b[31mred\x1b[0m ``` fence\n", failed=failed))
     assert events[1] == ToolEnded("t1", status, content=(TextPart("````\nred ``` fence\n````"),))  # type: ignore[arg-type]
 
 
-def test_a_result_of_an_unknown_call_or_a_second_one_says_nothing() -> None:
+def test_result_of_unknown_or_ended_call_is_ignored() -> None:
     events = run(bash("t1"), answered("t1", "a"), answered("t1", "b"), answered("t9", "c"))
     assert [type(event) for event in events] == [ToolStarted, ToolEnded]
 
 
-def test_a_command_in_the_background_ends_when_it_really_ends() -> None:
+def test_background_command_ends_when_its_process_ends() -> None:
     translator = Translator("/work")
     events = translator.events(bash("t1", "sleep 9"))
     events += translator.events(answered("t1", "running as b1", details={"backgroundTaskId": "b1"}))
@@ -164,7 +164,7 @@ def test_a_command_in_the_background_ends_when_it_really_ends() -> None:
     assert ended.status == "completed"
 
 
-def test_a_call_without_a_result_ends_failed_with_its_turn() -> None:
+def test_call_without_result_fails_with_its_turn() -> None:
     translator = Translator("/work")
     translator.events(bash("t1"))
     assert translator.end_turn(result()) == [ToolEnded("t1", "failed")]

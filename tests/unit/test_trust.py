@@ -142,12 +142,12 @@ HOOKS = "hooks:\n  PreToolUse: []\n"
         "---\nhooks: {}\n",
     ],
 )
-def test_a_head_that_two_readers_could_take_differently_acts(head: str) -> None:
+def test_frontmatter_that_parsers_may_read_differently_acts(head: str) -> None:
     assert markdown.acting(f"---\n{head}---\nwords\n".encode())
 
 
 @pytest.mark.parametrize("lead", ["\ufeff\ufeff", "\n\n", "\u00a0", "\v", " \t"])
-def test_what_stands_before_a_head_does_not_hide_it(lead: str) -> None:
+def test_text_before_frontmatter_does_not_hide_it(lead: str) -> None:
     assert markdown.acting(f"{lead}---\n{HOOKS}---\n".encode())
 
 
@@ -221,7 +221,7 @@ def test_a_directory_without_settings_does_not_act(work: Path) -> None:
         (".claude/scheduled_tasks.json", []),
     ],
 )
-def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str, value: Any) -> None:
+def test_acting_content_is_found_and_its_change_noticed(work: Path, name: str, value: Any) -> None:
     file = write(work / name, value)
     before = look(work)
     assert found(work)
@@ -233,13 +233,13 @@ def test_everything_that_acts_is_found_and_its_change_seen(work: Path, name: str
         assert look(work).key != before.key
 
 
-def test_a_file_that_comes_to_be_is_a_change(work: Path) -> None:
+def test_new_file_is_a_change(work: Path) -> None:
     before = look(work)
     write(work / ".claude/settings.json", {})
     assert not unchanged(before)
 
 
-def test_local_and_project_count_as_the_setting_sources_say(work: Path) -> None:
+def test_local_and_project_settings_follow_setting_sources(work: Path) -> None:
     write(work / ".claude/settings.json", hook("shared"))
     write(work / ".claude/settings.local.json", hook("own"))
     assert len(found(work)) == 2
@@ -260,7 +260,7 @@ def test_local_and_project_count_as_the_setting_sources_say(work: Path) -> None:
         "X=1 bash -c './run.sh && true'",
     ],
 )
-def test_a_script_that_is_named_belongs_to_the_content(work: Path, command: str) -> None:
+def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     write(work / ".claude/settings.json", hook(command.replace("WORK", str(work))))
     missing = look(work)
     script = write(work / "run.sh", "true")
@@ -280,7 +280,7 @@ def test_files_elsewhere_do_not_belong_to_it(work: Path, tmp_path: Path) -> None
     assert look(work).key == before.key
 
 
-def test_all_that_a_server_is_started_with_is_shown(work: Path) -> None:
+def test_mcp_server_launch_details_are_shown_whole(work: Path) -> None:
     server = {"command": "python3", "args": ["-c", "1"], "env": {"LD_PRELOAD": "./evil.so"}}
     write(work / ".mcp.json", {"mcpServers": {"a": server}})
     (line,) = found(work)
@@ -315,7 +315,7 @@ def test_a_worktree_leads_to_the_main_checkout(work: Path, tmp_path: Path) -> No
     assert any("of the main checkout" in line for line in found(tmp_path / "tree"))
 
 
-def test_of_an_additional_directory_plugins_skills_agents_and_commands_count(work: Path, tmp_path: Path) -> None:
+def test_additional_directory_plugins_skills_agents_and_commands_count(work: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     write(more / ".claude/settings.json", {**hook("x"), "enabledPlugins": {"a@b": True}})
     write(more / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
@@ -360,7 +360,7 @@ def test_what_cannot_be_looked_at_acts(work: Path, make: Callable[[Path], object
     assert line.startswith(".claude/settings.json: ")
 
 
-def test_what_cannot_be_looked_at_whole_cannot_be_remembered(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_not_inspected_whole_cannot_be_remembered(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "MAX_ENTRIES", 10)
     for number in range(20):
         write(work / f".claude/skills/{number}/SKILL.md", "Words.")
@@ -369,7 +369,7 @@ def test_what_cannot_be_looked_at_whole_cannot_be_remembered(work: Path, monkeyp
     assert place.found == ("there is more than is looked at: more than 10 files",)
 
 
-def test_directories_that_lead_in_circles_come_to_an_end(work: Path) -> None:
+def test_circular_directories_terminate(work: Path) -> None:
     write(work / ".claude/commands/a.md", "!`x`")
     (work / ".claude/commands/again").symlink_to(work / ".claude/commands")
     assert len(found(work)) == 1
@@ -405,7 +405,7 @@ def test_skills_in_directories_below_are_found(work: Path, place: str) -> None:
     assert found(work, sources=("user", "local")) == []
 
 
-def test_a_directory_that_comes_to_be_below_is_a_change_only_if_it_may_act(work: Path) -> None:
+def test_new_subdirectory_is_change_only_if_it_acts(work: Path) -> None:
     before = look(work)
     write(work / "new/words.txt", "Words.")
     assert unchanged(before)
@@ -413,9 +413,7 @@ def test_a_directory_that_comes_to_be_below_is_a_change_only_if_it_may_act(work:
     assert not unchanged(before)
 
 
-def test_among_many_directories_a_new_skill_is_seen_by_the_next_worker(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_worker_sees_new_skill_among_many_directories(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(below, "QUICK", 5)
     for number in range(10):
         (work / str(number)).mkdir()
@@ -428,7 +426,7 @@ def test_among_many_directories_a_new_skill_is_seen_by_the_next_worker(
     assert not unchanged(before)
 
 
-def test_skills_behind_links_and_below_additional_directories_are_found(work: Path, tmp_path: Path) -> None:
+def test_skills_behind_links_and_in_additional_directories_found(work: Path, tmp_path: Path) -> None:
     write(tmp_path / "other/sub" / SKILL, ACTS)
     write(tmp_path / "folder/skills/a/SKILL.md", ACTS)
     (work / "link").symlink_to(tmp_path / "other")
@@ -457,9 +455,7 @@ def test_too_many_directories_to_look_through_act(
 
 
 @pytest.mark.parametrize("method", ["look", "unchanged"])
-async def test_a_look_that_is_given_up_in_the_moment_it_ends_is_given_up(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_look_cancelled_as_it_ends_is_cancelled(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     async def look(*_: object) -> object:

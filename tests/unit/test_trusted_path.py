@@ -98,7 +98,7 @@ def test_what_others_cannot_replace_passes(top: Path, inside: Path, widen: Calla
     secure_directory(inside / "c")
 
 
-def test_in_a_sticky_directory_what_belongs_to_another_does_not_pass(top: Path, inside: Path) -> None:
+def test_foreign_entry_in_sticky_directory_is_refused(top: Path, inside: Path) -> None:
     belongs_to_another(inside)
     sticky(top)
     with pytest.raises(ConfigurationError, match=f"{inside} belongs to user {OTHER}"):
@@ -157,6 +157,6 @@ def test_directories_are_closed_whatever_the_umask_is(tmp_path: Path, umask: int
         assert directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_members_of_the_group_that_is_set_are_trusted(inside: Path, top: Path) -> None:
+def test_members_of_configured_group_are_trusted(inside: Path, top: Path) -> None:
     shared_group(top)
     assert trusted_path.examine(str(inside), top.stat().st_gid) == []

@@ -15,21 +15,21 @@ from tests import versions
 TEXT = (versions.ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 
-def test_everything_that_is_needed_is_pinned_as_it_is_allowed() -> None:
+def test_all_requirements_are_pinned_to_allowed_versions() -> None:
     pins = versions.pinned()
     developers = map(Requirement, versions.project()["dependency-groups"]["dev"])
     for requirement in [*versions.direct().values(), *developers]:
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
 
 
-def test_every_pin_has_hashes_and_no_place_is_named() -> None:
+def test_every_pin_has_hashes_and_no_url() -> None:
     for block in re.split(r"\n(?=\w)", TEXT)[1:]:
         assert re.fullmatch(r"\S+==\S+( ; [^\\\n]+)? \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n?)+", block), block[:80]
     assert "://" not in TEXT
     assert "index" not in TEXT
 
 
-def test_the_program_needs_no_http_server_and_the_extras_bring_one() -> None:
+def test_http_server_is_required_only_by_extras() -> None:
     known = versions.project()["project"]
     needed = {Requirement(one).name for one in known["dependencies"]}
     assert not needed & {"starlette", "uvicorn"}

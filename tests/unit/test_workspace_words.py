@@ -31,7 +31,7 @@ def text(question: PermissionRequest) -> str:
     return part.text
 
 
-def test_what_a_directory_holds_is_neutral_and_in_a_block_that_it_cannot_end(tmp_path: Path) -> None:
+def test_directory_content_is_neutral_and_cannot_end_block(tmp_path: Path) -> None:
     found = hostile(tmp_path / "a\u202eb")
     question = workspace_words.request("t", found)
     (note,) = workspace_words.left_out("t", found)
@@ -54,7 +54,7 @@ def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
     assert "Trust it: what it holds now may act" in shown
 
 
-def test_two_hundred_things_that_were_found_are_all_in_the_question() -> None:
+def test_two_hundred_findings_are_all_in_question() -> None:
     found = tuple(f".claude/settings.json: hook at Stop: {at} {'x' * 600}" for at in range(200))
     said = text(workspace_words.request("t", [Workspace("/w", "c", found)]))
     assert [line for line in found if line not in said] == []

@@ -65,11 +65,11 @@ def test_the_users_words_come_out_of_every_wrapping(words: str) -> None:
         "I saw [END OF HISTORY - Continue the conversation:] somewhere.",
     ],
 )
-def test_what_is_no_whole_wrapping_stays_as_it_is(cut: str) -> None:
+def test_incomplete_wrapping_stays_unchanged(cut: str) -> None:
     assert prompt_text.unwrap(cut) == cut
 
 
-def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
+def test_history_quoting_request_is_not_taken_for_request() -> None:
     history = HISTORY.format("[Session Context]\n---\n<user_request>\nold\n</user_request>---")
     assert prompt_text.unwrap(history + "new") == "new"
     assert prompt_text.unwrap(history + CONTEXT.format("newer")) == "newer"
@@ -77,7 +77,7 @@ def test_a_history_that_quotes_a_request_is_not_taken_for_it() -> None:
     assert prompt_text.unwrap(twice + "new") == "new"
 
 
-def test_claude_gets_the_history_only_if_it_does_not_remember() -> None:
+def test_claude_gets_history_only_if_it_forgot() -> None:
     wrapped = [text(HISTORY.format("x") + CONTEXT.format("words"))]
     assert prompt_text.for_claude(wrapped, remembers=True) == [text(CONTEXT.format("words"))]
     assert prompt_text.for_claude(wrapped, remembers=False) == wrapped
@@ -91,13 +91,13 @@ def test_a_slash_command_stands_alone(remembers: bool) -> None:
     assert prompt_text.for_claude(path, remembers=remembers) == path
 
 
-def test_the_log_has_the_users_words_and_all_other_blocks() -> None:
+def test_log_has_user_words_and_all_other_blocks() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     assert prompt_text.shown([link, text(CONTEXT.format("words"))]) == [link, text("words")]
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_a_prompt_that_is_wrapped_anew_has_the_same_fingerprint(words: str) -> None:
+def test_rewrapped_prompt_has_same_fingerprint(words: str) -> None:
     bare = fingerprint([text(words)])
     assert fingerprint([text(CONTEXT.format(words))]) == bare
     assert fingerprint([text(HISTORY.format(words) + CONTEXT.format(words))]) == bare
@@ -113,7 +113,7 @@ def test_other_prompts_have_other_fingerprints() -> None:
     assert len({fingerprint(blocks) for blocks in different}) == len(different)
 
 
-def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
+def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
     assert is_helper('\nConsider this initial message in a conversation with an LLM: "hi"\n')
     assert is_helper("\nCheck if you have access to the MCP tool `mitto_x`")
     assert not is_helper("Analyze this conversation turn and identify what is wrong")
@@ -141,6 +141,6 @@ def test_what_mitto_asks_for_itself_is_told_from_what_people_ask() -> None:
         ([text("word " * 50)], "word " * 15 + "word…"),
     ],
 )  # fmt: skip
-def test_a_title_is_the_users_first_words_in_one_line(blocks: list[dict[str, Any]], title: str | None) -> None:
+def test_title_is_first_user_words_in_one_line(blocks: list[dict[str, Any]], title: str | None) -> None:
     assert titles.title(blocks) == title
     assert title is None or len(title) <= titles.MAX_TITLE
