@@ -10,6 +10,7 @@ import pytest
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from tests.e2e.harness import Stack
 from tests.e2e.harness.shared import Guest, Resident
+from tests.e2e.mitto import Mitto
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +50,9 @@ async def shared(tmp_path: Path, model: ScriptedModel, resident: Resident) -> As
     made = Guest(tmp_path, model, resident)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def web(stack: Stack) -> Mitto:
+    """`mitto web` on a stack of its own; not started yet."""
+    return Mitto(stack)

@@ -1,0 +1,136 @@
+"""Mitto comes back to its sessions after it has killed its front, and sends prompts again.
+
+mitto_helpers.py lists what the numbers and letters in the names of the tests stand for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Stack
+from tests.e2e.mitto import Conversation, Mitto, mitto
+from tests.e2e.mitto_helpers import AT_ONCE, claudes, fold, play, ticks, wire_of
+from tests.waiting import eventually
+
+
+def states(stack: Stack, conversation: Conversation) -> list[str]:
+    """Of the conversation's turns."""
+    query = "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position"
+    return [row["state"] for row in stack.rows(query, conversation.session)]
+
+
+async def test_1_sessions_resume_while_the_store_is_written(stack: Stack, web: Mitto) -> None:
+    """Resume, four session/new and prompts come in the same moment."""
+    old, others = Conversation("old"), [Conversation(f"other {number}") for number in range(3)]
+    await web.open(old, *others)
+    await web.prompt(old, play("text Remember this."))
+    writer = await stack.front()
+    written = writer.prompting(await writer.new(stack.work), play("repeat 6000x1ms word{n}. "))
+    for _ in range(3):
+        await web.shutdown()
+        prompts = [web.prompt(other, play("text Me too.")) for other in others]
+        await asyncio.gather(web.open(old, *others), *prompts)
+    assert (await writer.answer(written))["stopReason"] == "end_turn"
+    assert old.methods == ["new", *["resume"] * 3]
+    for conversation in (old, *others):
+        assert set(conversation.methods[1:]) <= {"resume"}
+        assert conversation.lost == []
+    await web.prompt(old, play("text It goes on."))
+    assert "Remember this." in json.dumps(stack.asked()[-1]["messages"])
+
+
+@pytest.mark.parametrize("method", ["resume", pytest.param("load", marks=pytest.mark.long)])
+async def test_a_sessions_open_at_once_without_a_process(stack: Stack, web: Mitto, method: str) -> None:
+    conversation = Conversation()
+    await web.open(conversation)
+    unused = web.auxiliary[0]
+    await web.prompt(conversation, play("text Remember this."))
+    await web.shutdown()
+    await stack.kill_everything()
+    await stack.daemon()
+    await web.open()
+    for session in (unused, conversation.session):
+        params: dict[str, Any] = {"cwd": str(stack.work), "sessionId": session}
+        if method == "load":
+            params["mcpServers"] = []
+        await wire_of(web).timed(AT_ONCE, f"session/{method}", **params)
+    assert claudes(stack) == []
+
+
+async def test_c_a_finished_turn_is_shown_on_resume(shared: Stack) -> None:
+    """The user closes Mitto in the middle of a turn, and comes back when it is over."""
+    web = Mitto(shared)
+    conversation = Conversation()
+    await web.open(conversation)
+    turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 100x10ms tick{n}. ", "text The end.")))
+    wire = wire_of(web)
+    await wire.until(lambda: "tick9." in fold(wire, conversation.session))
+    turn.cancel()
+    await web.shutdown()
+    await eventually(lambda: states(shared, conversation) == ["done"])
+    await web.open(conversation)
+    # It comes when the answer of resume was dealt with, and is shown although no turn ends here: its line does.
+    await wire_of(web).until(lambda: "The end." in conversation.text)
+    for number in range(1, 101):
+        assert f"tick{number}." in conversation.text
+    assert conversation.methods == ["new", "resume"]
+
+
+@pytest.mark.long
+async def test_c_a_running_turn_continues_on_resume(shared: Stack) -> None:
+    web = Mitto(shared)
+    conversation = Conversation()
+    await web.open(conversation)
+    turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end.")))
+    wire = wire_of(web)
+    await wire.until(lambda: "tick9." in fold(wire, conversation.session))
+    turn.cancel()
+    await web.shutdown()
+    await web.open(conversation)
+    wire = wire_of(web)
+    await wire.until(lambda: "The end." in conversation.text)
+    missed = fold(wire, conversation.session).strip()
+    first = int(missed.split(".")[0].removeprefix("tick"))
+    assert missed == ticks(first, 300) + "\nThe end."
+    assert ticks(1, first - 1) in conversation.text
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "over"),
+    [
+        pytest.param(False, False, id="as it was, while it runs"),
+        pytest.param(True, True, id="wrapped anew, after its end"),
+        pytest.param(True, False, id="wrapped anew, while it runs", marks=pytest.mark.long),
+        pytest.param(False, True, id="as it was, after its end", marks=pytest.mark.long),
+    ],
+)
+async def test_c_a_prompt_sent_again_joins_its_turn(shared: Stack, wrapped: bool, over: bool) -> None:
+    web = Mitto(shared)
+    web.wraps_again = wrapped
+    conversation = Conversation()
+    await web.open(conversation)
+    await web.prompt(conversation, play("text Before."))
+    wire = wire_of(web)
+    words = play("bash echo once >> made.txt", "repeat 100x10ms tick{n}. ", "text The end.")
+    turn = asyncio.ensure_future(web.prompt(conversation, words))
+    await wire.until(lambda: "tick9." in fold(wire, conversation.session))
+    if over:
+        os.kill(wire.process.pid, 19)  # so that it cannot see the end
+        await eventually(lambda: states(shared, conversation) == ["done", "done"])
+    wire.process.kill()
+    assert await turn == "end_turn"
+    assert web.wire is not wire
+    assert mitto.RETRYING in conversation.text
+    assert (shared.work / "made.txt").read_text() == "once\n"
+    assert len(states(shared, conversation)) == 2
+    assert "The end." in conversation.text
+    for number in range(1, 101):
+        assert f"tick{number}." in conversation.text
+    # Said on purpose, the same words are a new prompt.
+    assert await web.prompt(conversation, words) == "end_turn"
+    assert (shared.work / "made.txt").read_text() == "once\nonce\n"
