@@ -291,7 +291,7 @@ async def test_late_answerer_is_told_question_is_settled(tmp_path: Path) -> None
         await r.sessions.requests.decide("q", "allow_always", "cli")
         assert await asking.row("q1") == ("attended", "selected", "allow_always", "cli")
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
-        with pytest.raises(InvalidRequest, match="not waiting any more"):
+        with pytest.raises(InvalidRequest, match="no longer pending"):
             await r.sessions.requests.decide("q1", "deny", "cli")
 
 
@@ -313,11 +313,11 @@ async def test_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "decision", "error", "words"),
     [
-        ("nothing", "deny", InvalidParams, "no question"),
-        ("", "deny", InvalidParams, "no question"),
-        ("q", "deny", InvalidParams, "2 open questions"),
+        ("nothing", "deny", InvalidParams, "No permission request"),
+        ("", "deny", InvalidParams, "No permission request"),
+        ("q", "deny", InvalidParams, "2 pending requests"),
         ("q1", "allow_always", InvalidParams, "allow_once, reject_once"),
-        ("old", "deny", InvalidRequest, "not waiting"),
+        ("old", "deny", InvalidRequest, "no longer pending"),
     ],
 )
 async def test_an_approval_that_cannot_be_says_why(
