@@ -31,6 +31,11 @@ CONFIRM_EVERY: Final = 0.1  # s
 LINGER: Final = 0.05  # s, after the client's end, for what is on its way
 FAILURE_LINGER: Final = 1.0  # s, after a final failure, for a client that has not asked anything yet
 
+REPLACED: Final = (
+    "The program was replaced by another version while this client was open, and cannot start the daemon from here. "
+    "Nothing was lost. Start the client again."
+)
+
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")
 
@@ -240,7 +245,7 @@ class Relay:
         assert self._dialer is not None
         try:
             connection = self._dialer.attempt()
-        except (NotStarted, StartupError, OSError) as error:
+        except (NotStarted, StartupError, OSError, ImportError) as error:
             self._give_up(error)
             return
         if connection is not None:
@@ -273,12 +278,14 @@ class Relay:
                 self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause
 
-    def _give_up(self, error: NotStarted | StartupError | OSError) -> None:
+    def _give_up(self, error: NotStarted | StartupError | OSError | ImportError) -> None:
         assert self._dialer is not None
         if isinstance(error, NotStarted):
             self.fail(f"{error} The daemon's log is {self._dialer.places.log}.", error.status, error.kind)
         elif isinstance(error, StartupError):
             self.fail(str(error), error.exit_code, error.kind)
+        elif isinstance(error, ImportError):
+            self.fail(REPLACED, 1, "daemon_not_started")
         else:
             from pykoclaw_acp.system.shortage import of
 

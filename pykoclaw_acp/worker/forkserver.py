@@ -44,7 +44,9 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends it
     try:
-        import pykoclaw_acp.worker.main  # noqa: F401  what takes 0.6 s, once for all workers
+        # What takes 0.6 s, once for all workers; and nothing is imported later, from another version perhaps.
+        import pykoclaw_acp.logging.setup
+        import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
         if (found := shortage.of(error)) is None:
             raise

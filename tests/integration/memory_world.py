@@ -57,6 +57,7 @@ from tests.integration.store_faults import Faults, FaultyLooks, FaultyModule, Li
 from tests.promises import Asked
 
 REAL_PAUSE: Final = 0.002  # s
+REAL_PAUSES: Final = 10  # before time passes: threads that are late must not look like ones that hang
 PATIENCE: Final = 60.0  # s of real time, for what threads do
 _SLEEP: Final = time.sleep
 FIRST_PID: Final = 1 << 23  # above every process's of Linux
@@ -473,9 +474,10 @@ class World:
         """For what threads do, too, to which only real time passes."""
         task = asyncio.ensure_future(doing)
         for step in self._steps(within):
-            await asyncio.get_running_loop().run_in_executor(None, _SLEEP, REAL_PAUSE)
-            if task.done():
-                return task.result()
+            for _ in range(REAL_PAUSES):
+                await asyncio.get_running_loop().run_in_executor(None, _SLEEP, REAL_PAUSE)
+                if task.done():
+                    return task.result()
             self.clock.pass_by(step)
         for _ in range(int(PATIENCE / REAL_PAUSE)):  # a busy machine's threads are late
             await asyncio.get_running_loop().run_in_executor(None, _SLEEP, REAL_PAUSE)
