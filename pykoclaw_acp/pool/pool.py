@@ -47,7 +47,7 @@ class WorkerPool:
         self._workers: dict[str, WorkerLife] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
             WeakValueDictionary()
-        )  # by session, while it has no worker
+        )  # by session, while it is given a worker
         self._starting: set[str] = set()  # counted already, not launched yet
         self._changed = asyncio.Event()  # a worker became idle or went away
         self._start_limit = StartLimit()

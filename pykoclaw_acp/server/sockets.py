@@ -33,10 +33,9 @@ def listen(path: str) -> socket.socket:
     places.secure_directory(directory_path)
     directory = os.open(directory_path, os.O_PATH | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
     try:
         _remove_stale(path, directory, name)
-        listener.bind(unix_socket.address(directory, name))
+        unix_socket.bind(listener, directory, name)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -45,7 +44,6 @@ def listen(path: str) -> socket.socket:
         listener.close()
         raise
     finally:
-        os.umask(before)
         os.close(directory)
     return listener
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket
+import os
 
 _UCRED: int = 12  # bytes of a struct ucred: pid, uid, gid
 
@@ -13,6 +14,15 @@ def address(directory: int, name: str) -> str:
     An address may have 107 bytes; this way, the socket's path may have any number.
     """
     return f"/proc/self/fd/{directory}/{name}"
+
+
+def bind(listener: _socket.socket, directory: int, name: str) -> None:
+    """Bind to the socket `name` in the directory of this descriptor, 0600 regardless of the umask; raises OSError."""
+    before = os.umask(0o177)
+    try:
+        listener.bind(address(directory, name))
+    finally:
+        os.umask(before)
 
 
 def peer_pid(connection: _socket.socket) -> int:

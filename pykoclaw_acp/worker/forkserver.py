@@ -121,18 +121,16 @@ def _bind(path: str) -> socket.socket:
     """A listening socket at `path`, which may have any length, 0600."""
     listener = socket.socket(socket.AF_UNIX)
     directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
-    before = os.umask(0o177)
     try:
-        short = unix_socket.address(directory, os.path.basename(path))
+        name = os.path.basename(path)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(short)  # of a fork server that died before it answered
-        listener.bind(short)
+            os.unlink(name, dir_fd=directory)  # of a fork server that died before it answered
+        unix_socket.bind(listener, directory, name)
         listener.listen(8)
     except OSError:
         listener.close()
         raise
     finally:
-        os.umask(before)
         os.close(directory)
     return listener
 

@@ -55,9 +55,9 @@ def play(*steps: str) -> str:
     return f"[[script {' ;; '.join(steps)} ]]"
 
 
-def listed(stack: Stack, *, everything: bool = False) -> list[str]:
+def listed(stack: Stack) -> list[str]:
     """Ids of the sessions that `pykoclaw-acp sessions` shows."""
-    answer = call(stack.places, "_pykoclaw.dev/sessions/list", {"all": everything})
+    answer = call(stack.places, "_pykoclaw.dev/sessions/list", {"all": False})
     return [session["id"] for session in answer["sessions"]]
 
 

@@ -192,9 +192,8 @@ class Broker:
         if one is None or one.decision.done() or one.settlement is None:
             raise InvalidRequest(NOT_PENDING)
         if not decisions.is_choice(one.request, decision):
-            raise InvalidParams(
-                f"This permission request can be decided with: {', '.join(decisions.offered(one.request))}."
-            )
+            choices = ", ".join(decisions.offered(one.request))
+            raise InvalidParams(f"This permission request can be decided with: {choices}.")
         one.decide(decision)
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled():
