@@ -101,7 +101,7 @@ async def resume(
         hold = subscriber.traits.catch_up_pause if missed else 0
         subscription = subscriber.subscribe(session, session_id, start, hold=hold)
         if missed and subscriber.traits.ends_lines:
-            subscription.loose_end = True
+            subscription.ends_lines = True
             follow_ups.append(partial(_end_line, session, subscription))
     return await _opened(subscriber, session, session_id, *follow_ups)
 

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.model.cursors import Reader
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
@@ -25,8 +25,8 @@ class Subscription:
 
     `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
     A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
-    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With a
-    `loose_end` it is shown text whose end it does not see: an empty line ends that, before the client's own next turn.
+    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With
+    `ends_lines` an empty line ends the text that it is shown, before the client's own next turn.
     `reader` is whose cursor moves with what it confirms, if that is anybody's.
     """
 
@@ -45,13 +45,14 @@ class Subscription:
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
-        self.loose_end = False
+        self.ends_lines = False
         self.reader: Reader | None = None
         self._log = session_log
         self._end = end
         self._number = number
         self._hold = hold
         self._begun = False
+        self._text_shown = False
         self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._deliver())
@@ -79,9 +80,10 @@ class Subscription:
             raise error
 
     async def end_line(self) -> None:
-        """Send an empty line after text whose end the client does not see."""
-        if self.loose_end:
-            self.loose_end = False
+        """Send an empty line after text whose end the client does not see, once."""
+        shown, self._text_shown = self._text_shown, False
+        ends, self.ends_lines = self.ends_lines, False
+        if shown and ends:
             await self.client.end_line(self.session_id, self.cursor)
 
     def close(self) -> None:
@@ -104,6 +106,7 @@ class Subscription:
                         await self.client.skip_own(self.session_id, logged.seq)
                     else:
                         await self.client.deliver(self.session_id, logged)
+                        self._text_shown = self._text_shown or isinstance(logged.event, Text | Failure | None)
                     self.cursor = logged.seq
                     await pace.step()
                 self._moved.set()

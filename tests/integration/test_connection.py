@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import AskWithdrawn
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
@@ -67,6 +67,21 @@ async def test_resumed_updates_stay_apart_from_next_answer(tmp_path: Path, misse
         await wire.answer(asked)
         said = [one["content"]["text"] for one in wire.updates() if one["sessionUpdate"] == "agent_message_chunk"]
         assert said == ["the end", "\n\n", "0 "]
+
+
+async def test_missed_change_of_mode_adds_no_empty_line(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as gone, client(r) as wire:
+        session = await new(gone)
+        await gone.call("session/prompt", **prompt(session, "say 1"))
+        live = r.sessions._live[session]
+        await r.sessions.confirmations.written(5)
+        gone.connection.leave()
+        await SessionJournal(r.database).append(session, [ModeChanged("plan")])
+        live.record.last_seq += 1
+        await wire.call("session/resume", sessionId=session, cwd="/")
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert wire.updates()[0]["sessionUpdate"] == "current_mode_update"
+        assert wire.text() == "0 "
 
 
 async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> None:
