@@ -1,7 +1,7 @@
 """Makes the README fit for the package page, where a link into the repository leads nowhere.
 
-Links below `project.urls.Source` become absolute. Without such a URL, which a repository that is not public has not,
-they become plain text, and pictures their descriptions.
+Links below `project.urls.Source` become absolute. Without such a URL, which a repository that is
+not public has not, they become plain text, and pictures their descriptions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class ReadmeHook(MetadataHookInterface):
 
 
 def packaged(readme: str, source: str | None) -> str:
-    """The README with links that work anywhere; `source` is the URL under which the files can be seen, if any."""
+    """The README with links that work anywhere; `source` is the URL under which the files can be
+    seen, if any.
+    """
 
     def link(found: re.Match[str]) -> str:
         picture, words, path = found.groups()

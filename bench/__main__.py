@@ -32,13 +32,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one small round")
-    parser.add_argument("--peer", help="claude-agent-acp, to measure it too; found on PATH by itself")
-    parser.add_argument("--patience", type=float, default=15, help="seconds to wait for a quiet machine, each time")
+    parser.add_argument(
+        "--peer", help="claude-agent-acp, to measure it too; found on PATH by itself"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=15, help="seconds to wait for a quiet machine, each time"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every value")
     chosen = parser.parse_args()
     for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(ending, lambda caught, _: sys.exit(128 + caught))
-    console, figures, busy = Console(width=None if sys.stdout.isatty() else 150), Figures(), os.getloadavg()
+    console, figures, busy = (
+        Console(width=None if sys.stdout.isatty() else 150),
+        Figures(),
+        os.getloadavg(),
+    )
     commands = {
         "ours": [sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio"],
         "bare": [sys.executable, "-m", "bench.bare"],
@@ -47,15 +55,23 @@ def main() -> None:
         commands["peer"] = [peer]
     else:
         console.print("No claude-agent-acp on PATH, and no --peer: the peer is not measured.")
-    rounds, deltas, sizes = (1, 2_000, [10, 1_000]) if chosen.quick else (chosen.rounds, 20_000, [10, 1_000, 10_000])
+    rounds, deltas, sizes = (
+        (1, 2_000, [10, 1_000]) if chosen.quick else (chosen.rounds, 20_000, [10, 1_000, 10_000])
+    )
     logged = 100_000 if chosen.quick else 1_000_000
     with ScriptedModel() as model, temporary_home() as home:
-        # As users start it: without a developer's PYTHON* variables, and with bytecode, which is not left behind.
+        # As users start it: without a developer's PYTHON* variables, and with bytecode, which is
+        # not left behind.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        places = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONPYCACHEPREFIX": str(home / "bytecode")}
+        places = {
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PYTHONPYCACHEPREFIX": str(home / "bytecode"),
+        }
         variables = environment(kept, model.url, home) | places
         lab = Lab(home, model.url, variables, commands, 0 if chosen.quick else chosen.patience)
-        turns(lab, Figures(), 1_000)  # what only a first run pays: bytecode, caches, Claude's own set-up
+        turns(
+            lab, Figures(), 1_000
+        )  # what only a first run pays: bytecode, caches, Claude's own set-up
         ids = asyncio.run(fill(lab, sizes))
         book = asyncio.run(write(lab, logged))
         for number in range(1, rounds + 1):
@@ -75,11 +91,17 @@ def main() -> None:
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()
                 measure(lab, figures)
-    load = f"load average {busy[0]:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
-    console.print(figures.table(), f"\n{rounds} rounds, {load}; ratio: pykoclaw-acp to baseline, by round")
+    load = (
+        f"load average {busy[0]:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
+    )
+    console.print(
+        figures.table(), f"\n{rounds} rounds, {load}; ratio: pykoclaw-acp to baseline, by round"
+    )
     if chosen.json:
         rows = [asdict(row) for row in figures.rows.values()]
-        chosen.json.write_text(json.dumps({"load": load, "rounds": rounds, "rows": rows}, indent=1) + "\n")
+        chosen.json.write_text(
+            json.dumps({"load": load, "rounds": rounds, "rows": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

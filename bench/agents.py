@@ -1,6 +1,8 @@
-"""Who is measured, driven alike: the product, a peer, and the bare SDK, which answers in the same form.
+"""Who is measured, driven alike: the product, a peer, and the bare SDK, which answers in the same
+form.
 
-Without an event loop, so that measuring costs little; updates are only looked into when their turn is over.
+Without an event loop, so that measuring costs little; updates are only looked into when their turn
+is over.
 """
 
 from __future__ import annotations
@@ -33,23 +35,39 @@ class Turn:
 
 
 class Agent:
-    """An initialized ACP agent; `started` and `ready` (s, monotonic) are when that began and was done."""
+    """An initialized ACP agent; `started` and `ready` (s, monotonic) are when that began and was
+    done.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str], cwd: Path) -> None:
         self._cwd, self._ids = str(cwd), 0
         self.started = time.monotonic()
         self._process = subprocess.Popen(
-            command, bufsize=READ, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, env=environment, cwd=cwd
+            command,
+            bufsize=READ,
+            stdin=-1,
+            stdout=-1,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd=cwd,
         )
-        self.ready = self.wait(self.begin("initialize", protocolVersion=1, clientCapabilities={}))[0].ended
+        self.ready = self.wait(self.begin("initialize", protocolVersion=1, clientCapabilities={}))[
+            0
+        ].ended
 
     def begin(self, method: str, **params: Any) -> Turn:
         """Send a request without reading anything; `wait` comes before the next one."""
         self._ids += 1
-        return Turn(self._send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}))
+        return Turn(
+            self._send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
+        )
 
-    def wait(self, turn: Turn, session: str = "", stop_after: int | None = None) -> tuple[Turn, dict[str, Any]]:
-        """Read until the answer; cancel the session at that many pieces of text. Raises RuntimeError for an error."""
+    def wait(
+        self, turn: Turn, session: str = "", stop_after: int | None = None
+    ) -> tuple[Turn, dict[str, Any]]:
+        """Read until the answer; cancel the session at that many pieces of text. Raises
+        RuntimeError for an error.
+        """
         assert self._process.stdout is not None
         signal.alarm(ANSWER_WAIT)
         pieces: list[tuple[float, bytes]] = []
@@ -59,8 +77,13 @@ class Agent:
                 pieces.append((turn.ended, line))
                 if len(pieces) == stop_after:
                     params = {"sessionId": session}
-                    turn.stopped = self._send({"jsonrpc": "2.0", "method": "session/cancel", "params": params})
-            elif b'"session/update"' not in line and (answer := json.loads(line)).get("id") == self._ids:
+                    turn.stopped = self._send(
+                        {"jsonrpc": "2.0", "method": "session/cancel", "params": params}
+                    )
+            elif (
+                b'"session/update"' not in line
+                and (answer := json.loads(line)).get("id") == self._ids
+            ):
                 break
         else:
             raise RuntimeError(f"{self._process.args!r} ended without an answer")
@@ -81,10 +104,14 @@ class Agent:
     def begin_prompt(self, session: str, text: str, stop_after: int | None = None) -> Turn:
         """Send a prompt without reading anything; the bare SDK stops by itself."""
         prompt = [{"type": "text", "text": text}]
-        return self.begin("session/prompt", sessionId=session, prompt=prompt, _meta={"stopAfter": stop_after})
+        return self.begin(
+            "session/prompt", sessionId=session, prompt=prompt, _meta={"stopAfter": stop_after}
+        )
 
     def prompt(self, session: str, text: str, stop_after: int | None = None) -> Turn:
-        """A whole turn, cancelled at that many pieces of text. Raises RuntimeError if it ends otherwise."""
+        """A whole turn, cancelled at that many pieces of text. Raises RuntimeError if it ends
+        otherwise.
+        """
         turn, result = self.wait(self.begin_prompt(session, text, stop_after), session, stop_after)
         if result["stopReason"] != ("cancelled" if stop_after else "end_turn"):
             raise RuntimeError(f"the turn ended with {result}")

@@ -1,4 +1,6 @@
-"""The baseline, `python -m bench.bare`: `ClaudeSDKClient` with nothing around it, told what to do as ACP agents are."""
+"""The baseline, `python -m bench.bare`: `ClaudeSDKClient` with nothing around it, told what to do
+as ACP agents are.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def main() -> None:
         elif request["method"] == "session/prompt":
             params = request["params"]
             stop_after = params["_meta"]["stopAfter"]
-            result["turn"] = await _turn(clients[params["sessionId"]], params["prompt"][0]["text"], stop_after)
+            result["turn"] = await _turn(
+                clients[params["sessionId"]], params["prompt"][0]["text"], stop_after
+            )
             result["stopReason"] = "cancelled" if stop_after else "end_turn"
         print(json.dumps({"id": request["id"], "result": result}), flush=True)
     for client in clients:

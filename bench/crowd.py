@@ -1,4 +1,5 @@
-"""A round of what a client feels beside others that do their worst, and alone: `session/load` of a small session.
+"""A round of what a client feels beside others that do their worst, and alone: `session/load` of a
+small session.
 
 As a program it is one of those: `python -m bench.crowd KIND SOCKET DIRECTORY`, until it is killed.
 """
@@ -61,7 +62,12 @@ def _p99(path: str, cwd: str, requests: int) -> float:
     file = _open(path).makefile("rwb")
 
     def call(number: int, method: str, params: dict[str, Any]) -> Any:
-        file.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n")
+        file.write(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            ).encode()
+            + b"\n"
+        )
         file.flush()
         while (message := json.loads(file.readline())).get("id") != number:
             pass
@@ -79,11 +85,14 @@ def _p99(path: str, cwd: str, requests: int) -> float:
     return quantiles(took, n=100)[98]
 
 
-# --- those that do their worst ----------------------------------------------------------------------------------------
+# --- those that do their worst
+# ----------------------------------------------------------------------------------------
 
 
 def _lines(method: str, params: dict[str, Any], count: int) -> bytes:
-    messages = ({"jsonrpc": "2.0", "id": n, "method": method, "params": params} for n in range(count))
+    messages = (
+        {"jsonrpc": "2.0", "id": n, "method": method, "params": params} for n in range(count)
+    )
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 

@@ -1,4 +1,6 @@
-"""What was measured: medians with their range, next to a baseline that was measured in the same round."""
+"""What was measured: medians with their range, next to a baseline that was measured in the same
+round.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from rich.table import Table
 
 @dataclass(slots=True)
 class Figure:
-    """One row: for each round a value of the product, the baseline and, where it is there, the peer."""
+    """One row: for each round a value of the product, the baseline and, where it is there, the
+    peer.
+    """
 
     what: str
     baseline: str
@@ -26,7 +30,9 @@ class Figures:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Figure] = {}
 
-    def note(self, what: str, ours: float, baseline: str, against: float, peer: float | None = None) -> None:
+    def note(
+        self, what: str, ours: float, baseline: str, against: float, peer: float | None = None
+    ) -> None:
         """One round's values of a row; `what` ends with the unit."""
         row = self.rows.setdefault((what, baseline), Figure(what, baseline))
         row.ours.append(ours)
@@ -36,7 +42,15 @@ class Figures:
 
     def table(self) -> Table:
         """For people."""
-        table = Table("median [min..max]", "pykoclaw-acp", "baseline", "ratio", "peer", box=None, header_style="cyan")
+        table = Table(
+            "median [min..max]",
+            "pykoclaw-acp",
+            "baseline",
+            "ratio",
+            "peer",
+            box=None,
+            header_style="cyan",
+        )
         for row in self.rows.values():
             ours, against, ratio, peer = map(_shown, (row.ours, row.against, row.ratio, row.peer))
             table.add_row(row.what, ours, f"{against} {row.baseline}", ratio, peer)
@@ -47,6 +61,7 @@ def _shown(values: list[float]) -> str:
     if not values:
         return "–"
     middle, low, high = (
-        f"{v:.0f}" if abs(v) >= 100 else f"{v:.3g}" for v in (median(values), min(values), max(values))
+        f"{v:.0f}" if abs(v) >= 100 else f"{v:.3g}"
+        for v in (median(values), min(values), max(values))
     )
     return middle if len(values) == 1 else f"{middle} [{low}..{high}]"

@@ -1,7 +1,8 @@
-"""The least that keeping a live event takes, `python -m bench.floor FD DATABASE EVENTS`: read, commit, pass on.
+"""The least that keeping a live event takes, `python -m bench.floor FD DATABASE EVENTS`: read,
+commit, pass on.
 
-One event loop and one thread for the database, as in the daemon, with nothing of what the daemon is for. What it used
-of the processor for an event, in seconds, goes to stdout.
+One event loop and one thread for the database, as in the daemon, with nothing of what the daemon is
+for. What it used of the processor for an event, in seconds, goes to stdout.
 """
 
 from __future__ import annotations
@@ -25,8 +26,18 @@ UPDATE = b"x" * 288
 def cost(directory: Path, events: int, every: float) -> float:
     """Seconds of processor time for an event, `every` so many seconds one."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", "bench.floor", str(theirs.fileno()), str(directory / "floor.db"), str(events)]
-    with ours, subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()]) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "bench.floor",
+        str(theirs.fileno()),
+        str(directory / "floor.db"),
+        str(events),
+    ]
+    with (
+        ours,
+        subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()]) as process,
+    ):
         theirs.close()
         for _ in range(events):
             time.sleep(every)
@@ -42,7 +53,9 @@ def _commit(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _work(connection: sqlite3.Connection, jobs: queue.SimpleQueue[asyncio.Future[None] | None]) -> None:
+def _work(
+    connection: sqlite3.Connection, jobs: queue.SimpleQueue[asyncio.Future[None] | None]
+) -> None:
     while (done := jobs.get()) is not None:
         _commit(connection)
         done.get_loop().call_soon_threadsafe(partial(done.set_result, None))

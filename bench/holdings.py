@@ -64,22 +64,33 @@ def memory(lab: Lab, figures: Figures, few: int, many: int) -> None:
     """What idle processes hold, and what a client costs that does not read."""
     python = []
     for code in ("input()", "import claude_agent_sdk; input()"):
-        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, env=lab.environment)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, env=lab.environment
+        )
         python.append(lab.memory("pss", "tool"))
         process.communicate(b"\n")
     server = lab.start("ours")
     figures.note("server, PSS, MiB", lab.memory("pss", "command"), "idle Python", python[0])
     none = lab.memory("rss", "command")
     opened = [server.new()[0] for _ in range(many)]
-    figures.note(f"server with {many} sessions, RSS, MiB", lab.memory("rss", "command"), "with none", none)
-    figures.note("fork server, PSS, MiB", lab.memory("pss", "fork server"), "Python with the SDK", python[1])
+    figures.note(
+        f"server with {many} sessions, RSS, MiB", lab.memory("rss", "command"), "with none", none
+    )
+    figures.note(
+        "fork server, PSS, MiB", lab.memory("pss", "fork server"), "Python with the SDK", python[1]
+    )
     for session in opened[:few]:
         server.prompt(session, HELLO)
     held = [[lab.memory("pss", *roles) for roles in (("worker",), ("claude",), EVERY)]]
     server.prompt(opened[0], LONG)
     reading = lab.memory("rss", "command")
     turn = server.begin_prompt(opened[0], LONG)
-    figures.note("server, client does not read 2 MB, RSS, MiB", lab.memory("rss", "command"), "it reads", reading)
+    figures.note(
+        "server, client does not read 2 MB, RSS, MiB",
+        lab.memory("rss", "command"),
+        "it reads",
+        reading,
+    )
     server.wait(turn)
     server.close()
     for who in list(lab.commands)[1:]:
@@ -92,4 +103,6 @@ def memory(lab: Lab, figures: Figures, few: int, many: int) -> None:
     ours, bare, *peer = held
     figures.note("worker, PSS, MiB", ours[0] / few, SDK, bare[0] / few)
     figures.note("its claude, PSS, MiB", ours[1] / few, SDK, bare[1] / few)
-    figures.note(f"all of {few} sessions, PSS, MiB", ours[2], SDK, *(one[2] for one in (bare, *peer)))
+    figures.note(
+        f"all of {few} sessions, PSS, MiB", ours[2], SDK, *(one[2] for one in (bare, *peer))
+    )

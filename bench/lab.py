@@ -1,4 +1,6 @@
-"""Where measurements take place: a home of their own, the scripted model, and what the system says of the processes."""
+"""Where measurements take place: a home of their own, the scripted model, and what the system says
+of the processes.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,23 @@ from pykoclaw_acp.demo import processes
 QUIET: Final = 20.0  # percent of the machine that others may use while we begin
 STILL: Final = 0.5  # s without work, after which processes count as idle
 STILL_WAIT: Final = 20.0  # s
-OURS: Final = ("front", "command", "daemon", "fork server", "worker", "tool")  # all but Claude's own
+OURS: Final = (
+    "front",
+    "command",
+    "daemon",
+    "fork server",
+    "worker",
+    "tool",
+)  # all but Claude's own
 EVERY: Final = (*OURS, "claude")
 WORK: Final = "project"  # the sessions' directory in the home
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """`commands`: of `ours`, `bare` and perhaps `peer`, in this order; `patience` (s): to wait for a quiet machine."""
+    """`commands`: of `ours`, `bare` and perhaps `peer`, in this order; `patience` (s): to wait for
+    a quiet machine.
+    """
 
     home: Path
     url: str
@@ -56,7 +67,9 @@ class Lab:
             before = used
             time.sleep(STILL)
             used = self.cpu(*EVERY)
-        return float(sum(getattr(one.memory_full_info(), kind) for one in self._find(roles)) / 2**20)
+        return float(
+            sum(getattr(one.memory_full_info(), kind) for one in self._find(roles)) / 2**20
+        )
 
     def _find(self, roles: tuple[str, ...]) -> list[psutil.Process]:
         return [psutil.Process(one.pid) for one in processes.find(self.home) if one.role in roles]

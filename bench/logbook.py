@@ -1,4 +1,6 @@
-"""A long history, in the form of before logs were folded, in which a daemon was killed while turns ran."""
+"""A long history, in the form of before logs were folded, in which a daemon was killed while turns
+ran.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,15 @@ class Logbook:
     running: tuple[tuple[str, str], ...]  # session and turn
 
     def kill(self) -> None:
-        """Let the database be that of a daemon that was killed, with its workers, in the middle of turns."""
+        """Let the database be that of a daemon that was killed, with its workers, in the middle of
+        turns.
+        """
         with sqlite3.connect(self.full / "pykoclaw.db") as connection:
             for session, turn in self.running:
-                connection.execute("UPDATE acp_turns SET state = 'running', ended_at = NULL WHERE turn_id = ?", (turn,))
+                connection.execute(
+                    "UPDATE acp_turns SET state = 'running', ended_at = NULL WHERE turn_id = ?",
+                    (turn,),
+                )
                 connection.execute(
                     "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol,"
                     " created_at) VALUES (?, 1, ?, 1, ?, ?, 1, 1)",
@@ -57,7 +64,8 @@ class Logbook:
         connection = sqlite3.connect(self.full / "pykoclaw.db")
         marks = ", ".join("?" * len(self.running))
         rows = connection.execute(
-            f"SELECT state FROM acp_turns WHERE turn_id IN ({marks})", [turn for _, turn in self.running]
+            f"SELECT state FROM acp_turns WHERE turn_id IN ({marks})",
+            [turn for _, turn in self.running],
         )
         found = {str(state) for (state,) in rows}
         connection.close()
@@ -90,15 +98,24 @@ async def write(lab: Lab, logged: int) -> Logbook:
             connection.executemany(
                 "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
                 " VALUES (?, ?, ?, ?, ?, 1)",
-                [(session, seq, one.turn_id, one.kind, one.payload) for seq, one in enumerate(said, 1)],
+                [
+                    (session, seq, one.turn_id, one.kind, one.payload)
+                    for seq, one in enumerate(said, 1)
+                ],
             )
-            connection.execute("UPDATE acp_sessions SET last_seq = ? WHERE acp_session_id = ?", (len(said), session))
+            connection.execute(
+                "UPDATE acp_sessions SET last_seq = ? WHERE acp_session_id = ?",
+                (len(said), session),
+            )
     connection.close()
     state = lab.home / ".local/state/pykoclaw"
     return Logbook(full, empty, logged, Places(os.fspath(full), state), tuple(running[:RUNNING]))
 
 
 def _turn(turn: str) -> list[Event]:
-    tool = ToolStarted(f"tool-{turn}", "Bash", "echo", "execute"), ToolEnded(f"tool-{turn}", "completed")
+    tool = (
+        ToolStarted(f"tool-{turn}", "Bash", "echo", "execute"),
+        ToolEnded(f"tool-{turn}", "completed"),
+    )
     text = [Text(f"answer-{turn}", "x" * 100) for _ in range(TURN - 3)]
     return [UserMessage(turn, {"type": "text", "text": "x" * 100}), *tool, *text]

@@ -29,7 +29,9 @@ CONVERSION_LIMIT: Final = 60  # s, for 1,000,000 events
 
 @contextmanager
 def daemon(lab: Lab, **environment: str) -> Iterator[float]:
-    """A daemon, from its start on; gives the seconds until it was ready. What it leaves is killed."""
+    """A daemon, from its start on; gives the seconds until it was ready. What it leaves
+    is killed.
+    """
     began = time.monotonic()
     ready, theirs = os.pipe()
     process = subprocess.Popen(
@@ -61,7 +63,10 @@ def starts(lab: Lab, figures: Figures, times: int) -> None:
         subprocess.run([sys.executable, "-c", "pass"], env=lab.environment, check=True)
         python.append((time.monotonic() - began) * MS)
     peer = [_peer_start(lab) for _ in range(times)] if "peer" in lab.commands else []
-    baselines = [("bare Python", median(python)), *([("peer", median(one[0] for one in peer))] if peer else [])]
+    baselines = [
+        ("bare Python", median(python)),
+        *([("peer", median(one[0] for one in peer))] if peer else []),
+    ]
     theirs = [median(column) for column in zip(*peer, strict=True)] or [None, None]
     for name, against in baselines:
         figures.note("front start → initialize answered, ms", warm, name, against, theirs[0])
@@ -82,12 +87,17 @@ def fronted(lab: Lab, figures: Figures, deltas: int) -> None:
     for percent in (50, 99):
         name = f"deltas 5 ms apart, to client of a front, p{percent}, ms"
         figures.note(name, ours[percent - 1], SDK, bare[percent - 1])
-    figures.note("… of which front, daemon and worker add, p50, ms", ours[49] - bare[49], SDK, bare[49])
+    figures.note(
+        "… of which front, daemon and worker add, p50, ms", ours[49] - bare[49], SDK, bare[49]
+    )
 
 
 def attached(lab: Lab, figures: Figures, few: int, many: int) -> None:
     """What an idle client costs that has a session: its front, and what the daemon grows by."""
-    idle = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, env=lab.environment) for _ in range(many)]
+    idle = [
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1, env=lab.environment)
+        for _ in range(many)
+    ]
     python = lab.memory("pss", "tool") / many
     for process in idle:
         process.communicate(b"\n")
@@ -109,11 +119,15 @@ def attached(lab: Lab, figures: Figures, few: int, many: int) -> None:
         peer = lab.memory("pss", *EVERY) / few
         for agent in agents:
             agent.close()
-    figures.note("idle client: front, part of the daemon, PSS, MiB", ours, "idle Python", python, peer)
+    figures.note(
+        "idle client: front, part of the daemon, PSS, MiB", ours, "idle Python", python, peer
+    )
 
 
 def recovery(lab: Lab, figures: Figures, book: Logbook) -> None:
-    """From the start of a daemon until it serves, after one that was killed in the middle of turns."""
+    """From the start of a daemon until it serves, after one that was killed in the
+    middle of turns.
+    """
     with daemon(lab, PYKOCLAW_DATA=str(book.empty)) as nothing:
         pass
     book.kill()
@@ -125,14 +139,24 @@ def recovery(lab: Lab, figures: Figures, book: Logbook) -> None:
     figures.note(what, everything * MS, "new daemon", nothing * MS)
     unconverted = book.unconverted()
     first = _first_update(lab, book)
-    figures.note(f"load with {book.logged:,} events stored → first update, ms", first * MS, "limit", LOAD_LIMIT)
+    figures.note(
+        f"load with {book.logged:,} events stored → first update, ms",
+        first * MS,
+        "limit",
+        LOAD_LIMIT,
+    )
     if unconverted:
         with daemon(lab, PYKOCLAW_DATA=str(book.full)):
             began = time.monotonic()
             while book.unconverted():
                 time.sleep(0.1)
             seconds = time.monotonic() - began
-        figures.note(f"{unconverted:,} events of the old form converted, s", seconds, "limit", CONVERSION_LIMIT)
+        figures.note(
+            f"{unconverted:,} events of the old form converted, s",
+            seconds,
+            "limit",
+            CONVERSION_LIMIT,
+        )
 
 
 def _first_update(lab: Lab, book: Logbook) -> float:

@@ -13,7 +13,9 @@ _DELTA = b'"text":"~'
 
 
 class Tap:
-    """A TCP relay in front of `url` until this process ends; `seen` are the times of the deltas (s, monotonic)."""
+    """A TCP relay in front of `url` until this process ends; `seen` are the times of the deltas (s,
+    monotonic).
+    """
 
     def __init__(self, url: str) -> None:
         self.seen: list[float] = []

@@ -1,4 +1,6 @@
-"""A round of what happens between a start and an end, told by the product, the bare SDK and the peer alike."""
+"""A round of what happens between a start and an end, told by the product, the bare SDK and the
+peer alike.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def turns(lab: Lab, figures: Figures, deltas: int) -> None:
         began = time.monotonic()
         subprocess.run([sys.executable, "-c", code], env=lab.environment, check=True)
         python = (time.monotonic() - began) * MS
-        figures.note("start → initialize answered, ms", ready["ours"], name, python, ready.get("peer"))
+        figures.note(
+            "start → initialize answered, ms", ready["ours"], name, python, ready.get("peer")
+        )
     for what in told["ours"]:
         ours, *others = [story[what] for story in told.values()]
         figures.note(what, ours, SDK, *others)
@@ -48,9 +52,11 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
         "ready": (agent.ready - agent.started) * MS,
         "start → first text, ms": (first.pieces[0][0] - agent.started) * MS,
         "session/new, ms": opened * MS,
-        "session/new and first prompt → first text, ms": (opened + first.pieces[0][0] - first.sent) * MS,
+        "session/new and first prompt → first text, ms": (opened + first.pieces[0][0] - first.sent)
+        * MS,
         "… for a second session, ms": (opened_too + other.pieces[0][0] - other.sent) * MS,
-        "later prompts → first text, ms": median(turn.pieces[0][0] - turn.sent for turn in later) * MS,
+        "later prompts → first text, ms": median(turn.pieces[0][0] - turn.sent for turn in later)
+        * MS,
         "later prompts → answered, ms": median(turn.ended - turn.sent for turn in later) * MS,
         f"{deltas:,} deltas, per second": deltas / (long[-1] - long[0]),
         "CPU of 1,000 deltas, without claude, ms": used * MS * 1000 / deltas,
@@ -78,4 +84,6 @@ def percentiles(agent: Agent, tap: Tap, deltas: int) -> list[float]:
     agent.prompt(session, HELLO)
     tap.seen.clear()
     turn = agent.prompt(session, f"[[script repeat {deltas}x5ms {MARK}]]")
-    return quantiles([(at - left) * MS for at, left in zip(turn.words, tap.seen, strict=True)], n=100)
+    return quantiles(
+        [(at - left) * MS for at, left in zip(turn.words, tap.seen, strict=True)], n=100
+    )

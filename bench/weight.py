@@ -1,4 +1,5 @@
-"""What a live event costs the daemon at the pace of real models, and what is left of it on the disk and in a load.
+"""What a live event costs the daemon at the pace of real models, and what is left of it on the disk
+and in a load.
 
 Where the baseline of a row is a limit, a ratio above 1 is a regression.
 """
@@ -42,11 +43,20 @@ def live(lab: Lab, figures: Figures, deltas: int) -> None:
         process = _daemon(lab)
         seconds, used, written = _stream(process, fronts[:1], sessions, deltas)
         least = floor.cost(lab.home, deltas, EVERY_MS / MS)
-        figures.note("daemon: CPU of a live event, ms", used * MS / deltas, "loop and commit", least * MS)
+        figures.note(
+            "daemon: CPU of a live event, ms", used * MS / deltas, "loop and commit", least * MS
+        )
         figures.note("daemon: written for a live event, KB", written / deltas / 1000, "limit", 6.5)
         seconds, used, written = _stream(process, fronts, sessions, deltas)
-        figures.note("daemon: eight streams of 50 deltas a second, % of a core", 100 * used / seconds, "limit", 15)
-        figures.note("… CPU of an event, ms", used * MS / deltas / STREAMS, "loop and commit", least * MS)
+        figures.note(
+            "daemon: eight streams of 50 deltas a second, % of a core",
+            100 * used / seconds,
+            "limit",
+            15,
+        )
+        figures.note(
+            "… CPU of an event, ms", used * MS / deltas / STREAMS, "loop and commit", least * MS
+        )
         for front in fronts:
             front.close()
 
@@ -67,7 +77,12 @@ def stored(lab: Lab, figures: Figures, answers: int, deltas: int) -> None:
     figures.note(f"{what}: updates for a message", len(turn.pieces) / answers / 2, "limit", 3)
     figures.note(f"{what}: first update, ms", (turn.pieces[0][0] - turn.sent) * MS, "limit", 30)
     if "peer" in lab.commands:
-        figures.note(f"{what}: ms", (turn.ended - turn.sent) * MS, "peer", _peer_load(lab, answers, deltas) * MS)
+        figures.note(
+            f"{what}: ms",
+            (turn.ended - turn.sent) * MS,
+            "peer",
+            _peer_load(lab, answers, deltas) * MS,
+        )
 
 
 def _peer_load(lab: Lab, answers: int, deltas: int) -> float:
@@ -84,16 +99,26 @@ def _peer_load(lab: Lab, answers: int, deltas: int) -> float:
 
 
 async def _fill(path: Path, cwd: str, answers: int, deltas: int) -> tuple[str, int]:
-    """Answers that were committed delta by delta; the session, and the bytes of the file that are in use for them."""
+    """Answers that were committed delta by delta; the session, and the bytes of the file that are
+    in use for them.
+    """
     database = await Database.open(path)
     session = str(uuid4())
     await database.commit(Unit(sessions.insert(SessionRecord(session, f"acp-{session}", cwd), 0)))
     before = await _used(database)
     for answer in range(answers):
-        asked = events.rows(session, None, [UserMessage(f"question-{answer}", {"type": "text", "text": "why?"})])
-        delta = events.rows(session, None, [Text(f"msg_01XFDUDYJgAACzvnptvVoYEL-{answer}", f"{DELTA} ")])
-        await asyncio.gather(*(database.commit(Unit(events=one)) for one in [asked, *[delta] * deltas]))
-    await database.commit(Unit(events=events.rows(session, None, [UserMessage("end", {"type": "text", "text": ""})])))
+        asked = events.rows(
+            session, None, [UserMessage(f"question-{answer}", {"type": "text", "text": "why?"})]
+        )
+        delta = events.rows(
+            session, None, [Text(f"msg_01XFDUDYJgAACzvnptvVoYEL-{answer}", f"{DELTA} ")]
+        )
+        await asyncio.gather(
+            *(database.commit(Unit(events=one)) for one in [asked, *[delta] * deltas])
+        )
+    await database.commit(
+        Unit(events=events.rows(session, None, [UserMessage("end", {"type": "text", "text": ""})]))
+    )
     held = await _used(database) - before
     await database.close()
     return session, held
@@ -112,7 +137,11 @@ def _stream(
 ) -> tuple[float, float, int]:
     """Seconds that it took, seconds of processor time, and bytes written, of the daemon."""
     time.sleep(1)
-    before, wrote, began = sum(process.cpu_times()[:2]), process.io_counters().write_bytes, time.monotonic()
+    before, wrote, began = (
+        sum(process.cpu_times()[:2]),
+        process.io_counters().write_bytes,
+        time.monotonic(),
+    )
     text = f"[[script repeat {deltas}x{EVERY_MS}ms {DELTA}]]"
     threads = [
         threading.Thread(target=front.prompt, args=(session, text))

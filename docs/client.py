@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A complete ACP client, standard library only: `client.py [--session ID] PROMPT...`.
 
-Sends each PROMPT in a new session, or in session ID, and prints the answers. Permission requests are answered at the
-terminal; without a terminal they are rejected.
+Sends each PROMPT in a new session, or in session ID, and prints the answers. Permission requests
+are answered at the terminal; without a terminal they are rejected.
 """
 
 import json
@@ -39,7 +39,10 @@ def call(method: str, **params: object) -> dict:
 
 def show(update: dict) -> None:
     kind = update["sessionUpdate"]
-    if kind in ("user_message_chunk", "agent_message_chunk") and update["content"]["type"] == "text":
+    if (
+        kind in ("user_message_chunk", "agent_message_chunk")
+        and update["content"]["type"] == "text"
+    ):
         print(update["content"]["text"], end="", flush=True)
     elif kind == "tool_call":
         print(f"\n[{update['title']}]", flush=True)

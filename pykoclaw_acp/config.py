@@ -1,7 +1,8 @@
-"""Settings: `PYKOCLAW_*` from the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`, then defaults.
+"""Settings: `PYKOCLAW_*` from the environment, then `./.env`, then `~/.local/share/pykoclaw/.env`,
+then defaults.
 
-`./.env` is read only in a trusted directory. An empty value is the same as none. Other programs' settings in the files
-are ignored.
+`./.env` is read only in a trusted directory. An empty value is the same as none. Other programs'
+settings in the files are ignored.
 """
 
 from __future__ import annotations
@@ -93,45 +94,65 @@ class Settings(BaseSettings):
     """Every setting. Times are in seconds, paths are absolute."""
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, populate_by_name=True
+        env_prefix=_PREFIX,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
     )
 
     data: AbsolutePath = Field(
-        default_factory=_default_data, description="Directory of the database, shared with pykoclaw."
+        default_factory=_default_data,
+        description="Directory of the database, shared with pykoclaw.",
     )
-    model: str | None = Field(default=None, description="Claude model of new sessions; Claude's own default if unset.")
+    model: str | None = Field(
+        default=None, description="Claude model of new sessions; Claude's own default if unset."
+    )
     cli_path: Annotated[Path, BeforeValidator(_program)] | None = Field(
-        default=None, description="Claude CLI: a path, or a name on PATH; the CLI bundled with the SDK if unset."
+        default=None,
+        description="Claude CLI: a path, or a name on PATH; the CLI bundled with the SDK if unset.",
     )
     idle_timeout: Seconds = Field(
-        default=1800.0, description="Seconds without a prompt after which a session's worker is stopped; above 0."
+        default=1800.0,
+        description="Seconds without a prompt after which a session's worker is stopped; above 0.",
     )
     permission_mode: PermissionMode = Field(
-        default="default", description=f"Permission mode of new sessions: {', '.join(get_args(PermissionMode))}."
+        default="default",
+        description=f"Permission mode of new sessions: {', '.join(get_args(PermissionMode))}.",
     )
-    setting_sources: Annotated[tuple[SettingSource, ...], NoDecode, BeforeValidator(_sources_list)] = Field(
+    setting_sources: Annotated[
+        tuple[SettingSource, ...], NoDecode, BeforeValidator(_sources_list)
+    ] = Field(
         default=("user", "project", "local"),
         description="Claude settings files in effect: user, project, local, separated by commas, or none.",
     )
     max_workers: int = Field(
-        default=16, ge=1, description="Maximum number of workers, one for each session in use; at least 1."
+        default=16,
+        ge=1,
+        description="Maximum number of workers, one for each session in use; at least 1.",
     )
     state: AbsolutePath = Field(
         default_factory=_default_state,
         description="Directory of logs and of the workers' sockets, spools and temporary files.",
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
-        default="info", description="Minimum level of log lines: debug (includes prompts), info, warning, error."
+        default="info",
+        description="Minimum level of log lines: debug (includes prompts), info, warning, error.",
     )
     log_format: Annotated[LogFormat, BeforeValidator(_lowered)] = Field(
-        default="auto", description="Format of log lines: json, console, or auto (console on a terminal, else json)."
+        default="auto",
+        description="Format of log lines: json, console, or auto (console on a terminal, else json).",
     )
-    worker_start_timeout: Seconds = Field(default=60.0, description="Seconds a worker may take to start; above 0.")
+    worker_start_timeout: Seconds = Field(
+        default=60.0, description="Seconds a worker may take to start; above 0."
+    )
     cancel_grace: Seconds = Field(
-        default=10.0, description="Seconds a cancelled turn may take to end before its worker is killed; above 0."
+        default=10.0,
+        description="Seconds a cancelled turn may take to end before its worker is killed; above 0.",
     )
     shutdown_grace: Seconds = Field(
-        default=2.5, description="Seconds running turns may take to end when `serve --stdio` stops; above 0."
+        default=2.5,
+        description="Seconds running turns may take to end when `serve --stdio` stops; above 0.",
     )
     permission_timeout: Annotated[Seconds | None, BeforeValidator(_or_none)] = Field(
         default=None,
@@ -143,13 +164,16 @@ class Settings(BaseSettings):
         description="Seconds without a heartbeat (sent every 10) after which a worker is killed; at least 12.",
     )
     socket: AbsolutePath | None = Field(
-        default=None, description="Socket of the daemon; in XDG_RUNTIME_DIR or PYKOCLAW_STATE if unset."
+        default=None,
+        description="Socket of the daemon; in XDG_RUNTIME_DIR or PYKOCLAW_STATE if unset.",
     )
     orphan_grace: Seconds = Field(
         default=7200.0, description="Seconds a running turn may continue without a daemon; above 0."
     )
     spool_limit: int = Field(
-        default=1024 * 1024 * 1024, ge=1, description="Bytes a worker may keep on disk while no daemon reads them."
+        default=1024 * 1024 * 1024,
+        ge=1,
+        description="Bytes a worker may keep on disk while no daemon reads them.",
     )
     away_policy: Annotated[AwayPolicy, BeforeValidator(_lowered)] = Field(
         default=AwayPolicy.WAIT,
@@ -160,13 +184,16 @@ class Settings(BaseSettings):
         description="Seconds a permission request waits while no client has the session open, until it is denied.",
     )
     rejoin_window: Seconds = Field(
-        default=120.0, description="Seconds in which a prompt re-sent after a lost connection joins its turn; above 0."
+        default=120.0,
+        description="Seconds in which a prompt re-sent after a lost connection joins its turn; above 0.",
     )
     client_stall: Seconds = Field(
-        default=60.0, description="Seconds a client may stop reading before it is disconnected; above 0."
+        default=60.0,
+        description="Seconds a client may stop reading before it is disconnected; above 0.",
     )
     prune_after: Seconds = Field(
-        default=3600.0, description="Seconds after which an unused session is emptied and hidden; above 0."
+        default=3600.0,
+        description="Seconds after which an unused session is emptied and hidden; above 0.",
     )
     max_clients: int = Field(
         default=512,
@@ -182,7 +209,8 @@ class Settings(BaseSettings):
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",
     )
     group: str | None = Field(
-        default=None, description="Group whose members may access the database; only its owner if unset."
+        default=None,
+        description="Group whose members may access the database; only its owner if unset.",
     )
     crash_points: str | None = Field(
         default=None,
@@ -209,10 +237,17 @@ class Settings(BaseSettings):
         self._origins = {name: _origin(name, layers) for name in self.model_fields_set}
 
     def fill(self, kind: Callable[..., T], **more: Any) -> T:
-        """A `kind` whose parameters that have a setting's name are that setting; `more` are its other ones."""
-        wanted = inspect.signature(kind).parameters.keys() & type(self).model_fields.keys() - more.keys()
+        """A `kind` whose parameters that have a setting's name are that setting; `more` are its
+        other ones.
+        """
+        wanted = (
+            inspect.signature(kind).parameters.keys() & type(self).model_fields.keys() - more.keys()
+        )
         values = {name: getattr(self, name) for name in wanted}
-        return kind(**{name: str(one) if isinstance(one, Path) else one for name, one in values.items()}, **more)
+        return kind(
+            **{name: str(one) if isinstance(one, Path) else one for name, one in values.items()},
+            **more,
+        )
 
     def origin(self, name: str) -> str:
         """Source of the setting `name`: "default", "environment", or the path of a .env file."""
@@ -233,14 +268,17 @@ class SettingLine:
 def load() -> Settings:
     """Read the settings.
 
-    Raises ConfigurationError, which names each bad setting, where its value came from, and what is allowed.
+    Raises ConfigurationError, which names each bad setting, where its value came from, and what is
+    allowed.
     """
     try:
         return Settings()
     except ValidationError as error:
         raise ConfigurationError("\n".join(_complaints(error))) from None
     except RuntimeError as error:  # what pathlib raises for a user without a home
-        raise ConfigurationError("There is no home directory. Set HOME to an existing directory.") from error
+        raise ConfigurationError(
+            "There is no home directory. Set HOME to an existing directory."
+        ) from error
 
 
 def describe(settings: Settings) -> list[SettingLine]:
@@ -285,7 +323,9 @@ def _file_source(settings_cls: type[BaseSettings], path: Path) -> EnvSettingsSou
     from pykoclaw_acp.system import dotenv
 
     source = EnvSettingsSource(settings_cls)
-    source.env_vars = {name.lower(): value for name, value in dotenv.read(str(path)).items() if value}
+    source.env_vars = {
+        name.lower(): value for name, value in dotenv.read(str(path)).items() if value
+    }
     return source
 
 

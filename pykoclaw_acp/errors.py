@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 class AcpError(Exception):
     """A request failed; becomes the JSON-RPC error answer of that request and of no other.
 
-    `message` is what a person reads: one sentence, no prompt text, no secret. `data` is for programs.
+    `message` is what a person reads: one sentence, no prompt text, no secret. `data` is for
+    programs.
     """
 
     code: ClassVar[int] = -32603
@@ -74,7 +75,9 @@ class MethodNotFound(AcpError):
 
 
 class InvalidParams(AcpError):
-    """A parameter has the wrong type or a value that cannot be used; the message names the field."""
+    """A parameter has the wrong type or a value that cannot be used; the message names
+    the field.
+    """
 
     code = -32602
 
@@ -105,14 +108,17 @@ class SessionNotFound(AcpError):
     def __init__(self, session_id: str) -> None:
         # OpenCode looks for "session … not found".
         super().__init__(
-            "Session not found. No session has this id. Create one with session/new.", {"sessionId": session_id}
+            "Session not found. No session has this id. Create one with session/new.",
+            {"sessionId": session_id},
         )
 
 
 class StoreUnavailable(AcpError):
-    """The database cannot be written now; nothing of the request was kept, and it may be sent again later.
+    """The database cannot be written now; nothing of the request was kept, and it may be sent again
+    later.
 
-    `state` is the store's condition: `locked`, `blocked` or `gone`. `reason` is a sentence that says why.
+    `state` is the store's condition: `locked`, `blocked` or `gone`. `reason` is a sentence that
+    says why.
     """
 
     code = -32011
@@ -128,7 +134,8 @@ class StoreUnavailable(AcpError):
 
 
 class Overloaded(AcpError):
-    """A client asks for more at a time than it may have; nothing of the request was kept, and it may be sent again.
+    """A client asks for more at a time than it may have; nothing of the request was kept, and it
+    may be sent again.
 
     `what` there is too much of: `calls`, `answers`, `prompts`, `lines`, `clients`.
     """
@@ -140,7 +147,9 @@ class Overloaded(AcpError):
 
 
 class NestedCaller(AcpError):
-    """Whoever asks runs inside of a session, and may not: `may_not` says what, and which setting allows it."""
+    """Whoever asks runs inside of a session, and may not: `may_not` says what, and which setting
+    allows it.
+    """
 
     code = -32013
 
@@ -160,7 +169,8 @@ class TurnFailed(AcpError):
 
 
 class StartupError(Exception):
-    """The program cannot start; the message says what is wrong and what to do. Exits with `exit_code`.
+    """The program cannot start; the message says what is wrong and what to do. Exits with
+    `exit_code`.
 
     `kind` is for programs: `data.errorKind` of what a client asks for meanwhile.
     """
@@ -177,20 +187,26 @@ class DataDirectoryLocked(StartupError):
 
 
 class RestartWanted(StartupError):
-    """The running server cannot go on, a new one can; workers go on meanwhile (EX_TEMPFAIL of sysexits.h)."""
+    """The running server cannot go on, a new one can; workers go on meanwhile (EX_TEMPFAIL of
+    sysexits.h).
+    """
 
     exit_code = 75
 
 
 class DatabaseBusy(StartupError):
-    """Another program keeps the database to itself, reading included; a later start succeeds (EX_TEMPFAIL)."""
+    """Another program keeps the database to itself, reading included; a later start succeeds
+    (EX_TEMPFAIL).
+    """
 
     exit_code = 75
     kind = "database_busy"
 
 
 class DatabaseUnusable(StartupError):
-    """The database is damaged, from a newer version, or its migrations were changed; it was not touched."""
+    """The database is damaged, from a newer version, or its migrations were changed; it was not
+    touched.
+    """
 
     exit_code = 78
     kind = "database_unusable"
@@ -222,7 +238,9 @@ class DatabaseIncompatible(DatabaseUnusable):
 
 
 class DatabaseMissing(StartupError):
-    """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of sysexits.h)."""
+    """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of
+    sysexits.h).
+    """
 
     exit_code = 78
     kind = "database_missing"
@@ -236,11 +254,15 @@ class ConfigurationError(StartupError):
 
 
 class DirectoryUnusable(ConfigurationError):
-    """A directory, or a file in one, that the program needs cannot be read or written (EX_CONFIG of sysexits.h)."""
+    """A directory, or a file in one, that the program needs cannot be read or written (EX_CONFIG of
+    sysexits.h).
+    """
 
     kind = "directory_unusable"
 
-    def __init__(self, path: object, error: OSError, setting: str | None = None, what: str = "The directory") -> None:
+    def __init__(
+        self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
+    ) -> None:
         may = "rw" if what == "The file" else "rwx"
         other = "" if setting is None else f", or set {setting} to another directory"
         super().__init__(
@@ -268,7 +290,9 @@ class DaemonNotRunning(StartupError):
 
 
 class WorkerFailed(Exception):
-    """No worker could be had; `kind` for programs, `message` for people, `retry_after` (s): when to try again."""
+    """No worker could be had; `kind` for programs, `message` for people, `retry_after` (s): when to
+    try again.
+    """
 
     def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -294,7 +318,9 @@ class StoreClosed(StoreError):
 
 
 class NoPlaceForEnd(StoreError):
-    """The end of a turn cannot be recorded, and never will be: its session or its row is gone from the journal."""
+    """The end of a turn cannot be recorded, and never will be: its session or its row is gone from
+    the journal.
+    """
 
 
 class SpoolPending(StoreError):

@@ -29,7 +29,9 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
     return (text[at : at + size] for at in range(0, len(text), size))
 
 
-def encode(blocks: Sequence[dict[str, Any]], *, sort_keys: bool = False, ascii_only: bool = True) -> Iterator[str]:
+def encode(
+    blocks: Sequence[dict[str, Any]], *, sort_keys: bool = False, ascii_only: bool = True
+) -> Iterator[str]:
     """`json.dumps(blocks)` in pieces; top-level strings of the blocks may be long."""
     dumps = json.JSONEncoder(sort_keys=sort_keys, ensure_ascii=ascii_only).encode
     lead = "["

@@ -1,7 +1,7 @@
 """Escaping of untrusted text for terminals and readers. The standard library only.
 
-C0 and C1 controls, and with them all escape sequences, bidi controls and zero-width characters are escaped:
-`\\x1b`, `\\u202e`.
+C0 and C1 controls, and with them all escape sequences, bidi controls and zero-width characters are
+escaped: `\\x1b`, `\\u202e`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
     Kind = Literal["name", "command", "prose", "json"]
 
-# Controls, bidi controls, separators of lines, and halves of surrogate pairs, which no stream can encode.
-_OBEYED: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff"
+# Controls, bidi controls, separators of lines, and halves of surrogate pairs, which no stream can
+# encode.
+_OBEYED: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff"
+)
 _UNSEEN: Final = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -33,9 +36,9 @@ _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def neutral(text: str, kind: Kind = "name") -> str:
     """Escape what is dangerous in text of this kind.
 
-    `name`: one line, so line ends and tabs are escaped too. `command`: a command, in lines. `prose`: text of people
-    and models, in lines; zero-width characters stay, as emoji and many scripts need them. `json`: encoded JSON, whose
-    value does not change.
+    `name`: one line, so line ends and tabs are escaped too. `command`: a command, in lines.
+    `prose`: text of people and models, in lines; zero-width characters stay, as emoji and many
+    scripts need them. `json`: encoded JSON, whose value does not change.
     """
     if kind == "prose":
         text = text.replace("\r\n", "\n")

@@ -27,7 +27,8 @@ async def until_done(
     final: tuple[type[Exception], ...] = (),
     hurry: asyncio.Event | None = None,
 ) -> T:
-    """Call `act` until it succeeds, and return its value. The 1st, 2nd, 4th, 8th… failure is logged as `what`.
+    """Call `act` until it succeeds, and return its value. The 1st, 2nd, 4th, 8th… failure is logged
+    as `what`.
 
     Raises StoreClosed and exceptions in `final`. Setting `hurry` skips the current pause.
     """

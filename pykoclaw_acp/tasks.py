@@ -27,7 +27,11 @@ class Tasks:
         return iter(list(self._running))
 
     def start(
-        self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         """Start a task, in a copy of the caller's context or in `context`."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name, context=context)
@@ -63,7 +67,9 @@ class Pace:
             self._began = time.thread_time()
 
 
-async def in_pieces(work: Generator[None, None, T], rest: Callable[[], Awaitable[None]] | None = None) -> T:
+async def in_pieces(
+    work: Generator[None, None, T], rest: Callable[[], Awaitable[None]] | None = None
+) -> T:
     """Run a generator in steps, yielding to the event loop between them; returns its value.
 
     `rest` as in Pace.

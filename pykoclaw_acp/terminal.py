@@ -1,7 +1,7 @@
 """Output of commands to the terminal, with untrusted text escaped.
 
-A `Shown` is escaped text. Only `shown` makes one, so that the type checker finds what was not escaped;
-`tests/unit/test_terminal.py` finds output that bypasses this module.
+A `Shown` is escaped text. Only `shown` makes one, so that the type checker finds what was not
+escaped; `tests/unit/test_terminal.py` finds output that bypasses this module.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ def console(stream: TextIO | None = None, **options: Any) -> Console:
     from rich.segment import Segment
 
     class Neutral(Console):
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else neutral(text, "prose"), style, control)
 

@@ -15,7 +15,10 @@ _LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for number in (signal.SIGINT, signal.SIGHUP):  # a run in the background inherits that they are ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+    ):  # a run in the background inherits that they are ignored
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the run
@@ -39,7 +42,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             terminalreporter.line(f"{name}: {value}")
@@ -58,7 +63,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new, empty HOME for each test, and none of the variables that a developer or an earlier test may have set."""
+    """A new, empty HOME for each test, and none of the variables that a developer or an earlier
+    test may have set.
+    """
     home = tmp_path_factory.mktemp("h")
     monkeypatch.setenv("HOME", str(home))
     for name in foreign_variables(os.environ):

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, ToolStarted, Usage
+from pykoclaw_acp.model.events import (
+    Event,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+)
 
 
 def seen(events: Iterable[Event | None]) -> list[Any]:
-    """Messages with their whole text and everything else in its order; tools with their newest content; the usage."""
+    """Messages with their whole text and everything else in its order; tools with their newest
+    content; the usage.
+    """
     shown: list[Any] = []
     tools: dict[str, dict[str, Any]] = {}
     usage: Usage | None = None
@@ -34,21 +44,36 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
 
 
 def told(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """ACP updates without their places, the chunks of one message as one: what was live and a replay are equal so."""
+    """ACP updates without their places, the chunks of one message as one: what was live and a
+    replay are equal so.
+    """
     joined: list[dict[str, Any]] = []
     for update in updates:
-        one = {**update, "_meta": {key: value for key, value in update["_meta"].items() if key != "pykoclaw.dev/seq"}}
+        one = {
+            **update,
+            "_meta": {
+                key: value for key, value in update["_meta"].items() if key != "pykoclaw.dev/seq"
+            },
+        }
         last = joined[-1] if joined else {}
         same = all(last.get(key) == one.get(key) for key in ("sessionUpdate", "messageId"))
         if same and one["sessionUpdate"] in ("agent_message_chunk", "agent_thought_chunk"):
-            joined[-1] = {**last, "content": {"type": "text", "text": last["content"]["text"] + one["content"]["text"]}}
+            joined[-1] = {
+                **last,
+                "content": {
+                    "type": "text",
+                    "text": last["content"]["text"] + one["content"]["text"],
+                },
+            }
         else:
             joined.append(one)
     return joined
 
 
 def is_part(part: Sequence[dict[str, Any]], whole: Sequence[dict[str, Any]]) -> bool:
-    """Whether what was told in `part` is in `whole`, in order; messages may go on there, or have begun before."""
+    """Whether what was told in `part` is in `whole`, in order; messages may go on there, or have
+    begun before.
+    """
     rest = iter(whole)
     return all(any(_within(one, other) for other in rest) for one in part)
 
@@ -56,4 +81,6 @@ def is_part(part: Sequence[dict[str, Any]], whole: Sequence[dict[str, Any]]) -> 
 def _within(one: dict[str, Any], other: dict[str, Any]) -> bool:
     if one["sessionUpdate"] not in ("agent_message_chunk", "agent_thought_chunk"):
         return one == other
-    return {**one, "content": None} == {**other, "content": None} and one["content"]["text"] in other["content"]["text"]
+    return {**one, "content": None} == {**other, "content": None} and one["content"][
+        "text"
+    ] in other["content"]["text"]

@@ -1,4 +1,6 @@
-"""What a test run left behind: processes and temporary files, found by marks that every child inherits."""
+"""What a test run left behind: processes and temporary files, found by marks that every child
+inherits.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ _GRACE = 60  # seconds that processes which are ending may take
 
 
 class Run:
-    """One test run. It has its own temporary directory, so that nobody else's files are taken for its own.
+    """One test run. It has its own temporary directory, so that nobody else's files are taken for
+    its own.
 
-    Making it changes this process's environment, which xdist's workers and all that tests start inherit: the
-    developer's home, settings and credentials are out of reach of every test.
+    Making it changes this process's environment, which xdist's workers and all that tests start
+    inherit: the developer's home, settings and credentials are out of reach of every test.
     """
 
     def __init__(self) -> None:
@@ -34,7 +37,12 @@ class Run:
         for name in foreign_variables(os.environ):
             del os.environ[name]
         os.environ.update(
-            {_RUN: self.id, "HOME": str(home), "TMPDIR": str(self.directory), "CLAUDE_CODE_TMPDIR": str(self.directory)}
+            {
+                _RUN: self.id,
+                "HOME": str(home),
+                "TMPDIR": str(self.directory),
+                "CLAUDE_CODE_TMPDIR": str(self.directory),
+            }
         )
         tempfile.tempdir = str(self.directory)
 
@@ -49,7 +57,9 @@ class Run:
         for pid in processes:
             os.kill(pid, signal.SIGKILL)
         files = [path for pattern in _OURS for path in self.directory.glob(pattern)]
-        return [f"process {pid}: {command}" for pid, command in processes.items()] + [f"file {path}" for path in files]
+        return [f"process {pid}: {command}" for pid, command in processes.items()] + [
+            f"file {path}" for path in files
+        ]
 
     def close(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -62,7 +72,13 @@ class Run:
                 continue
             try:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                    command = (
+                        (entry / "cmdline")
+                        .read_bytes()
+                        .replace(b"\0", b" ")
+                        .decode(errors="replace")
+                        .strip()
+                    )
                     found[int(entry.name)] = command
             except OSError:
                 continue  # ended meanwhile, or not ours

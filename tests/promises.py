@@ -1,4 +1,6 @@
-"""What the program promises, as a plain model of what clients were told: at every moment, and at rest."""
+"""What the program promises, as a plain model of what clients were told: at every moment, and at
+rest.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ REFUSALS: Final = {-32600, -32602, -32002, -32800}  # of calls that are wrong, o
 
 @dataclass(slots=True)
 class View:
-    """What a client holds of a session since it last asked for its history: places and updates, in order.
+    """What a client holds of a session since it last asked for its history: places and updates, in
+    order.
 
     `start`: the place behind which it began; 0 is the beginning.
     """
@@ -36,7 +39,9 @@ class View:
 
 @dataclass(slots=True)
 class Asked:
-    """A request of a client's: what came of it, and for a prompt its words, under which it is counted."""
+    """A request of a client's: what came of it, and for a prompt its words, under which it is
+    counted.
+    """
 
     method: str
     params: dict[str, Any]
@@ -68,7 +73,9 @@ class Front(Protocol):
 
 
 class Ran(Protocol):
-    """Something that ran turns of a session, one after the other: a worker, or what is known of one."""
+    """Something that ran turns of a session, one after the other: a worker, or what is known of
+    one.
+    """
 
     @property
     def session(self) -> str:
@@ -170,7 +177,8 @@ class Entry:
 def log(w: Told, session: str) -> list[Entry]:
     """A session's log."""
     return [
-        Entry(first, seq, turn, kind, json.loads(payload)) for first, seq, turn, kind, payload in w.rows(LOG, session)
+        Entry(first, seq, turn, kind, json.loads(payload))
+        for first, seq, turn, kind, payload in w.rows(LOG, session)
     ]
 
 
@@ -179,7 +187,9 @@ def answer_text(w: Told, session: str, turn: str | None = None) -> str:
     return "".join(
         str(one.payload["text"])
         for one in log(w, session)
-        if one.kind == "text" and one.payload["message_id"].startswith(SAID) and turn in (None, one.turn)
+        if one.kind == "text"
+        and one.payload["message_id"].startswith(SAID)
+        and turn in (None, one.turn)
     )
 
 
@@ -190,8 +200,12 @@ def check(w: Told) -> None:
     rows = turns(w)
     _nothing_ran_twice(w)
     _prompts_ran_in_order(w)
-    assert not w.for_nobody, "a prompt of an earlier daemon's time ran although nobody stood behind it"
-    assert not [worker for worker in w.workers if worker.killed], "a worker was killed that did its work"
+    assert not w.for_nobody, (
+        "a prompt of an earlier daemon's time ran although nobody stood behind it"
+    )
+    assert not [worker for worker in w.workers if worker.killed], (
+        "a worker was killed that did its work"
+    )
     for session in {worker.session for worker in w.workers} | _known(w):
         _log_is_whole(w, session)
     for front in w.fronts:
@@ -218,7 +232,12 @@ def check_at_rest(w: Told) -> None:
 
 
 def closed(w: Told) -> set[str]:
-    return {session for (session,) in w.rows("SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL")}
+    return {
+        session
+        for (session,) in w.rows(
+            "SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL"
+        )
+    }
 
 
 def _known(w: Told) -> set[str]:
@@ -235,7 +254,9 @@ def _nothing_ran_twice(w: Told) -> None:
 def _prompts_ran_in_order(w: Told) -> None:
     """Those of one client in one session, as it sent them."""
     for front in w.fronts:
-        numbers = {one.marker: number for number, one in front.asked.items() if one.marker is not None}
+        numbers = {
+            one.marker: number for number, one in front.asked.items() if one.marker is not None
+        }
         for session in {worker.session for worker in w.workers}:
             ran = [numbers[words] for words in _ran(w, session) if words in numbers]
             assert ran == sorted(ran), f"the client sent {sorted(ran)}, they ran as {ran}"
@@ -254,7 +275,9 @@ def _log_is_whole(w: Told, session: str) -> None:
     ran = [turn for worker in w.workers if worker.session == session for turn in worker.turns]
     told = [one.turn for one in entries if one.turn in ran]
     changes = [turn for at, turn in enumerate(told) if at == 0 or told[at - 1] != turn]
-    assert changes == [turn for turn in ran if turn in changes], f"ran as {ran}, the log has {changes}"
+    assert changes == [turn for turn in ran if turn in changes], (
+        f"ran as {ran}, the log has {changes}"
+    )
 
 
 def _shown_is_logged(w: Told, front: Front) -> None:
@@ -279,7 +302,9 @@ def _told_is_true(w: Told, front: Front, number: int, one: Asked, rows: list[Tur
     if one.method != "session/prompt":
         return
     key = front.key(number)
-    mine = [row for row in rows if row.key == key] or [row for row in rows if row.words == one.marker]
+    mine = [row for row in rows if row.key == key] or [
+        row for row in rows if row.words == one.marker
+    ]
     assert len([row for row in rows if row.key == key]) <= 1
     if "result" in answer:
         told = answer["result"]["stopReason"]
@@ -294,16 +319,24 @@ def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[Turn
     """`this` is the very request's row, `mine` are all of its words'."""
     data = error.get("data") or {}
     if "turnState" in data:
-        assert data["turnState"] in {row.state for row in mine}, f"told {error}, the journal says {mine}"
+        assert data["turnState"] in {row.state for row in mine}, (
+            f"told {error}, the journal says {mine}"
+        )
         return
-    refused = data.get("retryable") or data.get("errorKind") == "daemon_not_started" or error["code"] in REFUSALS
+    refused = (
+        data.get("retryable")
+        or data.get("errorKind") == "daemon_not_started"
+        or error["code"] in REFUSALS
+    )
     assert refused, f"an error that says nothing: {error}"
     ran = [row for row in this if row.state not in ("queued", "cancelled")]
     assert not ran, f"told {error} of a prompt that was accepted and ran: {ran}"
 
 
 def _said_is_logged(w: Told, worker: Ran, rows: list[TurnRow]) -> None:
-    """What a worker told is in the log: all of it, unless it was killed with something in its memory."""
+    """What a worker told is in the log: all of it, unless it was killed with something in its
+    memory.
+    """
     session = worker.session
     states = {row.turn_id: row.state for row in rows}
     for turn, said in worker.said.items():
@@ -314,4 +347,6 @@ def _said_is_logged(w: Told, worker: Ran, rows: list[TurnRow]) -> None:
             assert logged == said, f"the worker said {said!r}, the log has {logged!r}"
     for turn in worker.done:
         if not worker.lost_something:
-            assert states[turn] in ("done", "cancelled"), f"the worker ended {turn}, the journal says {states[turn]}"
+            assert states[turn] in ("done", "cancelled"), (
+                f"the worker ended {turn}, the journal says {states[turn]}"
+            )

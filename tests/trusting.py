@@ -18,5 +18,6 @@ def trust_dotenv(data: Path, directory: Path) -> None:
         connection.isolation_level = None
         migrate.apply(connection, migrate.load(), data / "pykoclaw.db")
         connection.execute(
-            "INSERT OR REPLACE INTO acp_trust VALUES (?, '-', ?, 'cli', 0)", (str(directory.resolve()), digest)
+            "INSERT OR REPLACE INTO acp_trust VALUES (?, '-', ?, 'cli', 0)",
+            (str(directory.resolve()), digest),
         )

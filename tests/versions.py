@@ -1,7 +1,9 @@
-"""The versions of dependencies: the lowest that are allowed, and known vulnerabilities of those that are pinned.
+"""The versions of dependencies: the lowest that are allowed, and known vulnerabilities of those
+that are pinned.
 
-`python -m tests.versions lowest` writes requirements: each direct dependency at its lower bound, what the tests need as
-pinned. `python -m tests.versions audit [FOLDER]` asks pip-audit, or reads the OSV files (JSON) of a folder.
+`python -m tests.versions lowest` writes requirements: each direct dependency at its lower bound,
+what the tests need as pinned. `python -m tests.versions audit [FOLDER]` asks pip-audit, or reads
+the OSV files (JSON) of a folder.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def direct() -> dict[str, Requirement]:
     """What the program itself needs, extras included."""
     known = project()["project"]
     extras = (one for extra in known["optional-dependencies"].values() for one in extra)
-    return {canonicalize_name(one.name): one for one in map(Requirement, [*known["dependencies"], *extras])}
+    return {
+        canonicalize_name(one.name): one
+        for one in map(Requirement, [*known["dependencies"], *extras])
+    }
 
 
 def lowest() -> Iterator[str]:
@@ -61,7 +66,9 @@ def affected(entry: dict[str, Any], name: str, version: str) -> bool:
         package = one.get("package", {})
         if package.get("ecosystem") != "PyPI" or canonicalize_name(package.get("name", "")) != name:
             continue
-        if version in one.get("versions", []) or any(_within(each, version) for each in one.get("ranges", [])):
+        if version in one.get("versions", []) or any(
+            _within(each, version) for each in one.get("ranges", [])
+        ):
             return True
     return False
 
@@ -95,25 +102,46 @@ def audit_offline(folder: Path) -> int:
     for file in files:
         entry = json.loads(file.read_text(encoding="utf-8"))
         if not entry.get("withdrawn"):
-            found += [(name, pin, entry["id"]) for name, pin in pinned().items() if affected(entry, name, pin)]
+            found += [
+                (name, pin, entry["id"])
+                for name, pin in pinned().items()
+                if affected(entry, name, pin)
+            ]
     for name, pin, known in found:
         print(f"{name} {pin}: {known}")
-    print(f"{len(pinned())} versions against {len(files)} entries: {len(found)} vulnerabilities known.")
+    print(
+        f"{len(pinned())} versions against {len(files)} entries: {len(found)} vulnerabilities known."
+    )
     return int(bool(found))
 
 
 def audit() -> int:
-    """Ask pip-audit, from an environment of its own; 1 for a vulnerability, 75 if nobody knew of any version."""
+    """Ask pip-audit, from an environment of its own; 1 for a vulnerability, 75 if nobody knew of
+    any version.
+    """
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = f"{folder}/bin/python"
         made = subprocess.run([python, "-m", "pip", "install", "-q", "pip-audit"], check=False)
-        command = [python, "-m", "pip_audit", "--disable-pip", "--require-hashes", "-r", str(ROOT / "constraints.txt")]
+        command = [
+            python,
+            "-m",
+            "pip_audit",
+            "--disable-pip",
+            "--require-hashes",
+            "-r",
+            str(ROOT / "constraints.txt"),
+        ]
         asked = subprocess.run(
-            [*command, "--format=json", "--progress-spinner=off"], capture_output=True, text=True, check=False
+            [*command, "--format=json", "--progress-spinner=off"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if made.returncode or not asked.stdout:
-        print(f"Nothing was audited: pip-audit cannot be had, or asked here.\n{asked.stderr[-500:]}")
+        print(
+            f"Nothing was audited: pip-audit cannot be had, or asked here.\n{asked.stderr[-500:]}"
+        )
         return NOT_AUDITED
     return report(json.loads(asked.stdout)["dependencies"])
 
@@ -121,11 +149,17 @@ def audit() -> int:
 def report(dependencies: list[dict[str, Any]]) -> int:
     """What pip-audit found, and what it did not look at: that is said, and never counts as well."""
     skipped = [one["name"] for one in dependencies if "skip_reason" in one]
-    found = [(one["name"], one["version"], known["id"]) for one in dependencies for known in one.get("vulns", [])]
+    found = [
+        (one["name"], one["version"], known["id"])
+        for one in dependencies
+        for known in one.get("vulns", [])
+    ]
     for name, version, known in found:
         print(f"{name} {version}: {known}")
     looked = len(dependencies) - len(skipped)
-    print(f"{looked} versions audited, {len(found)} vulnerabilities known, {len(skipped)} unknown to the index.")
+    print(
+        f"{looked} versions audited, {len(found)} vulnerabilities known, {len(skipped)} unknown to the index."
+    )
     return 1 if found else NOT_AUDITED if not looked else 0
 
 

@@ -14,7 +14,9 @@ _PAUSE = 0.01  # seconds between two looks
 
 
 async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float = 60) -> T:
-    """Look every 10 ms until `condition` is true, and return what it gave. AssertionError after `timeout` seconds."""
+    """Look every 10 ms until `condition` is true, and return what it gave. AssertionError after
+    `timeout` seconds.
+    """
     deadline = time.monotonic() + timeout
     while True:
         result = condition()
@@ -27,7 +29,9 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float =
 
 
 async def within(condition: Callable[[], object], seconds: float) -> bool:
-    """Look every 10 ms until `condition` is true, or until so many seconds are over; whether it was."""
+    """Look every 10 ms until `condition` is true, or until so many seconds are over; whether it
+    was.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:

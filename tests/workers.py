@@ -17,4 +17,10 @@ OPTIONS = WorkerOptions(
 def spec(directory: Path, *, session: str = "session", epoch: int = 1, **more: Any) -> LaunchSpec:
     """A worker of the instance that has this directory."""
     limits = {"orphan_grace": 0, "spool_limit": 10_000}
-    return LaunchSpec(instance=directory.name, session_id=session, epoch=epoch, options=OPTIONS, **{**limits, **more})
+    return LaunchSpec(
+        instance=directory.name,
+        session_id=session,
+        epoch=epoch,
+        options=OPTIONS,
+        **{**limits, **more},
+    )

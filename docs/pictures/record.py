@@ -1,4 +1,6 @@
-"""`make pictures`: records the output of the demo in a terminal and writes scenes of it, unchanged, as SVG."""
+"""`make pictures`: records the output of the demo in a terminal and writes scenes of it, unchanged,
+as SVG.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,16 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 COLUMNS: Final = 96
-SCENES: Final = (2, 3, 4)  # a turn; the daemon killed in mid-answer; the editor killed in mid-answer
+SCENES: Final = (
+    2,
+    3,
+    4,
+)  # a turn; the daemon killed in mid-answer; the editor killed in mid-answer
 PICTURE: Final = Path(__file__).with_name("demo.svg")
 _HEADING: Final = re.compile(r" *(\d+)  \S")
-_FONT: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)  # from the network: an image may not fetch it
+_FONT: Final = re.compile(
+    r"\s*@font-face \{.*?\}", re.DOTALL
+)  # from the network: an image may not fetch it
 
 
 def main() -> int:
@@ -67,10 +75,18 @@ def chosen(output: Text) -> Iterator[Text]:
 
 def svg(lines: Iterator[Text]) -> str:
     """The lines as a picture of a terminal."""
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True,
+        width=COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
     for line in lines:
         console.print(line, soft_wrap=True)
-    return _FONT.sub("", console.export_svg(title="pykoclaw-acp demo", theme=MONOKAI, unique_id="demo"))
+    return _FONT.sub(
+        "", console.export_svg(title="pykoclaw-acp demo", theme=MONOKAI, unique_id="demo")
+    )
 
 
 if __name__ == "__main__":

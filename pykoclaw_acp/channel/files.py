@@ -21,7 +21,10 @@ class WorkerFiles(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, directory: Path, worker: WorkerIdentity) -> Self:
         """Those of a new worker; an id is never a path."""
-        return cls._at(directory, f"{hashlib.sha256(worker.session_id.encode()).hexdigest()[:16]}-{worker.epoch}")
+        return cls._at(
+            directory,
+            f"{hashlib.sha256(worker.session_id.encode()).hexdigest()[:16]}-{worker.epoch}",
+        )
 
     @classmethod
     def beside(cls, socket: str) -> Self:

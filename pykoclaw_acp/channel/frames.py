@@ -1,10 +1,13 @@
-"""The channel between daemon and worker: length-bounded JSON lines over the worker's own unix socket.
+"""The channel between daemon and worker: length-bounded JSON lines over the worker's own unix
+socket.
 
-Every frame carries the worker's epoch; a frame of another epoch is dropped. What the worker reports is numbered from 1
-and kept by it until the daemon has acknowledged it, which it does after the commit.
+Every frame carries the worker's epoch; a frame of another epoch is dropped. What the worker reports
+is numbered from 1 and kept by it until the daemon has acknowledged it, which it does after the
+commit.
 
-A worker outlives its daemon, and meets one of another version: Hello and Ready name the protocol. What Hello and
-`_Head` hold stays as it is for ever; a frame that the other side does not know is skipped.
+A worker outlives its daemon, and meets one of another version: Hello and Ready name the protocol.
+What Hello and `_Head` hold stays as it is for ever; a frame that the other side does not know is
+skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import PermissionRequest
 
 PROTOCOL: Final = 1
-ENDED_UNREADABLY: Final = "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
+ENDED_UNREADABLY: Final = (
+    "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
+)
 LONG_PROMPT: Final = 256 * 1024  # characters
 _NO_CONTENT: Final = b"[]}\n"  # how a Prompt of nothing ends: `content` is its last field
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
@@ -32,7 +37,8 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_
     epoch: int
 
 
-# --- daemon to worker ----------------------------------------------------------------------------------------------
+# --- daemon to worker
+# ----------------------------------------------------------------------------------------------
 
 
 class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
@@ -44,9 +50,11 @@ class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
 
 
 class Where(_Frame, frozen=True, kw_only=True, tag="where"):
-    """Asks for the worker's data directory: first frame instead of Hello, of any epoch; answered with Place.
+    """Asks for the worker's data directory: first frame instead of Hello, of any epoch; answered
+    with Place.
 
-    The daemon that the worker serves notices nothing. A worker of a version before this frame closes the connection.
+    The daemon that the worker serves notices nothing. A worker of a version before this frame
+    closes the connection.
     """
 
 
@@ -76,7 +84,9 @@ class SetModel(_Frame, frozen=True, kw_only=True, tag="set_model"):
 
 
 class Answer(_Frame, frozen=True, kw_only=True, tag="answer"):
-    """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or `cancel`."""
+    """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or
+    `cancel`.
+    """
 
     ask_id: str
     decision: Literal["allow_once", "allow_always", "reject", "accept", "decline", "cancel"]
@@ -98,15 +108,18 @@ class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
     """End: interrupt what runs, close the CLI, exit."""
 
 
-# --- worker to daemon ----------------------------------------------------------------------------------------------
+# --- worker to daemon
+# ----------------------------------------------------------------------------------------------
 
 
 class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
-    """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session, nothing was resumed.
+    """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session,
+    nothing was resumed.
 
-    `turn_id` is the last prompt that the worker was given, `asks` are its open questions, `background` counts what runs
-    in the background, `mode` and `model` are what Claude runs with: what a daemon must know that did not launch it. It
-    is so after frame `upto`; 0: the daemon has all frames.
+    `turn_id` is the last prompt that the worker was given, `asks` are its open questions,
+    `background` counts what runs in the background, `mode` and `model` are what Claude runs with:
+    what a daemon must know that did not launch it. It is so after frame `upto`; 0: the daemon has
+    all frames.
     """
 
     pid: int
@@ -178,7 +191,8 @@ class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
 class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
     """Replaces the frames from `first` to `n`, which cannot be read from the spool.
 
-    `turn_id` is the turn that was told of there, as far as that is known, `file` where the damaged spool is kept.
+    `turn_id` is the turn that was told of there, as far as that is known, `file` where the damaged
+    spool is kept.
     """
 
     first: int
@@ -195,10 +209,12 @@ class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
 
 
 class Place(_Frame, frozen=True, kw_only=True, tag="place"):
-    """Answers Where: a worker of `instance` with frames up to `last`, of which those up to `acked` are committed.
+    """Answers Where: a worker of `instance` with frames up to `last`, of which those up to `acked`
+    are committed.
 
-    `device` and `inode` are those of its data directory, which it holds, wherever that is now: at `path`, or deleted.
-    An inode of 0 says that it does not hold one. `attached`: it serves a daemon.
+    `device` and `inode` are those of its data directory, which it holds, wherever that is now: at
+    `path`, or deleted. An inode of 0 says that it does not hold one. `attached`: it serves a
+    daemon.
     """
 
     instance: str
@@ -226,7 +242,16 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
 
 
 ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
-Numbered = TurnStarted | EventFrame | PermissionRequest | AskWithdrawn | TurnEnded | Background | Skipped | Gap
+Numbered = (
+    TurnStarted
+    | EventFrame
+    | PermissionRequest
+    | AskWithdrawn
+    | TurnEnded
+    | Background
+    | Skipped
+    | Gap
+)
 FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
@@ -299,7 +324,9 @@ def decode_to_worker(line: bytes) -> ToWorker | None:
 
 
 class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
-    """A Prompt with long texts, encoded; `pieces` are its line, and are sent one after the other."""
+    """A Prompt with long texts, encoded; `pieces` are its line, and are sent one after
+    the other.
+    """
 
     pieces: list[bytes]
 
@@ -316,8 +343,13 @@ def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[
 
 
 def encode(frame: ToWorker | FromWorker) -> bytes:
-    """Encode a frame as a line. A lone surrogate, which models and tools may produce, becomes a `?`."""
+    """Encode a frame as a line. A lone surrogate, which models and tools may produce, becomes a
+    `?`.
+    """
     try:
         return msgspec.json.encode(frame) + b"\n"
     except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(frame), ensure_ascii=False).encode(errors="replace") + b"\n"
+        return (
+            json.dumps(msgspec.to_builtins(frame), ensure_ascii=False).encode(errors="replace")
+            + b"\n"
+        )

@@ -19,7 +19,9 @@ class Held(NamedTuple):
 
 
 def is_deleted(status: os.stat_result, link: str) -> bool:
-    """Whether a descriptor's directory was deleted; `link` is where its entry in /proc points to."""
+    """Whether a descriptor's directory was deleted; `link` is where its entry in /proc
+    points to.
+    """
     return not status.st_nlink or link.endswith(_GONE)
 
 
@@ -37,7 +39,9 @@ class HeldDirectory:
             return Held()
         status = os.fstat(self._descriptor)
         path = os.readlink(f"/proc/self/fd/{self._descriptor}")
-        return Held(path.removesuffix(_GONE), status.st_dev, status.st_ino, is_deleted(status, path))
+        return Held(
+            path.removesuffix(_GONE), status.st_dev, status.st_ino, is_deleted(status, path)
+        )
 
     def follow(self, path: str) -> None:
         """Hold the directory at `path` if none is held, or the held one was deleted."""

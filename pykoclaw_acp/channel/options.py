@@ -11,7 +11,9 @@ WITHOUT: Final = "without:"  # prefix of one whose active content does not
 
 
 class McpStdio(msgspec.Struct, frozen=True):
-    """A stdio MCP server that the client asked for; `env` may hold secrets and is never logged or stored."""
+    """A stdio MCP server that the client asked for; `env` may hold secrets and is never logged or
+    stored.
+    """
 
     name: str
     command: str
@@ -20,10 +22,11 @@ class McpStdio(msgspec.Struct, frozen=True):
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of one worker. An option that has a setting's name is that setting unless the session has its own.
+    """Options of one worker. An option that has a setting's name is that setting unless the session
+    has its own.
 
-    The server makes a template from the settings (`Settings.fill`); a session replaces what is its own, and the pool
-    hands the options to the worker unchanged.
+    The server makes a template from the settings (`Settings.fill`); a session replaces what is its
+    own, and the pool hands the options to the worker unchanged.
     """
 
     model: str | None
@@ -35,7 +38,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()
-    workspace: str = ""  # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
+    workspace: str = (
+        ""  # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
+    )
 
     @property
     def restricted(self) -> bool:

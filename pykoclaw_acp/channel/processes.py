@@ -22,7 +22,8 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHandle:
-    """What a launcher finds its worker by; to everybody else it is opaque, and kept in the worker's row.
+    """What a launcher finds its worker by; to everybody else it is opaque, and kept in the worker's
+    row.
 
     The directory of `socket` is below one that has the name of the worker's instance.
     """

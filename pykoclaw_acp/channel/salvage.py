@@ -1,7 +1,8 @@
 """Reading of a spool that may be damaged: frames in order, and a Gap where some are missing.
 
-A line that is no frame of this worker is skipped. A Gap is made only where a number is missing, or the file ends with
-such a line. Text after a gap gets message ids of its own, so that it is not merged with text before the gap.
+A line that is no frame of this worker is skipped. A Gap is made only where a number is missing, or
+the file ends with such a line. Text after a gap gets message ids of its own, so that it is not
+merged with text before the gap.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SKIP: Final = 1024 * 1024  # bytes of a line that is too long, read at once
 
 
 def frames(file: BinaryIO, epoch: int, after: int, upto: int = 0) -> Iterator[FromWorker]:
-    """The frames of the worker `epoch` after number `after`, from the file's beginning. Raises OSError.
+    """The frames of the worker `epoch` after number `after`, from the file's beginning. Raises
+    OSError.
 
     `upto`: the last number, if that is known.
     """
@@ -105,9 +107,15 @@ class _Reader:
             yield Gap(epoch=self._epoch, n=upto, first=first, turn_id=turn_id)
 
     def _apart(self, frame: Numbered) -> Numbered:
-        if not self._parted or not isinstance(frame, EventFrame) or not isinstance(frame.event, Text | Thinking):
+        if (
+            not self._parted
+            or not isinstance(frame, EventFrame)
+            or not isinstance(frame.event, Text | Thinking)
+        ):
             return frame
-        event = msgspec.structs.replace(frame.event, message_id=frame.event.message_id + self._parted)
+        event = msgspec.structs.replace(
+            frame.event, message_id=frame.event.message_id + self._parted
+        )
         return msgspec.structs.replace(frame, event=event)
 
 

@@ -47,8 +47,9 @@ async def connect(path: str) -> socket.socket:
 class SocketLine:
     """A connected socket whose two directions fail independently.
 
-    What a dead peer has written can still be read when nothing can be sent to it; asyncio's transports would discard
-    it. Data is sent completely and in order, even if the sender is cancelled.
+    What a dead peer has written can still be read when nothing can be sent to it; asyncio's
+    transports would discard it. Data is sent completely and in order, even if the sender is
+    cancelled.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -72,7 +73,9 @@ class SocketLine:
             return received
 
     async def send(self, *data: bytes) -> None:
-        """Send; returns when the peer's buffer has taken it all. Raises ConnectionError when the peer is gone."""
+        """Send; returns when the peer's buffer has taken it all. Raises ConnectionError when the
+        peer is gone.
+        """
         if self._flushing is None:
             if len(data) == 1 and not (data := (self._send_now(data[0]),))[0]:
                 return

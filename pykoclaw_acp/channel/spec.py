@@ -21,14 +21,18 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
-    """A worker to launch: which one, its options, the Claude session that it resumes, and its limits.
+    """A worker to launch: which one, its options, the Claude session that it resumes, and its
+    limits.
 
-    `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under the ACP id.
+    `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under
+    the ACP id.
     """
 
     options: WorkerOptions
     resume_session_id: str | None = None
-    orphan_grace: float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
+    orphan_grace: (
+        float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
+    )
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
 

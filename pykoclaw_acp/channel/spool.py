@@ -1,7 +1,7 @@
 """The spool: a file for a worker's frames while no daemon takes them; lines in order, without gaps.
 
-If the file is truncated, removed or replaced by others, the worker begins a new one with the frames that it can still
-read, and a Gap for the rest.
+If the file is truncated, removed or replaced by others, the worker begins a new one with the frames
+that it can still read, and a Gap for the rest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _head: Final = msgspec.json.Decoder(_Head)
 class Spool:
     """The file at `path`, created when it is first needed, mode 0600.
 
-    `last` is the number of its last line, 0 if it is empty. A failed write raises OSError and changes nothing.
+    `last` is the number of its last line, 0 if it is empty. A failed write raises OSError and
+    changes nothing.
     """
 
     def __init__(self, path: str, epoch: int) -> None:
@@ -86,7 +87,9 @@ class Spool:
     def rewind(self, after: int) -> None:
         """Continue with the line that follows number `after`."""
         at = bisect_right(self._marks, (after + 1, self.size)) - 1
-        self._sent, self._next = (self._marks[at][0] - 1, self._marks[at][1]) if at >= 0 else (self._first - 1, 0)
+        self._sent, self._next = (
+            (self._marks[at][0] - 1, self._marks[at][1]) if at >= 0 else (self._first - 1, 0)
+        )
         while self._sent < after and self._sent < self.last:
             begins = self._next
             lines = self._read()
@@ -130,7 +133,8 @@ class Spool:
             self._next += len(line)
         return lines
 
-    # --- the file ---------------------------------------------------------------------------------------------------
+    # --- the file
+    # ---------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         """Begin a new file if others have removed or changed this one."""
@@ -146,7 +150,9 @@ class Spool:
 
     def _renew(self) -> None:
         """Begin a new file with the readable frames of the old one."""
-        log.warning("The spool was changed, a new one is begun", action="spool_renewed", file=self._path)
+        log.warning(
+            "The spool was changed, a new one is begun", action="spool_renewed", file=self._path
+        )
         path = f"{self._path}.new"
         with suppress(FileNotFoundError):
             os.unlink(path)

@@ -1,4 +1,6 @@
-"""The `pykoclaw-acp` command. Each command imports what it needs when it runs, so that every start is fast."""
+"""The `pykoclaw-acp` command. Each command imports what it needs when it runs, so that every start
+is fast.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def _complain(error: StartupError) -> int:
 def cli(ctx: click.Context) -> None:
     """An ACP agent that runs Claude and never loses a conversation.
 
-    Without a command, speaks ACP on standard input and output; this is what ACP clients start. Starts the daemon if
-    none is running.
+    Without a command, speaks ACP on standard input and output; this is what ACP clients start.
+    Starts the daemon if none is running.
     """
     if ctx.invoked_subcommand is None:  # as `pykoclaw acp`
         from pykoclaw_acp.front.process import run
@@ -63,16 +65,21 @@ def cli(ctx: click.Context) -> None:
 
 
 @cli.command(short_help="Run the daemon in the foreground.")
-@click.option("--stdio", is_flag=True, help="Serve a single client on standard input and output, without a daemon.")
+@click.option(
+    "--stdio",
+    is_flag=True,
+    help="Serve a single client on standard input and output, without a daemon.",
+)
 @click.pass_context
 def serve(ctx: click.Context, stdio: bool) -> None:
     """Run the daemon in the foreground until SIGTERM. It logs to standard error.
 
-    The daemon serves any number of clients on a unix socket. Its workers outlive it and are adopted by the next daemon.
-    With --stdio, serves a single client on standard input and output instead, and exits when the client closes it.
+    The daemon serves any number of clients on a unix socket. Its workers outlive it and are adopted
+    by the next daemon. With --stdio, serves a single client on standard input and output instead,
+    and exits when the client closes it.
 
-    Exit status: 75 if another server owns the data directory or the daemon needs a restart, 78 if a setting, a
-    directory or the database cannot be used.
+    Exit status: 75 if another server owns the data directory or the daemon needs a restart, 78 if a
+    setting, a directory or the database cannot be used.
     """
     from pykoclaw_acp import config
 
@@ -91,9 +98,10 @@ def serve(ctx: click.Context, stdio: bool) -> None:
 def show_config(as_json: bool) -> None:
     """Show all settings, their values and where each value comes from.
 
-    Order of precedence: the environment, ./.env if the directory is trusted, ~/.local/share/pykoclaw/.env, the default.
-    The values are those that `serve` would use if started here. A running daemon keeps the settings that it was started
-    with; a daemon started by a client never reads ./.env.
+    Order of precedence: the environment, ./.env if the directory is trusted,
+    ~/.local/share/pykoclaw/.env, the default. The values are those that `serve` would use if
+    started here. A running daemon keeps the settings that it was started with; a daemon started by
+    a client never reads ./.env.
     """
     from pykoclaw_acp import config, terminal
 
@@ -108,7 +116,9 @@ def show_config(as_json: bool) -> None:
         terminal.line(f"={shown}  [{line.source}]")
         terminal.line(f"    {line.description}")
     if unread:
-        terminal.line(f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True)
+        terminal.line(
+            f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True
+        )
 
 
 @cli.command(short_help="Show the daemon, its workers, turns and database.")
@@ -125,10 +135,12 @@ def status(as_json: bool) -> None:
 
 @cli.command(short_help="Restart the daemon without interrupting running turns.")
 def restart() -> None:
-    """Restart the daemon without interrupting running turns, for instance after an upgrade or a change of settings.
+    """Restart the daemon without interrupting running turns, for instance after an upgrade or a
+    change of settings.
 
-    The new daemon adopts the workers, and connected clients reconnect. It has the environment of a connected client or
-    of this shell; under systemd, that of the unit. Exit status: 3 if no daemon is running.
+    The new daemon adopts the workers, and connected clients reconnect. It has the environment of a
+    connected client or of this shell; under systemd, that of the unit. Exit status: 3 if no daemon
+    is running.
     """
     from pykoclaw_acp.commands import ending as command
 
@@ -170,10 +182,11 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 @cli.command(short_help="Add the tables of pykoclaw-acp to another program's database.")
 def adopt() -> None:
-    """Add the tables of pykoclaw-acp to the database in PYKOCLAW_DATA, which belongs to another program.
+    """Add the tables of pykoclaw-acp to the database in PYKOCLAW_DATA, which belongs to another
+    program.
 
-    Existing tables are not changed. Without this command such a database is refused, as it may be there by mistake. Not
-    needed for a database of pykoclaw.
+    Existing tables are not changed. Without this command such a database is refused, as it may be
+    there by mistake. Not needed for a database of pykoclaw.
     """
     from pykoclaw_acp.commands import adopt as command
 
@@ -191,8 +204,12 @@ def adopt() -> None:
     show_default=True,
     help="Show the last N lines.",
 )
-@click.option("--workers", is_flag=True, help="Show the log of the workers instead of that of the daemon.")
-@click.option("--json", "as_json", is_flag=True, help="Print the lines unchanged; most are JSON objects.")
+@click.option(
+    "--workers", is_flag=True, help="Show the log of the workers instead of that of the daemon."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the lines unchanged; most are JSON objects."
+)
 def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
     """Show the end of the daemon's log. Under systemd, this is the journal of its unit."""
     from pykoclaw_acp.commands import logs as command
@@ -205,8 +222,8 @@ def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
 def demo(ctx: click.Context) -> None:
     """Hold a conversation, kill every process in the middle of it, and continue.
 
-    Runs the real Claude CLI on a scripted model in a temporary home directory: needs no account and no network, and
-    touches none of your files. Exit status: 1 if a step failed.
+    Runs the real Claude CLI on a scripted model in a temporary home directory: needs no account and
+    no network, and touches none of your files. Exit status: 1 if a step failed.
     """
     from importlib.util import find_spec
 

@@ -16,15 +16,25 @@ if TYPE_CHECKING:
 def sessions() -> None:
     """List, show, export, rename and delete sessions.
 
-    SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the daemon if none is
-    running. Exit status: 1 if there is no such session.
+    SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the
+    daemon if none is running. Exit status: 1 if there is no such session.
     """
 
 
 @sessions.command(name="list")
-@click.option("-a", "--all", "every", is_flag=True, help="Include unused sessions and clients' helper sessions.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of sessions."
+    "-a",
+    "--all",
+    "every",
+    is_flag=True,
+    help="Include unused sessions and clients' helper sessions.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of sessions.",
 )
 @JSON
 def list_sessions(every: bool, limit: int, as_json: bool) -> None:
@@ -47,7 +57,9 @@ def show_session(session: str, as_json: bool) -> None:
 @sessions.command(name="tail")
 @SESSION
 @click.option("-f", "--follow", is_flag=True, help="Keep following the session until Ctrl-C.")
-@click.option("-n", "--turns", metavar="N", type=click.IntRange(min=1), help="Show the last N turns only.")
+@click.option(
+    "-n", "--turns", metavar="N", type=click.IntRange(min=1), help="Show the last N turns only."
+)
 def tail_session(session: str, follow: bool, turns: int | None) -> None:
     """Print the history of a session as text."""
     from pykoclaw_acp.commands import sessions as command
@@ -100,8 +112,9 @@ def delete_session(session: str, sure: bool) -> None:
 def attach(session: str) -> None:
     """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
 
-    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n (deny), then Enter.
-    As long as a terminal is attached, the away policy of the session does not apply.
+    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n
+    (deny), then Enter. As long as a terminal is attached, the away policy of the session does not
+    apply.
     """
     from pykoclaw_acp.commands import attach as command
 
@@ -112,7 +125,10 @@ def attach(session: str) -> None:
 @click.argument("question", metavar="[REQUEST]", required=False)
 @click.option("--allow", "decision", flag_value="allow_once", help="Allow once.")
 @click.option(
-    "--always", "decision", flag_value="allow_always", help="Always allow, as long as the worker of the session runs."
+    "--always",
+    "decision",
+    flag_value="allow_always",
+    help="Always allow, as long as the worker of the session runs.",
 )
 @click.option("--deny", "decision", flag_value="deny", help="Deny.")
 @JSON
@@ -127,7 +143,9 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
 
     if question is None:
         if decision is not None:
-            raise click.UsageError("Give the id of a permission request; `pykoclaw-acp approve` lists them.")
+            raise click.UsageError(
+                "Give the id of a permission request; `pykoclaw-acp approve` lists them."
+            )
         command.list_open(as_json)
     elif decision is None:
         command.show_one(question, as_json)

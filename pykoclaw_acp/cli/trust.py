@@ -11,9 +11,10 @@ from pykoclaw_acp.cli.options import JSON
 def trust() -> None:
     """List and change trusted directories.
 
-    Active content of a directory (hooks, helper programs, environment variables, MCP servers, plugins and permissions
-    in its Claude settings) takes effect only if the directory is trusted with exactly that content. DIRECTORY defaults
-    to the working directory. These commands start the daemon if none is running.
+    Active content of a directory (hooks, helper programs, environment variables, MCP servers,
+    plugins and permissions in its Claude settings) takes effect only if the directory is trusted
+    with exactly that content. DIRECTORY defaults to the working directory. These commands start the
+    daemon if none is running.
     """
 
 
@@ -29,7 +30,9 @@ def list_trusted(as_json: bool) -> None:
     command.list_all(as_json)
 
 
-@trust.command(name="show", short_help="Show the active content of a directory and whether it is trusted.")
+@trust.command(
+    name="show", short_help="Show the active content of a directory and whether it is trusted."
+)
 @DIRECTORY
 @JSON
 def show_trust(directory: str, as_json: bool) -> None:
@@ -41,7 +44,11 @@ def show_trust(directory: str, as_json: bool) -> None:
 
 @trust.command(name="add", short_help="Trust a directory with its current content.")
 @DIRECTORY
-@click.option("--tree", is_flag=True, help="Trust all directories below as well, whatever their content is or becomes.")
+@click.option(
+    "--tree",
+    is_flag=True,
+    help="Trust all directories below as well, whatever their content is or becomes.",
+)
 def add_trust(directory: str, tree: bool) -> None:
     """Trust DIRECTORY with its current content, including its .env file.
 

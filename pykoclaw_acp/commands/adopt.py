@@ -13,11 +13,15 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 
 def main() -> None:
-    """Apply our migrations beside the existing tables. Raises StartupError if nothing was changed."""
+    """Apply our migrations beside the existing tables. Raises StartupError if nothing
+    was changed.
+    """
     config.require_own_data()
     path = config.load().data / DATABASE
     if not path.is_file():
-        raise CommandFailed(f"There is no database to adopt: {path} does not exist. The daemon makes a new one.")
+        raise CommandFailed(
+            f"There is no database to adopt: {path} does not exist. The daemon makes a new one."
+        )
     lock = DataLock.acquire(path.parent)
     try:
         migrations = migrate.load()

@@ -12,8 +12,16 @@ from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 Decision = Literal["allow_once", "allow_always", "deny"]
-DONE: Final = {"allow_once": "Allowed.", "allow_always": "Allowed for the rest of the session.", "deny": "Denied."}
-_FLAGS: Final[dict[str, str]] = {"allow_once": "--allow", "allow_always": "--always", "deny": "--deny"}
+DONE: Final = {
+    "allow_once": "Allowed.",
+    "allow_always": "Allowed for the rest of the session.",
+    "deny": "Denied.",
+}
+_FLAGS: Final[dict[str, str]] = {
+    "allow_once": "--allow",
+    "allow_always": "--always",
+    "deny": "--deny",
+}
 _END: Final = shown("\n", "command")
 _HOW: Final = "Answer one with `pykoclaw-acp approve REQUEST --allow`, --always or --deny."
 
@@ -31,7 +39,9 @@ def show_one(question: str, as_json: bool) -> None:
     """Show the pending requests with this id prefix. Raises CommandFailed if there is none."""
     found = _whole([one for one in ask("questions/list") if one["id"].startswith(question)])
     if not found:
-        raise CommandFailed("No pending permission request has this id. `pykoclaw-acp approve` lists them.")
+        raise CommandFailed(
+            "No pending permission request has this id. `pykoclaw-acp approve` lists them."
+        )
     _write(found, as_json)
 
 
@@ -49,11 +59,15 @@ def _write(questions: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Requests with their complete input, fetched one by one: an answer of the daemon has room for one."""
+    """Requests with their complete input, fetched one by one: an answer of the daemon has room for
+    one.
+    """
     found: list[dict[str, Any]] = []
     for one in questions:
         known = ask("questions/list", question=one["id"], whole=True)
-        found.extend(whole for whole in known if whole["id"] == one["id"])  # it may have been settled meanwhile
+        found.extend(
+            whole for whole in known if whole["id"] == one["id"]
+        )  # it may have been settled meanwhile
     return found
 
 

@@ -20,7 +20,9 @@ GIVE_UP: Final = 60.0  # s
 _NOT_FOUND: Final = -32002
 
 
-def ask(method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any) -> Any:
+def ask(
+    method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any
+) -> Any:
     """Send a request and return its result; `start`: start a daemon if none runs; `timeout` in s.
 
     Raises DaemonNotRunning, and CommandFailed with the daemon's message.
@@ -30,7 +32,8 @@ def ask(method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT,
 
 
 def require_operator() -> None:
-    """Check permission before a command acts on processes itself: inside a session, the daemon decides.
+    """Check permission before a command acts on processes itself: inside a session, the daemon
+    decides.
 
     Raises CommandFailed there if it refuses, or does not run.
     """
@@ -45,15 +48,22 @@ def require_operator() -> None:
 
 
 def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
-    """Notifications of a session's log (`method` without our prefix, `params`); returns the daemon's answer.
+    """Notifications of a session's log (`method` without our prefix, `params`); returns the
+    daemon's answer.
 
     Raises as `ask`, and DaemonNotRunning when the connection ends.
     """
     with _said_plainly():
-        return (yield from front.follow(Places.find(), f"{PREFIX}follow", {"session": session, **params}, start=True))
+        return (
+            yield from front.follow(
+                Places.find(), f"{PREFIX}follow", {"session": session, **params}, start=True
+            )
+        )
 
 
-def follow_live(session: str, turns: int | None, *, present: bool = False) -> Iterator[dict[str, Any]]:
+def follow_live(
+    session: str, turns: int | None, *, present: bool = False
+) -> Iterator[dict[str, Any]]:
     """Follow a session until it is closed, across restarts of the daemon; each event once."""
     place: dict[str, Any] = {"turns": turns}
     lost: float | None = None

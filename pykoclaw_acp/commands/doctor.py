@@ -66,7 +66,9 @@ def _context() -> report.Context:
 
 
 def _status(places: Places) -> Any:
-    """Status of the daemon; a starting one holds the lock before it has a socket. Raises as `ask`."""
+    """Status of the daemon; a starting one holds the lock before it has a socket.
+    Raises as `ask`.
+    """
     deadline = time.monotonic() + report.START_WAIT
     while True:
         try:

@@ -19,29 +19,39 @@ START_WAIT: Final = 60.0  # s; the next daemon may have to recover
 
 
 def stop() -> None:
-    """Stop all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed if it does not exit.
+    """Stop all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed if it does not
+    exit.
 
-    While the database is not writable, workers keep running: the ends of their turns could not be stored.
+    While the database is not writable, workers keep running: the ends of their turns could not be
+    stored.
     """
     pid = _daemon()
     database = ask("status", start=False)["database"]
-    if database.get("condition", "writable") == "writable":  # missing in the answer of an older daemon
+    if (
+        database.get("condition", "writable") == "writable"
+    ):  # missing in the answer of an older daemon
         workers.stop(None, now=False)
     else:
         terminal.line(f"The database cannot be written. {database['reason']}")
-        terminal.line("Workers go on without the daemon, and keep what Claude says; the next daemon takes them over.")
+        terminal.line(
+            "Workers go on without the daemon, and keep what Claude says; the next daemon takes them over."
+        )
     end(pid)
     terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
 
 
 def restart() -> None:
-    """Stop the daemon and start the next one, which takes over workers and clients. Raises as `stop`."""
+    """Stop the daemon and start the next one, which takes over workers and clients. Raises as
+    `stop`.
+    """
     require_operator()
     pid = _daemon()
     end(pid)
     status = ask("status", timeout=START_WAIT)
     running = show.count(len(status["workers"]), "worker")
-    terminal.line(f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}.")
+    terminal.line(
+        f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}."
+    )
 
 
 def _daemon() -> int:
@@ -51,7 +61,9 @@ def _daemon() -> int:
         return int(ask("status", start=False)["daemon"]["pid"])
     pid, socket = holder
     if socket is None:
-        raise CommandFailed(f"Process {pid} is `serve --stdio`: it ends with its client, and its turns with it.")
+        raise CommandFailed(
+            f"Process {pid} is `serve --stdio`: it ends with its client, and its turns with it."
+        )
     return pid
 
 
@@ -61,9 +73,13 @@ def end(pid: int) -> None:
         process = os.pidfd_open(pid)
         try:
             if pid != _daemon():
-                raise CommandFailed("Another daemon has taken over just now. See `pykoclaw-acp status`.")
+                raise CommandFailed(
+                    "Another daemon has taken over just now. See `pykoclaw-acp status`."
+                )
             signal.pidfd_send_signal(process, signal.SIGTERM)
             if not select.select([process], [], [], END_WAIT)[0]:
-                raise CommandFailed(f"The daemon (pid {pid}) does not end: `kill -9 {pid}`. Its turns go on.")
+                raise CommandFailed(
+                    f"The daemon (pid {pid}) does not end: `kill -9 {pid}`. Its turns go on."
+                )
         finally:
             os.close(process)

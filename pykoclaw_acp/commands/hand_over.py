@@ -1,4 +1,5 @@
-"""`pykoclaw-acp hand-over`: stop a daemon that a client has started, for the installer of the systemd units.
+"""`pykoclaw-acp hand-over`: stop a daemon that a client has started, for the installer of the
+systemd units.
 
 It runs as the owner of the data directory.
 """
@@ -21,7 +22,8 @@ LOCK_PAUSE: Final = 0.05  # s
 
 
 def main(but: int) -> None:
-    """Stop the daemon, unless its pid is `but`, and block starts by clients until standard input ends.
+    """Stop the daemon, unless its pid is `but`, and block starts by clients until standard input
+    ends.
 
     Prints `none`, or `found <pid>` and `ended <pid>`. Raises CommandFailed.
     """
@@ -32,7 +34,9 @@ def main(but: int) -> None:
         return
     pid, socket = holder
     if socket is None:
-        raise CommandFailed(f"A client's own server (pid {pid}) uses {where.data}. End that client first.")
+        raise CommandFailed(
+            f"A client's own server (pid {pid}) uses {where.data}. End that client first."
+        )
     require_operator()
     terminal.line(f"found {pid}")
     lock = _keep_others_from_starting(where)
@@ -50,6 +54,8 @@ def _keep_others_from_starting(where: places.Places) -> int:
     deadline = time.monotonic() + LOCK_WAIT
     while (lock := places.try_lock(os.path.join(where.directory, places.SPAWN_LOCK))) is None:
         if time.monotonic() > deadline:
-            raise CommandFailed(f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`.")
+            raise CommandFailed(
+                f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
+            )
         time.sleep(LOCK_PAUSE)
     return lock

@@ -56,18 +56,29 @@ def readable(line: str) -> list[str]:
         return [neutral(line)]
     if not isinstance(entry, dict) or "event" not in entry:
         return [neutral(line)]
-    more = " ".join(f"{name}={_value(value)}" for name, value in entry.items() if name not in _KNOWN)
+    more = " ".join(
+        f"{name}={_value(value)}" for name, value in entry.items() if name not in _KNOWN
+    )
     words = f"{entry.get('timestamp', '')} {entry.get('level', '')!s:7} {entry['event']}  {more}"
-    return [neutral(words).rstrip(), *(neutral(one) for one in str(entry.get("exception", "")).split("\n") if one)]
+    return [
+        neutral(words).rstrip(),
+        *(neutral(one) for one in str(entry.get("exception", "")).split("\n") if one),
+    ]
 
 
 def _value(value: object) -> str:
     """A value, quoted where it would be ambiguous."""
-    return value if isinstance(value, str) and not _QUOTED.search(value) else json.dumps(value, ensure_ascii=False)
+    return (
+        value
+        if isinstance(value, str) and not _QUOTED.search(value)
+        else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _unit(places: Places) -> tuple[str, bool] | None:
-    """Name of the daemon's systemd service, and whether it is a user service; None outside of one."""
+    """Name of the daemon's systemd service, and whether it is a user service; None
+    outside of one.
+    """
     holder = lock_holder(places.data)
     if holder is None:
         return None
@@ -86,11 +97,15 @@ def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) ->
     name, of_user = unit
     program = shutil.which("journalctl")
     if program is None:
-        raise CommandFailed(f"The daemon logs to systemd's journal ({name}), but there is no journalctl on PATH.")
+        raise CommandFailed(
+            f"The daemon logs to systemd's journal ({name}), but there is no journalctl on PATH."
+        )
     scope = ["--user"] if of_user else []
     form = ["--output=cat"] if as_json else []
     command = [program, *scope, "--no-pager", f"--unit={name}", f"--lines={lines}", *form]
-    with subprocess.Popen([*command, *(["--follow"] if follow else [])], stdout=subprocess.PIPE) as journal:
+    with subprocess.Popen(
+        [*command, *(["--follow"] if follow else [])], stdout=subprocess.PIPE
+    ) as journal:
         assert journal.stdout is not None
         for line in journal.stdout:
             yield line.decode(errors="replace").rstrip("\n")
@@ -101,7 +116,9 @@ def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) ->
 def _lines(path: Path, count: int, follow: bool) -> Iterator[str]:
     """Last lines of the file; then new ones, also after a truncation."""
     with path.open("rb") as file:
-        yield from (line.decode(errors="replace").rstrip("\n") for line in deque(file, maxlen=count))
+        yield from (
+            line.decode(errors="replace").rstrip("\n") for line in deque(file, maxlen=count)
+        )
         rest = b""
         while follow:
             if os.fstat(file.fileno()).st_size < file.tell():

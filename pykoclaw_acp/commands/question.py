@@ -23,13 +23,18 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
     yield (shown(question["title"], bold=True),)
     if question.get("form") is not None:
         yield from _quoted(question["form"])
-        yield (shown("  A form: only a client that shows forms can fill it in. Here it can be denied."),)
+        yield (
+            shown(
+                "  A form: only a client that shows forms can fill it in. Here it can be denied."
+            ),
+        )
         return
     content, arguments = question.get("content") or [], question.get("input")
     if not content and arguments is None:
         yield (
             shown(
-                "  (What runs is not shown: the daemon is of another version. Run `pykoclaw-acp restart`.)", fg="red"
+                "  (What runs is not shown: the daemon is of another version. Run `pykoclaw-acp restart`.)",
+                fg="red",
             ),
         )
         return
@@ -44,8 +49,13 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
 
 def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:
     """Meaning of each decision, by the `names` used to make it; empty from an older daemon."""
-    meanings = question.get("choices") or {**_USUAL, **({"allow_always": "always"} if question["always"] else {})}
-    return "; ".join(f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings)
+    meanings = question.get("choices") or {
+        **_USUAL,
+        **({"allow_always": "always"} if question["always"] else {}),
+    }
+    return "; ".join(
+        f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings
+    )
 
 
 def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:

@@ -20,7 +20,11 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
         terminal.as_json(found["sessions"])
         return
     if not found["sessions"]:
-        terminal.line("No session yet." if every else "No session yet; those that nobody used are shown by --all.")
+        terminal.line(
+            "No session yet."
+            if every
+            else "No session yet; those that nobody used are shown by --all."
+        )
         return
     columns = ["id", "used", "state", "title", "directory"]
     rows = [
@@ -51,7 +55,12 @@ def show_one(session: str, as_json: bool) -> None:
             ("title", show.one_line(summary["title"], "none")),
             ("conversation", summary["conversation"]),
             ("state", _state(summary)),
-            ("directory", " ".join(filter(None, [summary["cwd"] or "unknown", *details["additionalDirectories"]]))),
+            (
+                "directory",
+                " ".join(
+                    filter(None, [summary["cwd"] or "unknown", *details["additionalDirectories"]])
+                ),
+            ),
             (
                 "created",
                 f"{show.when(summary['createdAt'])}, by {show.one_line(summary['client'], 'an unknown client')}",
@@ -60,7 +69,10 @@ def show_one(session: str, as_json: bool) -> None:
             ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
             ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
             ("Claude's id", details["claudeSession"] or "none yet"),
-            ("history", f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}"),
+            (
+                "history",
+                f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}",
+            ),
         ]
     )
     if details["turns"]:
@@ -81,7 +93,9 @@ def show_one(session: str, as_json: bool) -> None:
 
 
 def tail(session: str, turns: int | None, live: bool) -> None:
-    """Show the history as text, and with `live` new events, until interrupted or the session is closed."""
+    """Show the history as text, and with `live` new events, until interrupted or the session is
+    closed.
+    """
     page = Terminal(terminal.write)
     session = ask("sessions/show", session=session)["summary"]["id"]
     try:

@@ -37,7 +37,11 @@ def size(count: int | None) -> str:
 
 def when(ms: int | None) -> str:
     """Local time of a timestamp (ms since 1970), to the second."""
-    return "never" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        "never"
+        if ms is None
+        else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    )
 
 
 def since(ms: int) -> str:

@@ -42,7 +42,11 @@ def main(as_json: bool) -> None:
 
 def _lag(daemon: dict[str, Any]) -> str:
     milliseconds = daemon.get("loopLag")  # missing in the answer of an older daemon
-    return "not measured" if milliseconds is None else f"at most {milliseconds:.0f} ms in the last minute"
+    return (
+        "not measured"
+        if milliseconds is None
+        else f"at most {milliseconds:.0f} ms in the last minute"
+    )
 
 
 def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -50,7 +54,10 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     hidden = sessions["helpers"] + sessions["unused"]
     workers = sum(worker["memory"] or 0 for worker in status["workers"])
     return [
-        ("daemon", f"running for {show.since(daemon['startedAt'])}, pid {daemon['pid']}, version {daemon['version']}"),
+        (
+            "daemon",
+            f"running for {show.since(daemon['startedAt'])}, pid {daemon['pid']}, version {daemon['version']}",
+        ),
         ("socket", daemon["socket"] or "none"),
         ("data", daemon["data"]),
         *_copied(daemon),
@@ -59,7 +66,10 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("workers", str(len(status["workers"]))),
         ("turns", f"{status['running']} running, {status['waiting']} waiting"),
         ("clients", f"{status['clients']} with a session open"),
-        ("sessions", f"{show.count(sessions['conversations'], 'conversation')}; {hidden} that lists do not show"),
+        (
+            "sessions",
+            f"{show.count(sessions['conversations'], 'conversation')}; {hidden} that lists do not show",
+        ),
         (
             "database",
             f"{show.size(database['size'])}, {database['journalMode']} journal, "
@@ -75,13 +85,23 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
 def _damaged(files: list[str]) -> list[tuple[str, str]]:
     if not files:
         return []
-    return [("damaged", f"{show.count(len(files), 'spool')}, the newest is {files[-1]}: see `pykoclaw-acp doctor`")]
+    return [
+        (
+            "damaged",
+            f"{show.count(len(files), 'spool')}, the newest is {files[-1]}: see `pykoclaw-acp doctor`",
+        )
+    ]
 
 
 def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
     if database.get("condition", "writable") == "writable":
         return []
-    return [("storing", f"not possible ({database['condition']}): {database['reason']} New prompts are refused.")]
+    return [
+        (
+            "storing",
+            f"not possible ({database['condition']}): {database['reason']} New prompts are refused.",
+        )
+    ]
 
 
 def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
@@ -96,4 +116,9 @@ def _conversion(conversion: dict[str, Any] | None) -> list[tuple[str, str]]:
     if conversion is None:
         return []
     done = conversion["events"] - conversion["left"]
-    return [("old logs", f"{done:,} of {conversion['events']:,} events converted; it goes on while nothing runs")]
+    return [
+        (
+            "old logs",
+            f"{done:,} of {conversion['events']:,} events converted; it goes on while nothing runs",
+        )
+    ]

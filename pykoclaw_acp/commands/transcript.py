@@ -60,7 +60,9 @@ class Terminal:
             self._message = (kind, message)
             self._write(joined([shown(f"{_SAID[kind]}:", bold=True), shown("\n", "prose")]))
         if text:
-            self._write(shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {})))
+            self._write(
+                shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {}))
+            )
             self._fresh = text.endswith("\n")
 
     def _end_line(self) -> None:

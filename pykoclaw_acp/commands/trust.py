@@ -23,7 +23,13 @@ def list_all(as_json: bool) -> None:
         terminal.table(
             ("directory", "with", ".env", "by", "since"),
             [
-                (one["path"], _extent(one), "read" if one["dotenv"] else "", one["by"], show.when(one["at"]))
+                (
+                    one["path"],
+                    _extent(one),
+                    "read" if one["dotenv"] else "",
+                    one["by"],
+                    show.when(one["at"]),
+                )
                 for one in rows
             ],
         )

@@ -50,9 +50,14 @@ def stop(session: str | None, now: bool) -> None:
     """Stop all workers, or a session's, through the daemon or without it."""
     where = places.Places.find()
     try:
-        stopped = ask("workers/stop", start=False, timeout=STOP_WAIT, session=session, all=session is None, now=now)[
-            "workers"
-        ]
+        stopped = ask(
+            "workers/stop",
+            start=False,
+            timeout=STOP_WAIT,
+            session=session,
+            all=session is None,
+            now=now,
+        )["workers"]
     except DaemonNotRunning:
         if places.lock_holder(where.data) is not None:
             raise CommandFailed(
@@ -63,11 +68,15 @@ def stop(session: str | None, now: bool) -> None:
             raise
         require_operator()
         stopped = _end(where, 0 if now else GRACE)
-    terminal.line(f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running.")
+    terminal.line(
+        f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running."
+    )
 
 
 def _end(where: places.Places, grace: float) -> int:
-    """Stop all processes of this data directory's workers, by their cookie; returns the number of workers."""
+    """Stop all processes of this data directory's workers, by their cookie; returns the number of
+    workers.
+    """
     from pykoclaw_acp.link import records
     from pykoclaw_acp.pool import local
 

@@ -1,4 +1,6 @@
-"""The demo's ACP client: the official Python SDK's, and the agent that it starts, as an editor would."""
+"""The demo's ACP client: the official Python SDK's, and the agent that it starts, as an editor
+would.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ from acp.schema import (
 
 from pykoclaw_acp import __version__
 
-Update = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk | ToolCallStart | ToolCallProgress | UsageUpdate
+Update = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | UsageUpdate
+)
 
 WAIT: Final = 60.0  # s for any answer; usually milliseconds, seconds for a turn
 _SEQ: Final = "pykoclaw.dev/seq"
@@ -52,7 +61,9 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A permission that was asked for: the tool call's title, and the kinds of the options in their order."""
+    """A permission that was asked for: the tool call's title, and the kinds of the options in their
+    order.
+    """
 
     title: str
     options: tuple[str, ...]
@@ -82,7 +93,9 @@ class Editor:
         **meta: Any,  # noqa: ARG002
     ) -> RequestPermissionResponse:
         """Allow it once."""
-        question = Question(tool_call.title or tool_call.tool_call_id, tuple(str(option.kind) for option in options))
+        question = Question(
+            tool_call.title or tool_call.tool_call_id, tuple(str(option.kind) for option in options)
+        )
         self.questions.append(question)
         self._asked(question)
         for option in options:
@@ -93,7 +106,9 @@ class Editor:
 
 
 class Agent:
-    """A `pykoclaw-acp` without arguments, which is the front of the daemon, and the SDK's connection to it."""
+    """A `pykoclaw-acp` without arguments, which is the front of the daemon, and the SDK's
+    connection to it.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, editor: Editor) -> None:
         self.process = process
@@ -101,11 +116,17 @@ class Agent:
         assert process.stdin is not None
         assert process.stdout is not None
         self._input = process.stdin
-        self.sdk: ClientSideConnection = connect_to_agent(cast("Client", editor), process.stdin, process.stdout)
+        self.sdk: ClientSideConnection = connect_to_agent(
+            cast("Client", editor), process.stdin, process.stdout
+        )
 
     @classmethod
-    async def start(cls, editor: Editor, environment: Mapping[str, str], directory: Path, log: Path) -> Agent:
-        """Start it in `directory`; its stderr is appended to `log`. Ctrl-C in the terminal does not reach it."""
+    async def start(
+        cls, editor: Editor, environment: Mapping[str, str], directory: Path, log: Path
+    ) -> Agent:
+        """Start it in `directory`; its stderr is appended to `log`. Ctrl-C in the terminal does not
+        reach it.
+        """
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "pykoclaw_acp",
@@ -134,7 +155,9 @@ class Agent:
         """`session/resume` by a cursor: what comes from now on begins after that `seq`."""
         cursor: dict[str, Any] = {_AFTER: after}
         async with asyncio.timeout(WAIT):
-            await self.sdk.resume_session(cwd=str(directory), session_id=session_id, mcp_servers=[], **cursor)
+            await self.sdk.resume_session(
+                cwd=str(directory), session_id=session_id, mcp_servers=[], **cursor
+            )
 
     async def prompt(self, session_id: str, text: str) -> PromptResponse:
         """`session/prompt`, with its answer. Raises acp.RequestError as the agent gave it."""
@@ -142,7 +165,9 @@ class Agent:
             return await self.sdk.prompt(session_id=session_id, prompt=[text_block(text)])
 
     async def streaming(self, turn: asyncio.Task[PromptResponse], pieces: int) -> None:
-        """Wait until so many pieces of text of the running turn came; raises what the turn ended with before that."""
+        """Wait until so many pieces of text of the running turn came; raises what the turn ended
+        with before that.
+        """
         before = len(self.editor.arrivals)
 
         def enough() -> bool:
@@ -150,11 +175,17 @@ class Agent:
 
         await self._until(lambda: enough() or turn.done(), turn)
         if not enough():
-            raise RuntimeError(f"the turn was over before it was to be: {turn.result().stop_reason}")
+            raise RuntimeError(
+                f"the turn was over before it was to be: {turn.result().stop_reason}"
+            )
 
     async def end_of_turn(self) -> None:
-        """Wait until a turn that somebody else began has told what it used, which is the last that a turn tells."""
-        await self._until(lambda: any(isinstance(one.update, UsageUpdate) for one in self.editor.arrivals))
+        """Wait until a turn that somebody else began has told what it used, which is the last that
+        a turn tells.
+        """
+        await self._until(
+            lambda: any(isinstance(one.update, UsageUpdate) for one in self.editor.arrivals)
+        )
 
     async def _until(self, seen: Callable[[], bool], *others: asyncio.Task[Any]) -> None:
         async with asyncio.timeout(WAIT):
@@ -165,7 +196,9 @@ class Agent:
                 news.cancel()
 
     async def end_of_input(self) -> tuple[int, float]:
-        """Close its stdin, as an editor does that quits; the exit status and the seconds until then."""
+        """Close its stdin, as an editor does that quits; the exit status and the seconds until
+        then.
+        """
         begun = time.perf_counter()
         self._input.close()
         async with asyncio.timeout(WAIT):
@@ -204,12 +237,18 @@ def text_of(update: Update) -> str:
 
 
 def folded(updates: Sequence[Update]) -> list[Any]:
-    """The updates with the pieces of each message as one: what was live and what is replayed are equal so."""
+    """The updates with the pieces of each message as one: what was live and what is replayed are
+    equal so.
+    """
     told: list[Any] = []
     for update in updates:
         if not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
             told.append(update)
-        elif told and isinstance(told[-1], tuple) and told[-1][:2] == (type(update), update.message_id):
+        elif (
+            told
+            and isinstance(told[-1], tuple)
+            and told[-1][:2] == (type(update), update.message_id)
+        ):
             told[-1] = (*told[-1][:2], told[-1][2] + text_of(update))
         else:
             told.append((type(update), update.message_id, text_of(update)))

@@ -29,7 +29,9 @@ EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step. `right` is None when the story did not come that far; `ms` is None where no time was taken."""
+    """A step. `right` is None when the story did not come that far; `ms` is None where no time was
+    taken.
+    """
 
     step: str
     expected: str
@@ -58,7 +60,10 @@ class Findings:
     @property
     def rows(self) -> list[Row]:
         """All steps, with those that were not reached."""
-        return [self._rows.get(step) or Row(step, expected, "not reached", None) for step, expected in EXPECTED.items()]
+        return [
+            self._rows.get(step) or Row(step, expected, "not reached", None)
+            for step, expected in EXPECTED.items()
+        ]
 
     @property
     def wrong(self) -> list[Row]:

@@ -15,13 +15,20 @@ from pykoclaw_acp.demo.client import Arrival, folded, seq_of, text_of, texts
 from pykoclaw_acp.demo.processes import Process, pids
 from pykoclaw_acp.demo.stage import Stage, logged, since
 
-ROLES: Final = {"front", "daemon", "worker", "claude"}  # a new daemon has no fork server until it needs one
+ROLES: Final = {
+    "front",
+    "daemon",
+    "worker",
+    "claude",
+}  # a new daemon has no fork server until it needs one
 LASTING: Final = ("worker", "claude")  # what must outlive front and daemon
 _BROKEN: Final = "ended without an answer"
 
 
 async def kill_daemon(stage: Stage) -> None:
-    """The front finds it gone and starts another, which adopts the worker; the editor sees a pause."""
+    """The front finds it gone and starts another, which adopts the worker; the editor
+    sees a pause.
+    """
     stage.scene("SIGKILL of the daemon, in mid-answer")
     turn = stage.ask(script.TALE)
     await stage.agent.streaming(turn, script.HEARD)
@@ -38,15 +45,24 @@ async def kill_daemon(stage: Stage) -> None:
     told, asked = script.words_of(script.TALE), await stage.times_asked(script.TALE)
     replaced = pids(before, "daemon") != pids(after, "daemon") != []
     stayed = _lasted(stage, before)
-    right = _words(heard) == told and cut < len(told) and answer.stop_reason == "end_turn" and asked == 1
+    right = (
+        _words(heard) == told
+        and cut < len(told)
+        and answer.stop_reason == "end_turn"
+        and asked == 1
+    )
     seen = f"killed at word {cut}; {len(_words(heard))} of {len(told)} words, {answer.stop_reason}, asked {asked}x; "
-    seen += f"{'a new' if replaced else 'no new'} daemon, {'the same' if stayed else 'ANOTHER'} worker"
+    seen += (
+        f"{'a new' if replaced else 'no new'} daemon, {'the same' if stayed else 'ANOTHER'} worker"
+    )
     pause = max((later.at - earlier.at for earlier, later in pairwise(texts(heard))), default=0.0)
     stage.saw("daemon killed", seen, right=right and replaced and stayed, ms=pause * 1000)
 
 
 async def kill_editor(stage: Stage) -> None:
-    """The turn goes on without anybody; a new editor says how far the old one came, and gets the rest."""
+    """The turn goes on without anybody; a new editor says how far the old one came, and gets the
+    rest.
+    """
     stage.scene("SIGKILL of the editor and its front, in mid-answer")
     turn = stage.ask(script.SECOND_TALE)
     await stage.agent.streaming(turn, script.HEARD)
@@ -96,7 +112,9 @@ async def kill_everything(stage: Stage) -> None:
     stage.page.processes("Processes after:", left)
     stage.page.pause()
     complete = {one.role for one in tree} >= ROLES
-    broken_off = isinstance(turn.exception(), ConnectionError) and len(words) < len(script.words_of(script.LAST_TALE))
+    broken_off = isinstance(turn.exception(), ConnectionError) and len(words) < len(
+        script.words_of(script.LAST_TALE)
+    )
     seen = f"{len(tree)} killed, {len(left)} left, after {len(words)} words"
     stage.saw("SIGKILL", seen, right=complete and not left and broken_off)
 
@@ -124,7 +142,11 @@ async def load_again(stage: Stage) -> None:
     prompts = "".join(script.PROMPTS[: script.PROMPTS.index(script.LAST_TALE) + 1])
     stage.saw("session/load", seen, right=same and ordered and said == prompts, ms=ms)
 
-    notes = [" ".join(text_of(one).replace("**", "").split()) for one in history if _BROKEN in text_of(one)]
+    notes = [
+        " ".join(text_of(one).replace("**", "").split())
+        for one in history
+        if _BROKEN in text_of(one)
+    ]
     sentences = ". ".join(notes[0].split(". ")[:2]) if notes else ""
     seen = f"{len(notes)}: “{sentences}”" if notes else "nothing is said about it"
     stage.saw("broken turn", seen, right=len(notes) == 1 and _BROKEN in text_of(history[-1]))

@@ -1,7 +1,9 @@
-"""The demo's processes, found through /proc: all that carry its temporary home in their environment.
+"""The demo's processes, found through /proc: all that carry its temporary home in their
+environment.
 
-Daemon, fork server, worker and Claude have sessions of their own, so that no process group leads to them, and orphans
-have lost their parents. The environment, which every child inherits, and the home in it, which nobody else has, do.
+Daemon, fork server, worker and Claude have sessions of their own, so that no process group leads to
+them, and orphans have lost their parents. The environment, which every child inherits, and the home
+in it, which nobody else has, do.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ from pykoclaw_acp.system import reaper
 KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
 END_WAIT: Final = 10.0  # s; for processes that were told to end
 _POLL: Final = 0.01  # s
-_WORKER: Final = "pykoclaw-worker"  # what a worker calls itself; it has the command line of the fork server
+_WORKER: Final = (
+    "pykoclaw-worker"  # what a worker calls itself; it has the command line of the fork server
+)
 _SPAWNING: Final = ("front", "daemon")
 _ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude", "tool")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live process of the demo. `start_time` keeps a recycled pid from being mistaken for it; `command` is short."""
+    """A live process of the demo. `start_time` keeps a recycled pid from being mistaken for it;
+    `command` is short.
+    """
 
     pid: int
     start_time: int

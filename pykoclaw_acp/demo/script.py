@@ -1,4 +1,6 @@
-"""What the user says in the demo; what the model answers is in scripts that the prompts carry, but for one."""
+"""What the user says in the demo; what the model answers is in scripts that the prompts carry, but
+for one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How the demo looks: colours, rules and tables in a terminal; elsewhere plain lines without control characters."""
+"""How the demo looks: colours, rules and tables in a terminal; elsewhere plain lines without
+control characters.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Page:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a quotation mark must not end the demo
         fancy = stream.isatty() and "utf" in (stream.encoding or "").lower()
-        # Said explicitly, because variables like FORCE_COLOR would send escape sequences through a pipe.
+        # Said explicitly, because variables like FORCE_COLOR would send escape sequences through a
+        # pipe.
         self._console = console(stream, force_terminal=fancy, markup=False, emoji=False)
         self._plain = not fancy or self._console.is_dumb_terminal
         self._console.width = PLAIN_WIDTH if self._plain else min(self._console.width, WIDEST)
@@ -65,7 +68,9 @@ class Page:
         """What was seen at a step, when it was seen."""
         time = "" if row.ms is None else _milliseconds(row.ms)
         if self._plain:
-            self._line(f"{_WORDS[row.right]:<5}  {row.step:<{_STEP}}  {row.seen}{f'  ({time})' if time else ''}")
+            self._line(
+                f"{_WORDS[row.right]:<5}  {row.step:<{_STEP}}  {row.seen}{f'  ({time})' if time else ''}"
+            )
             return
         self.speech.end()
         grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
@@ -141,7 +146,9 @@ def _table(rows: Sequence[Row]) -> Table:
     for row in rows:
         seen = Text(row.seen, style="" if row.right else _STYLES[row.right])
         time = "" if row.ms is None else _milliseconds(row.ms)
-        table.add_row(Text(_MARKS[row.right], style=_STYLES[row.right]), row.step, row.expected, seen, time)
+        table.add_row(
+            Text(_MARKS[row.right], style=_STYLES[row.right]), row.step, row.expected, seen, time
+        )
     return table
 
 

@@ -1,11 +1,19 @@
-"""The conversation as it is written down while it is spoken: a label, and words that wrap beside it."""
+"""The conversation as it is written down while it is spoken: a label, and words that wrap beside
+it.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, ToolCallStart, UserMessageChunk
+from acp.schema import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    ToolCallProgress,
+    ToolCallStart,
+    UserMessageChunk,
+)
 from rich.console import Console
 from rich.text import Text
 

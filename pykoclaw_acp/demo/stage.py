@@ -1,4 +1,6 @@
-"""What the scenes of the demo share: the editor and its front, the session, what was heard of it, the processes."""
+"""What the scenes of the demo share: the editor and its front, the session, what was heard of it,
+the processes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Greeting:
 
 
 class Stage:
-    """One run of the story, in a home of its own. `log` is what the editors' fronts write to stderr."""
+    """One run of the story, in a home of its own. `log` is what the editors' fronts write to
+    stderr.
+    """
 
     def __init__(self, page: Page, findings: Findings, home: Path) -> None:
         self.page = page
@@ -68,7 +72,8 @@ class Stage:
         """Note and show what was seen at a step."""
         self.page.finding(self._findings.saw(step, seen, right=right, ms=ms))
 
-    # --- the editor -------------------------------------------------------------------------------------------------
+    # --- the editor
+    # -------------------------------------------------------------------------------------------------
 
     async def open_editor(self) -> Greeting:
         """Start a new one, with its front."""
@@ -81,13 +86,27 @@ class Stage:
         abilities = can.agent_capabilities
         offers = {
             "load": bool(abilities and abilities.load_session),
-            "resume": bool(abilities and abilities.session_capabilities and abilities.session_capabilities.resume),
-            "close": bool(abilities and abilities.session_capabilities and abilities.session_capabilities.close),
+            "resume": bool(
+                abilities
+                and abilities.session_capabilities
+                and abilities.session_capabilities.resume
+            ),
+            "close": bool(
+                abilities
+                and abilities.session_capabilities
+                and abilities.session_capabilities.close
+            ),
         }
         offered = ", ".join(name for name, there in offers.items() if there) or "nothing"
-        who = f"{can.agent_info.name} {can.agent_info.version}" if can.agent_info else "an agent without a name"
+        who = (
+            f"{can.agent_info.name} {can.agent_info.version}"
+            if can.agent_info
+            else "an agent without a name"
+        )
         return Greeting(
-            f"{who}, ACP {can.protocol_version}: {offered}", can.protocol_version == 1 and all(offers.values()), ms
+            f"{who}, ACP {can.protocol_version}: {offered}",
+            can.protocol_version == 1 and all(offers.values()),
+            ms,
         )
 
     def ask(self, prompt: str) -> asyncio.Task[PromptResponse]:
@@ -104,7 +123,9 @@ class Stage:
         return self.editor.arrivals[self._mark :]
 
     def keep(self) -> list[Arrival]:
-        """What it was told, when the turn is over; kept, to be compared with what is replayed later."""
+        """What it was told, when the turn is over; kept, to be compared with what is replayed
+        later.
+        """
         self.held += logged(self.heard)
         return self.heard
 
@@ -112,14 +133,17 @@ class Stage:
         self.asked_late = (self.project / script.FILE).exists()
         self.page.speech.asked(question)
 
-    # --- model, processes -------------------------------------------------------------------------------------------
+    # --- model, processes
+    # -------------------------------------------------------------------------------------------
 
     async def requests(self) -> list[dict[str, Any]]:
         """What the model was asked until now."""
         return await asyncio.to_thread(self.model.requests)
 
     async def times_asked(self, prompt: str) -> int:
-        """How often the prompt itself reached the model; requests with a tool's result are further steps of a turn."""
+        """How often the prompt itself reached the model; requests with a tool's result are further
+        steps of a turn.
+        """
         return sum(
             request["user_texts"][-1:] == [prompt] and not request["messages"][-1]["tool_results"]
             for request in await self.requests()

@@ -1,6 +1,7 @@
 """`pykoclaw-acp demo`: a conversation, SIGKILLs in mid-answer, and the conversation again.
 
-With the official Python SDK as its client, on the real Claude CLI and the scripted model, in a temporary home.
+With the official Python SDK as its client, on the real Claude CLI and the scripted model, in a
+temporary home.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _SIGNALLED: Final = 128  # a shell's exit status for a signal is this much more
 
 
 def main() -> int:
-    """Play it. 0 if all was as expected, 1 if not, 128 + n when signal n ended it; nothing of it stays."""
+    """Play it. 0 if all was as expected, 1 if not, 128 + n when signal n ended it; nothing of it
+    stays.
+    """
     page, findings, complaints = Page(), Findings(), _Complaints()
     logging.getLogger().addHandler(complaints)
     page.title(
@@ -65,7 +68,10 @@ def _judge(page: Page, findings: Findings, complaints: list[str]) -> int:
         return 0
     page.trouble(complaints[-_COMPLAINTS:])
     for row in findings.wrong:
-        page.verdict(f"The step {row.step!r} is wrong. Expected: {row.expected}. Seen: {row.seen}", right=False)
+        page.verdict(
+            f"The step {row.step!r} is wrong. Expected: {row.expected}. Seen: {row.seen}",
+            right=False,
+        )
     return 1
 
 
@@ -86,7 +92,8 @@ def _facts(stage: Stage, home: Path) -> Iterator[tuple[str, str]]:
     yield "session", stage.session or "none"
     yield (
         "workers",
-        ", ".join(f"epoch {line.get('epoch')} (pid {line.get('worker_pid')})" for line in launched) or "none",
+        ", ".join(f"epoch {line.get('epoch')} (pid {line.get('worker_pid')})" for line in launched)
+        or "none",
     )
     yield "claude", "/".join(Path(stage.claude).parts[-3:]) or "not seen"
     yield "home", f"{home}, removed"
@@ -114,7 +121,9 @@ def _daemon_log(home: Path) -> list[dict[str, Any]]:
 
 
 class _Complaints(logging.Handler):
-    """Keeps what the client library logs: it logs where it could raise, and a terminal is no place for that."""
+    """Keeps what the client library logs: it logs where it could raise, and a terminal is no place
+    for that.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

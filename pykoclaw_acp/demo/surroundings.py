@@ -1,4 +1,6 @@
-"""The demo's own home and environment, and the signals that end it: nothing of it stays, whatever happens."""
+"""The demo's own home and environment, and the signals that end it: nothing of it stays, whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,19 @@ def _remove(home: Path) -> None:
 
 
 def environment(environ: Mapping[str, str], url: str, home: Path) -> dict[str, str]:
-    """The caller's environment, without settings and credentials, for a daemon that stays below `home`."""
+    """The caller's environment, without settings and credentials, for a daemon that stays below
+    `home`.
+    """
     kept = {name: value for name, value in environ.items() if not name.startswith(_OTHERS)}
-    # Empty is unset. PYKOCLAW_CLI_PATH stays: to see the story on another Claude CLI is a good use of it.
-    blank = {f"PYKOCLAW_{name.upper()}": "" for name in Settings.model_fields if name not in _WORTH_TRYING}
-    # Without a runtime directory socket and daemon stay below `home` too, not in the user's systemd.
+    # Empty is unset. PYKOCLAW_CLI_PATH stays: to see the story on another Claude CLI is a good use
+    # of it.
+    blank = {
+        f"PYKOCLAW_{name.upper()}": ""
+        for name in Settings.model_fields
+        if name not in _WORTH_TRYING
+    }
+    # Without a runtime directory socket and daemon stay below `home` too, not in the user's
+    # systemd.
     own = {"TMPDIR": str(home / "tmp"), "XDG_RUNTIME_DIR": ""}
     return kept | blank | offline_environment(url, home) | own
 
@@ -66,7 +76,9 @@ def places(home: Path) -> Places:
 
 
 class Interruption:
-    """The signals that end the demo cancel its story, once, so that all is cleaned up; the number is in `signal`."""
+    """The signals that end the demo cancel its story, once, so that all is cleaned up; the number
+    is in `signal`.
+    """
 
     def __init__(self) -> None:
         self.signal: int | None = None

@@ -1,4 +1,6 @@
-"""The scenes of the demo in which nothing goes wrong: an editor starts, talks, asks, stops, quits."""
+"""The scenes of the demo in which nothing goes wrong: an editor starts, talks, asks,
+stops, quits.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from pykoclaw_acp.demo.speech import spoken
 from pykoclaw_acp.demo.stage import Stage, since
 
 EXIT_LIMIT: Final = 0.1  # s; what the front promises
-MORE_EDITORS: Final = 2  # that come and go; the quickest end counts, as a busy machine delays one or another
+MORE_EDITORS: Final = (
+    2  # that come and go; the quickest end counts, as a busy machine delays one or another
+)
 SPREAD: Final = 0.1  # s between first and last piece; an answer that comes in one go has none
 
 
@@ -34,7 +38,10 @@ async def start(stage: Stage) -> None:
     seen = f"{stage.session[:8]}…, {len(claudes)} Claude processes"
     stage.saw("session/new", seen, right=bool(stage.session) and not claudes, ms=ms)
     fronts, daemons = pids(found, "front"), pids(found, "daemon")
-    apart = len(fronts) == len(daemons) == 1 and os.getsid(daemons[0]) not in (os.getsid(fronts[0]), os.getsid(0))
+    apart = len(fronts) == len(daemons) == 1 and os.getsid(daemons[0]) not in (
+        os.getsid(fronts[0]),
+        os.getsid(0),
+    )
     seen = f"{len(daemons)}, {'in a session of its own' if apart else 'NOT apart from the front'}"
     stage.saw("daemon", seen, right=apart)
     stage.page.pause()
@@ -49,7 +56,9 @@ async def talk(stage: Stage) -> None:
     arrivals = stage.keep()
     stage.page.pause()
 
-    spoke = [one.at for one in arrivals if isinstance(one.update, AgentThoughtChunk | AgentMessageChunk)]
+    spoke = [
+        one.at for one in arrivals if isinstance(one.update, AgentThoughtChunk | AgentMessageChunk)
+    ]
     pieces = texts(arrivals)
     spread = pieces[-1].at - pieces[0].at if pieces else 0.0
     streamed = len(pieces) > 2 and spread > SPREAD
@@ -59,14 +68,20 @@ async def talk(stage: Stage) -> None:
     questions = stage.editor.questions
     options = ", ".join(option for question in questions for option in question.options)
     seen = f"{len(questions)} question: {options}" if questions else "not asked"
-    right = len(questions) == 1 and questions[0].options[:1] == ("allow_once",) and not stage.asked_late
+    right = (
+        len(questions) == 1 and questions[0].options[:1] == ("allow_once",) and not stage.asked_late
+    )
     stage.saw("permission", seen, right=right)
 
     file = stage.project / script.FILE
     written = file.read_text() if file.exists() else None
     ended = [one.update.status for one in arrivals if isinstance(one.update, ToolCallProgress)]
     right = written == script.ENTRY and ended == ["completed"] and answer.stop_reason == "end_turn"
-    seen = f"{script.FILE} holds {written!r}, {answer.stop_reason}" if written else f"{script.FILE} is not there"
+    seen = (
+        f"{script.FILE} holds {written!r}, {answer.stop_reason}"
+        if written
+        else f"{script.FILE} is not there"
+    )
     stage.saw("tool", seen, right=right)
 
 
@@ -81,9 +96,16 @@ async def remember(stage: Stage) -> None:
     stage.page.messages("What the model was sent with it:", messages)
     stage.page.pause()
     results = [result for message in request["messages"] for result in message["tool_results"]]
-    answers = "\n".join(message["text"] for message in request["messages"] if message["role"] == "assistant")
-    whole = ["Done: your name stands", *(" ".join(script.words_of(tale)) for tale in (script.TALE, script.SECOND_TALE))]
-    told = request["user_texts"] == list(script.PROMPTS[: script.PROMPTS.index(script.QUESTION) + 1])
+    answers = "\n".join(
+        message["text"] for message in request["messages"] if message["role"] == "assistant"
+    )
+    whole = [
+        "Done: your name stands",
+        *(" ".join(script.words_of(tale)) for tale in (script.TALE, script.SECOND_TALE)),
+    ]
+    told = request["user_texts"] == list(
+        script.PROMPTS[: script.PROMPTS.index(script.QUESTION) + 1]
+    )
     right = told and len(results) == 1 and all(answer in answers for answer in whole)
     seen = f"{len(request['user_texts'])} prompts, {len(results)} tool result, {len(messages)} messages in all"
     stage.saw("context", seen, right=right)
@@ -108,7 +130,9 @@ async def stop(stage: Stage) -> None:
 
 
 async def leave(stage: Stage) -> None:
-    """The editor quits, two others after it: their fronts end, the daemon stays until it is told to end."""
+    """The editor quits, two others after it: their fronts end, the daemon stays until it is told to
+    end.
+    """
     stage.scene("The editor quits, and the daemon is told to end")
     before = pids(stage.processes(), "daemon")
     ends = [await stage.agent.end_of_input()]
@@ -122,9 +146,8 @@ async def leave(stage: Stage) -> None:
     busy = turns["running"] + turns["waiting"]
     stays = pids(found, "daemon") == before != [] and not pids(found, "front")
     statuses, seconds = {status for status, _ in ends}, min(took for _, took in ends)
-    seen = (
-        f"exit {', '.join(map(str, statuses))}; the daemon {'stays' if stays else 'is NOT there'}, {busy} turns in it"
-    )
+    there = "stays" if stays else "is NOT there"
+    seen = f"exit {', '.join(map(str, statuses))}; the daemon {there}, {busy} turns in it"
     right = statuses == {0} and seconds < EXIT_LIMIT and stays and not busy
     stage.saw("end of input", seen, right=right, ms=seconds * 1000)
 

@@ -1,4 +1,6 @@
-"""The checks of `pykoclaw-acp doctor`: read-only; each reports what it found and what to do about it."""
+"""The checks of `pykoclaw-acp doctor`: read-only; each reports what it found and what to do about
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,23 @@ Check = Callable[[Context], Finding]
 
 
 def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
-    """Run the checks in order; a check that fails is reported as a warning and does not stop the others."""
+    """Run the checks in order; a check that fails is reported as a warning and does not stop the
+    others.
+    """
     findings: list[Finding] = []
     for check in checks:
         try:
             findings.append(check(context))
         except (OSError, ValueError, KeyError) as error:
             name = check.__name__.replace("_", " ")
-            findings.append(Finding(name, "warning", f"could not be checked: {error}", "Look at what the error names."))
+            findings.append(
+                Finding(
+                    name,
+                    "warning",
+                    f"could not be checked: {error}",
+                    "Look at what the error names.",
+                )
+            )
     return findings
 
 

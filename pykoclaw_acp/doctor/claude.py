@@ -34,7 +34,12 @@ def claude_cli(context: Context) -> Finding:
             stdin=subprocess.DEVNULL, env=dict(context.environment),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("Claude CLI", "problem", f"{path} does not run: {error}", f"Try `{path} --version` yourself.")
+        return Finding(
+            "Claude CLI",
+            "problem",
+            f"{path} does not run: {error}",
+            f"Try `{path} --version` yourself.",
+        )
     words = shown.stdout.split()
     if shown.returncode != 0 or not words:
         return Finding("Claude CLI", "problem", f"{path} --version ends with {shown.returncode}",
@@ -51,7 +56,9 @@ def credential(context: Context) -> Finding:
     for name in CLOUDS:
         if environment.get(name):
             return Finding("credential", "ok", f"{name} in the environment of {whose}")
-    handed = Path(environment.get("CREDENTIALS_DIRECTORY", "/nonexistent"))  # systemd's LoadCredential
+    handed = Path(
+        environment.get("CREDENTIALS_DIRECTORY", "/nonexistent")
+    )  # systemd's LoadCredential
     if handed.is_dir() and (names := sorted(one.name for one in handed.iterdir())):
         return Finding("credential", "ok", f"{', '.join(names)} from systemd, for {whose}")
     folder = Path(environment.get("CLAUDE_CONFIG_DIR") or context.home / ".claude")
@@ -66,8 +73,12 @@ def credential(context: Context) -> Finding:
     if isinstance(settings, dict) and settings.get("apiKeyHelper"):
         return Finding("credential", "ok", f"a helper program, in {folder / 'settings.json'}")
     cli = context.cli_path or _bundled() or "claude"
-    advice = f"Log in with `{cli} auth login`, or set ANTHROPIC_API_KEY where the daemon is started."
-    return Finding("credential", "problem", f"none in the environment of {whose}, and none in {folder}", advice)
+    advice = (
+        f"Log in with `{cli} auth login`, or set ANTHROPIC_API_KEY where the daemon is started."
+    )
+    return Finding(
+        "credential", "problem", f"none in the environment of {whose}, and none in {folder}", advice
+    )
 
 
 def zed(context: Context) -> Finding:
@@ -78,7 +89,9 @@ def zed(context: Context) -> Finding:
         return Finding("Zed", "ok", "no configuration of it here")
     value = _json(path)
     if not isinstance(value, dict):
-        return Finding("Zed", "warning", f"{path} cannot be read", "Open it in Zed, which marks what is wrong.")
+        return Finding(
+            "Zed", "warning", f"{path} cannot be read", "Open it in Zed, which marks what is wrong."
+        )
     servers = value.get("agent_servers")
     commands = [
         shlex.join([str(one["command"]), *(str(argument) for argument in one.get("args") or [])])
@@ -94,7 +107,11 @@ def mitto(context: Context) -> Finding:
     if not path.exists():
         return Finding("Mitto", "ok", "no configuration of it here")
     lines = path.read_text(errors="replace").splitlines()
-    found = [match[1].strip("'\"") for line in lines if (match := re.match(r"\s*(?:-\s+)?command:\s*(.+?)\s*$", line))]
+    found = [
+        match[1].strip("'\"")
+        for line in lines
+        if (match := re.match(r"\s*(?:-\s+)?command:\s*(.+?)\s*$", line))
+    ]
     return _named(context, "Mitto", path, found)
 
 
@@ -106,20 +123,35 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
     if not ours:
         return Finding(client, "ok", f"{path} does not name {PROGRAM}")
     for command in ours:
-        program = next((word for word in _words(command) if os.path.basename(word) == PROGRAM), PROGRAM)
+        program = next(
+            (word for word in _words(command) if os.path.basename(word) == PROGRAM), PROGRAM
+        )
         if shutil.which(program, path=context.environment.get("PATH")) is None:
-            advice = "Write its whole path there: editors often have a shorter PATH than your shell."
-            return Finding(client, "problem", f"{path} starts {program}, which is not on PATH here", advice)
+            advice = (
+                "Write its whole path there: editors often have a shorter PATH than your shell."
+            )
+            return Finding(
+                client, "problem", f"{path} starts {program}, which is not on PATH here", advice
+            )
         if "--stdio" in _words(command):
             found = f"{path} starts `{PROGRAM} serve --stdio`, whose turns end with the client"
-            return Finding(client, "warning", found, f"Let it start just `{PROGRAM}`: then they go on without it.")
+            return Finding(
+                client,
+                "warning",
+                found,
+                f"Let it start just `{PROGRAM}`: then they go on without it.",
+            )
     return Finding(client, "ok", f"{path} starts {PROGRAM}")
 
 
 def _words(command: str) -> list[str]:
     """Words of a command, those inside `sh -c '…'` included."""
     try:
-        return [word for outer in shlex.split(command) for word in (outer.split() if " " in outer else [outer])]
+        return [
+            word
+            for outer in shlex.split(command)
+            for word in (outer.split() if " " in outer else [outer])
+        ]
     except ValueError:
         return command.split()
 
@@ -141,7 +173,9 @@ def _bundled() -> str | None:
 
 
 def _json(path: Path) -> Any:
-    """Content of a JSON file with comments and trailing commas, as editors write them; None if it cannot be read."""
+    """Content of a JSON file with comments and trailing commas, as editors write them; None if it
+    cannot be read.
+    """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError):

@@ -13,7 +13,9 @@ from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.link.places import DATABASE
 
 FIX: Final = "Use SQLite 3.51.3 or newer: on x86_64 `pip install pysqlite3`, elsewhere a Python that is linked with it."
-_WAL: Final = b"\x02\x02"  # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
+_WAL: Final = (
+    b"\x02\x02"  # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
+)
 _LIBRARY: Final = re.compile(r"\S*/(?:libsqlite3\.so\S*|_?pysqlite3?\S*\.so|_sqlite3\S*\.so)$")
 _VERSION: Final = re.compile(rb"\x00(3\.\d{1,2}\.\d{1,2})\x00")
 
@@ -44,14 +46,20 @@ def database(context: Context) -> Finding:
         try:
             records.require_database(context.places, local_whereabouts.is_held)
         except DatabaseMissing as error:
-            return Finding("database", "problem", "it is missing, and no daemon starts without it", str(error))
+            return Finding(
+                "database", "problem", "it is missing, and no daemon starts without it", str(error)
+            )
         return Finding("database", "ok", "there is none yet; the daemon makes it")
     if not path.exists():
         return Finding("database", "problem", f"{path} is gone, though the daemon uses it",
                        "Put the file back, or stop the daemon and start it where the file is now.")  # fmt: skip
     mode = "WAL" if _header(path) == _WAL else "rollback journal"
     found = f"{path}, {path.stat().st_size // 1024:,} KiB, {mode}"
-    condition = "writable" if context.status is None else context.status["database"].get("condition", "writable")
+    condition = (
+        "writable"
+        if context.status is None
+        else context.status["database"].get("condition", "writable")
+    )
     if context.status is not None and condition != "writable":
         reason = context.status["database"]["reason"]
         return Finding("database", "problem", f"the daemon cannot write it ({condition})",
@@ -64,7 +72,11 @@ def database(context: Context) -> Finding:
         except DatabaseUnusable as error:
             return Finding("database", "problem", "it cannot be used", str(error))
     others = 0o077 if context.group is None else 0o007
-    exposed = [one for one in (path, path.with_name(f"{DATABASE}-wal")) if one.exists() and one.stat().st_mode & others]
+    exposed = [
+        one
+        for one in (path, path.with_name(f"{DATABASE}-wal"))
+        if one.exists() and one.stat().st_mode & others
+    ]
     closed = not path.parent.stat().st_mode & others
     if exposed and not closed:
         names = " ".join(map(str, exposed))
@@ -76,12 +88,20 @@ def database(context: Context) -> Finding:
 def other_programs(context: Context) -> Finding:
     """No other program has the database open with an affected library."""
     path = _path(context)
-    users = {pid: _library(context.proc / str(pid)) for pid in open_in(context, path)} if path.exists() else {}
+    users = (
+        {pid: _library(context.proc / str(pid)) for pid in open_in(context, path)}
+        if path.exists()
+        else {}
+    )
     if not users:
         return Finding("other programs", "ok", "no other program has the database open")
-    found = "; ".join(f"pid {pid} ({command(context, pid)}) with {library}" for pid, (library, _) in users.items())
+    found = "; ".join(
+        f"pid {pid} ({command(context, pid)}) with {library}" for pid, (library, _) in users.items()
+    )
     if path.exists() and _header(path) == _WAL and not all(safe for _, safe in users.values()):
-        return Finding("other programs", "warning", found, f"An old SQLite can corrupt a WAL file. {FIX}")
+        return Finding(
+            "other programs", "warning", found, f"An old SQLite can corrupt a WAL file. {FIX}"
+        )
     return Finding("other programs", "ok", found)
 
 
@@ -131,7 +151,9 @@ def _library(process: Path) -> tuple[str, bool]:
             version = named[1].decode()
             major, minor, patch = (int(part) for part in version.split("."))
             return f"SQLite {version}", not wal_reset_affected((major, minor, patch))
-    return (os.path.basename(paths[0]) if paths else "SQLite built in, of an unknown version"), False
+    return (
+        os.path.basename(paths[0]) if paths else "SQLite built in, of an unknown version"
+    ), False
 
 
 def command(context: Context, pid: int) -> str:

@@ -15,7 +15,9 @@ from pykoclaw_acp.link import places, records
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.system import reaper, trusted_path
 
-LONGEST_SOCKET: Final = 107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
+LONGEST_SOCKET: Final = (
+    107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
+)
 LOW_DISK: Final = 1024**3  # bytes
 FULL_DISK: Final = 100 * 1024**2  # bytes
 UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
@@ -24,10 +26,17 @@ UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
 def settings(context: Context) -> Finding:
     """All settings are valid."""
     if context.bad_settings is not None:
-        return Finding("settings", "problem", context.bad_settings, "Correct the value where it comes from.")
+        return Finding(
+            "settings", "problem", context.bad_settings, "Correct the value where it comes from."
+        )
     if context.unread_settings:
         found = f"./.env is not read, as this directory is not trusted: {', '.join(context.unread_settings)}"
-        return Finding("settings", "warning", found, "If they are yours, `pykoclaw-acp trust add` makes them count.")
+        return Finding(
+            "settings",
+            "warning",
+            found,
+            "If they are yours, `pykoclaw-acp trust add` makes them count.",
+        )
     return Finding("settings", "ok", f"data in {context.places.data}")
 
 
@@ -38,7 +47,9 @@ def daemon(context: Context) -> Finding:
         if holder is None:
             advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
             return Finding("daemon", "problem", context.unreachable, advice)
-        found = f"pid {holder[0]} has the data directory, and cannot be asked: {context.unreachable}"
+        found = (
+            f"pid {holder[0]} has the data directory, and cannot be asked: {context.unreachable}"
+        )
         return Finding("daemon", "problem", found,
                        f"See what it says in `pykoclaw-acp logs`; then end it with `kill {holder[0]}`: turns go on. "
                        f"Its socket is {holder[1] or context.places.socket}.")  # fmt: skip
@@ -46,7 +57,12 @@ def daemon(context: Context) -> Finding:
         running = context.status["daemon"]
         if running["version"] != __version__:
             found = f"pid {running['pid']} runs version {running['version']}, this is {__version__}"
-            return Finding("daemon", "warning", found, "Restart it when it suits you: running turns go on meanwhile.")
+            return Finding(
+                "daemon",
+                "warning",
+                found,
+                "Restart it when it suits you: running turns go on meanwhile.",
+            )
         return Finding("daemon", "ok", f"pid {running['pid']} answers on {running['socket']}")
     holder = places.lock_holder(context.places.data)
     if holder is None:
@@ -54,7 +70,9 @@ def daemon(context: Context) -> Finding:
     pid, socket = holder
     if socket is None:
         found = f"pid {pid} (`serve --stdio`) uses the data directory, so no daemon can run"
-        return Finding("daemon", "warning", found, "End its client, or set PYKOCLAW_DATA to another directory.")
+        return Finding(
+            "daemon", "warning", found, "End its client, or set PYKOCLAW_DATA to another directory."
+        )
     return Finding("daemon", "problem", f"pid {pid} has the data directory, but does not answer on {socket}",
                    f"See what it says in `pykoclaw-acp logs`; then end it with `kill {pid}`.")  # fmt: skip
 
@@ -67,7 +85,9 @@ def socket(context: Context) -> Finding:
         return Finding("socket", "warning", found,
                        f"pykoclaw-acp can use it, but systemd and others take {LONGEST_SOCKET} at most: "
                        "set PYKOCLAW_SOCKET to a shorter path.")  # fmt: skip
-    return _private("socket", [Path(os.path.dirname(context.places.socket))], 0o077, "nobody has used it yet")
+    return _private(
+        "socket", [Path(os.path.dirname(context.places.socket))], 0o077, "nobody has used it yet"
+    )
 
 
 def directories(context: Context) -> Finding:
@@ -77,9 +97,12 @@ def directories(context: Context) -> Finding:
     found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
     if own.level != "ok" or not found:
         return own
-    weak = list({one.directory: one for one in sorted(found, key=lambda one: not one.certain)}.values())
+    weak = list(
+        {one.directory: one for one in sorted(found, key=lambda one: not one.certain)}.values()
+    )
     words, remedies = (
-        " ".join(dict.fromkeys(each)) for each in zip(*((one.words, one.remedy) for one in weak), strict=True)
+        " ".join(dict.fromkeys(each))
+        for each in zip(*((one.words, one.remedy) for one in weak), strict=True)
     )
     return Finding("directories", "problem" if weak[0].certain else "warning", words, remedies)
 
@@ -100,7 +123,9 @@ def copy(context: Context) -> Finding:
     if original is None:
         return Finding("copy", "ok", "the daemon does not take the data directory for a copy" if context.status else
                        "a daemon that runs knows whether the data directory is a copy")  # fmt: skip
-    return Finding("copy", "ok", f"the data directory is a copy of {original}; what runs there goes on there")
+    return Finding(
+        "copy", "ok", f"the data directory is a copy of {original}; what runs there goes on there"
+    )
 
 
 def spools(context: Context) -> Finding:
@@ -125,7 +150,12 @@ def disk(context: Context) -> Finding:
     free, where = least
     found = f"{free // 1024**2:,} MiB free at {where}"
     if free < FULL_DISK:
-        return Finding("disk", "problem", found, "Make room: when it is full, turns fail because nothing can be kept.")
+        return Finding(
+            "disk",
+            "problem",
+            found,
+            "Make room: when it is full, turns fail because nothing can be kept.",
+        )
     if free < LOW_DISK:
         return Finding("disk", "warning", found, "Make room before it is full.")
     return Finding("disk", "ok", found)
@@ -133,7 +163,11 @@ def disk(context: Context) -> Finding:
 
 def processes(context: Context) -> Finding:
     """All processes with a cookie belong to a known worker."""
-    known = {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]} if context.status else set()
+    known = (
+        {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]}
+        if context.status
+        else set()
+    )
     seen: dict[str, int] = {}
     names = records.names(context.places)
 
@@ -162,7 +196,9 @@ def units(context: Context) -> Finding:
     if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
         return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
     known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
-    if failed := [f"{unit['scope']} {unit['Id']}" for unit in known if unit["ActiveState"] == "failed"]:
+    if failed := [
+        f"{unit['scope']} {unit['Id']}" for unit in known if unit["ActiveState"] == "failed"
+    ]:
         advice = f"See why with `systemctl {failed[0].replace(' ', ' status ')}`."
         return Finding("systemd units", "problem", f"failed: {', '.join(failed)}", advice)
     if broken := [unit for unit in known if unit["LoadState"] != "loaded"]:
@@ -170,11 +206,24 @@ def units(context: Context) -> Finding:
         return Finding("systemd units", "problem", f"cannot be loaded: {broken[0]['Id']}", advice)
     if not known:
         return Finding("systemd units", "ok", "not installed; clients start the daemon")
-    states = ", ".join(f"{unit['Id']} ({unit['scope'].strip('-')}) is {unit['ActiveState']}" for unit in known)
+    states = ", ".join(
+        f"{unit['Id']} ({unit['scope'].strip('-')}) is {unit['ActiveState']}" for unit in known
+    )
     return Finding("systemd units", "ok", states)
 
 
-CHECKS: Final = (settings, daemon, socket, directories, instance, copy, spools, disk, processes, units)
+CHECKS: Final = (
+    settings,
+    daemon,
+    socket,
+    directories,
+    instance,
+    copy,
+    spools,
+    disk,
+    processes,
+    units,
+)
 
 
 def _units(context: Context, scope: str) -> list[dict[str, str]]:
@@ -206,5 +255,9 @@ def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Fin
     if not existing:
         return Finding(check, "ok", missing)
     return Finding(
-        check, "ok", f"{existing[0]} is yours alone" if forbidden & 0o044 else f"only you write to {existing[0]}"
+        check,
+        "ok",
+        f"{existing[0]} is yours alone"
+        if forbidden & 0o044
+        else f"only you write to {existing[0]}",
     )

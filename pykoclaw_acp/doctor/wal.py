@@ -11,7 +11,9 @@ from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link.places import DATABASE
 
 LARGE: Final = 32 * 1024 * 1024  # bytes; a checkpoint normally runs after some 4 MiB
-_READING: Final = range(123, 128)  # bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)
+_READING: Final = range(
+    123, 128
+)  # bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)
 _WRITING: Final = 120
 
 
@@ -23,19 +25,24 @@ def write_ahead_log(context: Context) -> Finding:
     found = f"{size // 1024:,} KiB"
     holders = _holders(context, index) if index.exists() else {}
     if holders:
-        held = "; ".join(f"pid {pid} ({command(context, pid)}) {does}" for pid, does in sorted(holders.items()))
+        held = "; ".join(
+            f"pid {pid} ({command(context, pid)}) {does}" for pid, does in sorted(holders.items())
+        )
         found += f"; {held}"
     if size < LARGE:
         return Finding("write-ahead log", "ok", found)
     if holders:
         advice = (
-            "The log grows until that transaction ends: end the program if it should not do so. It is emptied then."
+            "The log grows until that transaction ends: end the program if it should not do so. "
+            "It is emptied then."
         )
         return Finding("write-ahead log", "warning", found, advice)
     users = ", ".join(f"pid {pid} ({command(context, pid)})" for pid in open_in(context, path))
     advice = "A running daemon empties it within a minute; a client starts one."
     if users:
-        advice += f" If it stays so large, end one of the programs that have the database open: {users}."
+        advice += (
+            f" If it stays so large, end one of the programs that have the database open: {users}."
+        )
     return Finding("write-ahead log", "warning", found, advice)
 
 

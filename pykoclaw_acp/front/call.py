@@ -38,12 +38,18 @@ class CallFailed(Exception):
 
 
 def call(
-    places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
+    places: Places,
+    method: str,
+    params: dict[str, Any],
+    *,
+    start: bool = False,
+    timeout: float | None = None,
 ) -> Any:
-    """Call a method of the daemon. `start`: start a daemon if none runs; `timeout`: in seconds, for each message.
+    """Call a method of the daemon. `start`: start a daemon if none runs; `timeout`: in seconds, for
+    each message.
 
-    Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), or StartupError with the
-    exit status of a daemon that could not start.
+    Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), or
+    StartupError with the exit status of a daemon that could not start.
     """
     answers = follow(places, method, params, start=start, timeout=timeout)
     while True:
@@ -54,9 +60,15 @@ def call(
 
 
 def follow(
-    places: Places, method: str, params: dict[str, Any], *, start: bool = False, timeout: float | None = None
+    places: Places,
+    method: str,
+    params: dict[str, Any],
+    *,
+    start: bool = False,
+    timeout: float | None = None,
 ) -> Generator[dict[str, Any], None, Any]:
-    """Call a method; yields the notifications that the daemon sends before its response, and returns the result.
+    """Call a method; yields the notifications that the daemon sends before its response, and
+    returns the result.
 
     Closing the generator closes the connection. Raises as `call`.
     """
@@ -74,7 +86,9 @@ def follow(
                 elif message.get("id") == 1:
                     return _result(message)
     except TimeoutError:
-        raise DaemonAbsent(f"The daemon has not answered within {timeout:g} s: it may hang.") from None
+        raise DaemonAbsent(
+            f"The daemon has not answered within {timeout:g} s: it may hang."
+        ) from None
     except OSError as error:
         raise DaemonAbsent(f"The daemon is gone ({error.strerror}). Try again.") from error
     finally:
@@ -86,7 +100,9 @@ def _result(message: dict[str, Any]) -> Any:
     error = message.get("error")
     if error is None:
         return message.get("result")
-    raise CallFailed(error.get("code", -32603), error.get("message", "The daemon refused."), error.get("data"))
+    raise CallFailed(
+        error.get("code", -32603), error.get("message", "The daemon refused."), error.get("data")
+    )
 
 
 def _connection(places: Places, *, start: bool) -> _socket.socket:

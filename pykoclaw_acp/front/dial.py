@@ -1,4 +1,6 @@
-"""Connect to the daemon, and start one if none runs. Of many fronts that try at once, one starts it."""
+"""Connect to the daemon, and start one if none runs. Of many fronts that try at once, one starts
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,26 @@ if TYPE_CHECKING:
     from pykoclaw_acp.front.spawn import Starting
 
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
-UNUSABLE: Final = 78  # EX_CONFIG of sysexits.h: among others, the database that was there is missing
+UNUSABLE: Final = (
+    78  # EX_CONFIG of sysexits.h: among others, the database that was there is missing
+)
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 MAX_START_ATTEMPTS: Final = 4  # of a daemon that dies without a word
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
-RECOVERY: Final = 600.0  # s that a daemon may take until it serves: it may have a huge database to migrate
-MIN_UPTIME: Final = 1.0  # s; after a connection that ends earlier, the next one waits longer each time
+RECOVERY: Final = (
+    600.0  # s that a daemon may take until it serves: it may have a huge database to migrate
+)
+MIN_UPTIME: Final = (
+    1.0  # s; after a connection that ends earlier, the next one waits longer each time
+)
 
 
 class NotStarted(Exception):
-    """No daemon can be reached or started. `status` is the exit status, `kind` the error kind for programs."""
+    """No daemon can be reached or started. `status` is the exit status, `kind` the error kind for
+    programs.
+    """
 
     def __init__(self, message: str, status: int, kind: str = readiness.UNKNOWN) -> None:
         super().__init__(message)
@@ -37,12 +47,16 @@ class NotStarted(Exception):
 
 
 class Dialer:
-    """Attempts to connect. Between two attempts, wait until `pipe` is readable, or for `pause` seconds."""
+    """Attempts to connect. Between two attempts, wait until `pipe` is readable, or for `pause`
+    seconds.
+    """
 
     def __init__(self, places: Places, timeout: float | None = None) -> None:
-        """`timeout`: seconds after which to give up on a daemon that does not answer, or on a missing database.
+        """`timeout`: seconds after which to give up on a daemon that does not answer, or on a
+        missing database.
 
-        By default a daemon that recovers, as its lock file says, gets longer than another server of the data directory.
+        By default a daemon that recovers, as its lock file says, gets longer than another server of
+        the data directory.
         """
         self.places = places
         self._timeout = _timeout(TIMEOUT) if timeout is None else timeout
@@ -65,7 +79,9 @@ class Dialer:
         return None if self._starting is None else self._starting.pipe
 
     def note_welcome(self, seconds: float) -> None:
-        """A daemon had answered, and its connection ended `seconds` later: reset the counts of failures."""
+        """A daemon had answered, and its connection ended `seconds` later: reset the counts of
+        failures.
+        """
         self._served, self._failed_starts, self._since = True, 0, None
         if seconds >= MIN_UPTIME:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
@@ -73,17 +89,21 @@ class Dialer:
             self._wait()
 
     def note_refusal(self, refusal: str | None = None) -> None:
-        """The connection ended before the daemon answered the introduction; `refusal` is its reason, if it gave one.
+        """The connection ended before the daemon answered the introduction; `refusal` is its
+        reason, if it gave one.
 
         Raises NotStarted if that goes on.
         """
-        message, status = ("The daemon ends before it answers.", 1) if refusal is None else (refusal, TEMPORARY)
+        message, status = (
+            ("The daemon ends before it answers.", 1) if refusal is None else (refusal, TEMPORARY)
+        )
         self._wait_until(message, status, readiness.UNKNOWN)
 
     def attempt(self) -> _socket.socket | None:
         """Try once; None if it must be tried again. Never blocks.
 
-        Raises NotStarted when trying again would not help, and ConfigurationError as `places.connect` does.
+        Raises NotStarted when trying again would not help, and ConfigurationError as
+        `places.connect` does.
         """
         self.pause = 0.0
         self._children = [child for child in self._children if not child.reap()]
@@ -99,7 +119,9 @@ class Dialer:
         self._unlock()
 
     def _reach(self) -> _socket.socket | None:
-        """Connect to a running daemon. None: there is none; with a pause set, none may be started now either."""
+        """Connect to a running daemon. None: there is none; with a pause set, none may be started
+        now either.
+        """
         try:
             return at.connect(self.places.socket)
         except BlockingIOError:
@@ -116,9 +138,13 @@ class Dialer:
                 return at.connect(socket)
             except OSError:
                 pass
-        message = f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
+        message = (
+            f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
+        )
         # One that names a socket will serve it when it has recovered.
-        self._wait_until(message, TEMPORARY, "data_in_use", self._timeout if socket is None else self._recovery)
+        self._wait_until(
+            message, TEMPORARY, "data_in_use", self._timeout if socket is None else self._recovery
+        )
         return None
 
     def _start(self) -> _socket.socket | None:
@@ -151,7 +177,9 @@ class Dialer:
         word = daemon.word()
         if word is None:
             if time.monotonic() >= self.deadline:
-                raise NotStarted(f"The daemon that was started is not ready after {RECOVERY:g} s.", 1)
+                raise NotStarted(
+                    f"The daemon that was started is not ready after {RECOVERY:g} s.", 1
+                )
             return False
         self.close()
         if word == readiness.READY:
@@ -172,7 +200,9 @@ class Dialer:
         return os.path.exists(os.path.join(self.places.data, at.DATABASE))
 
     def _check_database_missing(self) -> bool:
-        """True while the database that the last daemon missed is absent: none is started until it is back."""
+        """True while the database that the last daemon missed is absent: none is started until it
+        is back.
+        """
         if not self._missing or self._has_database():
             self._missing = ""
             return False
@@ -183,7 +213,9 @@ class Dialer:
         self._scope = False  # it may have been systemd-run that failed
         self._failed_starts += 1
         if self._failed_starts >= MAX_START_ATTEMPTS:
-            raise NotStarted(f"The daemon ended before it was ready, {self._failed_starts} times.", 1)
+            raise NotStarted(
+                f"The daemon ended before it was ready, {self._failed_starts} times.", 1
+            )
         self._wait()
 
     def _wait_until(self, message: str, status: int, kind: str, limit: float | None = None) -> None:

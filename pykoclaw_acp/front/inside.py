@@ -1,4 +1,6 @@
-"""Whether this process runs inside of a session of a data directory, so that it starts no daemon there."""
+"""Whether this process runs inside of a session of a data directory, so that it starts no daemon
+there.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def refusal(at: places.Places) -> str | None:
         return None
     for process in lineage.ancestry(os.getpid()):
         instance, _, rest = (process.cookie or "").partition(":")
-        if instance and (instance == at.hash or _data_of(at.state, instance) == os.path.realpath(at.data)):
+        if instance and (
+            instance == at.hash or _data_of(at.state, instance) == os.path.realpath(at.data)
+        ):
             return (
                 f"This program runs inside of session {rest.rpartition(':')[0]}: Claude, or one of its tools, has "
                 f"started it. No daemon runs for {at.data}, and none is started from there. Start it from a terminal "
@@ -37,7 +41,9 @@ def refusal(at: places.Places) -> str | None:
 def _data_of(state: str, instance: str) -> str | None:
     """Where the data directory of this instance was last."""
     try:
-        with open(os.path.join(state, os.path.basename(instance), _RECORD), encoding="utf-8") as file:
+        with open(
+            os.path.join(state, os.path.basename(instance), _RECORD), encoding="utf-8"
+        ) as file:
             data = json.load(file)["data"]
     except (OSError, ValueError, LookupError, TypeError):
         return None

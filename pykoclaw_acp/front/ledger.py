@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
-_KEPT: Final = ("additionalDirectories", "mcpServers")  # of their parameters: what the next daemon must be told
+_KEPT: Final = (
+    "additionalDirectories",
+    "mcpServers",
+)  # of their parameters: what the next daemon must be told
 
 
 class KeptLine:
@@ -28,7 +31,9 @@ class KeptLine:
         self.number = number
         self.content = content
         self.at = at  # s, monotonic
-        self.message: dict[str, Any] = {}  # a request's id, method, and parameters that matter; a response's id
+        self.message: dict[
+            str, Any
+        ] = {}  # a request's id, method, and parameters that matter; a response's id
         self.acknowledged = False
         self.taken = False  # a daemon has it where no death of its own is the end of it
         self.deaths = 0  # daemons that died before one had taken it
@@ -43,12 +48,15 @@ class KeptLine:
         return lines.SENT.build(self.number, text=self.content)
 
     def resent(self, wall: float) -> bytes:
-        """The line as it is re-sent to another daemon; `wall`: the wall clock minus the monotonic one."""
+        """The line as it is re-sent to another daemon; `wall`: the wall clock minus the monotonic
+        one.
+        """
         return lines.RESENT.build(self.number, int((self.at + wall) * 1000), text=self.content)
 
 
 class Followed:
-    """A session that the client follows. `line`: the number of the load whose replay is running, or 0.
+    """A session that the client follows. `line`: the number of the load whose replay is running, or
+    0.
 
     `begun`: the position at which the client started.
     """
@@ -74,10 +82,13 @@ class Ledger:
         self._initialize: Any = None
         self._count = 0
         self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
-        self._lost: dict[str, Any] | None = None  # the daemon that was there last, and did not say that it ends
+        self._lost: dict[str, Any] | None = (
+            None  # the daemon that was there last, and did not say that it ends
+        )
         self._over: list[KeptLine] = []  # what it had not taken then
 
-    # --- what the client sends ----------------------------------------------------------------------------------------
+    # --- what the client sends
+    # ----------------------------------------------------------------------------------------
 
     def keep(self, content: bytes | bytearray, at: float) -> KeptLine:
         """Number a new line and keep it; `understand` it once it is on its way."""
@@ -102,13 +113,16 @@ class Ledger:
         elif method is None and isinstance(message.get("id"), str):
             self._asked.discard(message["id"])
 
-    # --- what the daemon sends ----------------------------------------------------------------------------------------
+    # --- what the daemon sends
+    # ----------------------------------------------------------------------------------------
 
     def follow_session(self, session_id: str, seq: int, line: int) -> None:
         """The session's updates after `seq` come next."""
         self.note_taken(line)
         before = self.sessions.get(session_id)
-        self.sessions[session_id] = Followed(seq, line, seq if before is None else min(seq, before.begun))
+        self.sessions[session_id] = Followed(
+            seq, line, seq if before is None else min(seq, before.begun)
+        )
 
     def drop_session(self, session_id: str) -> None:
         """The session was closed."""
@@ -116,7 +130,9 @@ class Ledger:
         self._opened.pop(session_id, None)
 
     def drop_answered(self, number: int, answer: bytes | bytearray) -> bool:
-        """Keep the line no longer. False if it was answered before: the client must not get a second answer."""
+        """Keep the line no longer. False if it was answered before: the client must not get a
+        second answer.
+        """
         line = self.lines.pop(number, None)
         if line is None:
             return False
@@ -139,12 +155,18 @@ class Ledger:
             line.taken = True
 
     def note_lost(self, daemon: dict[str, Any] | None) -> None:
-        """The connection to a daemon ended; None: it had said so, or nobody knows which process that was."""
+        """The connection to a daemon ended; None: it had said so, or nobody knows which process
+        that was.
+        """
         self._lost, self._over = daemon, [line for line in self.open_requests() if not line.taken]
 
     def add_request(self, ask_id: str) -> bool:
-        """Note a request of the daemon's. False if the client has it, or has answered it: it is not passed on."""
-        if ask_id in self._asked or any(line.message.get("id") == ask_id for line in self._responses()):
+        """Note a request of the daemon's. False if the client has it, or has answered it: it is not
+        passed on.
+        """
+        if ask_id in self._asked or any(
+            line.message.get("id") == ask_id for line in self._responses()
+        ):
             return False
         self._asked.add(ask_id)
         return True
@@ -155,10 +177,13 @@ class Ledger:
             request_id = json.loads(notification).get("params", {}).get("requestId")
             self._asked.discard(request_id)
 
-    # --- for a new daemon ---------------------------------------------------------------------------------------------
+    # --- for a new daemon
+    # ---------------------------------------------------------------------------------------------
 
     def hello(self, arrived: dict[str, int]) -> bytes:
-        """The introduction; `arrived`: by session, the last update that has arrived at the client."""
+        """The introduction; `arrived`: by session, the last update that has arrived at
+        the client.
+        """
         now = time.monotonic()
         self._wall = time.time() - now
         self._count_deaths()
@@ -184,8 +209,11 @@ class Ledger:
             "deaths": {str(line.number): line.deaths for line in deaths},
             "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
-        # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the daemon would refuse it.
-        return lines.HELLO.build(text=json.dumps(known, ensure_ascii=False).encode(errors="replace"))
+        # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the
+        # daemon would refuse it.
+        return lines.HELLO.build(
+            text=json.dumps(known, ensure_ascii=False).encode(errors="replace")
+        )
 
     def resent_lines(self) -> list[bytes]:
         """All kept lines in order, for a connection to another daemon."""
@@ -196,7 +224,11 @@ class Ledger:
         return [line for line in self.lines.values() if line.is_request]
 
     def _responses(self) -> Iterator[KeptLine]:
-        return (line for line in self.lines.values() if "method" not in line.message and not line.acknowledged)
+        return (
+            line
+            for line in self.lines.values()
+            if "method" not in line.message and not line.acknowledged
+        )
 
     def _count_deaths(self) -> None:
         """Now that another daemon is there, it can be seen what became of the one before."""
@@ -227,7 +259,9 @@ class Ledger:
 
 
 def _uuid() -> str:
-    """A random UUID (RFC 9562, version 4); importing `uuid` would take longer than all of this module."""
+    """A random UUID (RFC 9562, version 4); importing `uuid` would take longer than all of this
+    module.
+    """
     value = bytearray(os.urandom(16))
     value[6] = value[6] & 0x0F | 0x40
     value[8] = value[8] & 0x3F | 0x80

@@ -24,7 +24,9 @@ _HEAD: Final = 2048  # bytes that may stand before a message
 class Link:
     """The front's end of a connection to a daemon."""
 
-    def __init__(self, connection: _socket.socket, ledger: Ledger, client: Outflow, receipts: Receipts) -> None:
+    def __init__(
+        self, connection: _socket.socket, ledger: Ledger, client: Outflow, receipts: Receipts
+    ) -> None:
         connection.setblocking(False)
         self._connection = connection
         self._ledger = ledger
@@ -75,8 +77,11 @@ class Link:
         for token, session_id in self._sessions.items():
             if session_id in seen:
                 self.out.put(lines.SEEN.build(token, seen.pop(session_id)))
-        # What is left waits until the session is attached here; one that is followed no more needs no confirmation.
-        for session_id in [session_id for session_id in seen if session_id not in self._ledger.sessions]:
+        # What is left waits until the session is attached here; one that is followed no more needs
+        # no confirmation.
+        for session_id in [
+            session_id for session_id in seen if session_id not in self._ledger.sessions
+        ]:
             del seen[session_id]
 
     def report_answers(self) -> None:
@@ -144,7 +149,9 @@ class Link:
         line = self._ledger.lines.get(numbers[0])
         if line is not None and line.is_request:
             request_id = json.dumps(line.message["id"]).encode()
-            self._pass_answer(numbers, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id, bytes(error)))
+            self._pass_answer(
+                numbers, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id, bytes(error))
+            )
 
     def _note_taken(self, numbers: list[int], _: bytes | bytearray) -> None:
         self._ledger.note_taken(numbers[0])

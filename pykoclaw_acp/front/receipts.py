@@ -1,4 +1,6 @@
-"""Updates and answers that have arrived at the client, as opposed to those that are on their way to it."""
+"""Updates and answers that have arrived at the client, as opposed to those that are on their way to
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The front's main loop: relays lines between its client and the daemon, and reconnects when a daemon is gone."""
+"""The front's main loop: relays lines between its client and the daemon, and reconnects when a
+daemon is gone.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other
 GREET_AFTER: Final = 0.4  # s that a daemon has for the answer to `initialize`
 CONFIRM_EVERY: Final = 0.1  # s
 LINGER: Final = 0.05  # s, after the client's end, for what is on its way
-FAILURE_LINGER: Final = 1.0  # s, after a final failure, for a client that has not asked anything yet
+FAILURE_LINGER: Final = (
+    1.0  # s, after a final failure, for a client that has not asked anything yet
+)
 
 REPLACED: Final = (
     "The program was replaced by another version while this client was open, and cannot start the daemon from here. "
@@ -48,7 +52,8 @@ class Relay:
     """Relays for one client, over as many daemons as come and go in the meantime."""
 
     def __init__(self, source: int, sink: int, wake: int, dialer: Dialer | None) -> None:
-        """`source`, `sink`: the client's streams, non-blocking; `wake`: readable once a signal asks the front to end.
+        """`source`, `sink`: the client's streams, non-blocking; `wake`: readable once a signal asks
+        the front to end.
 
         Without a `dialer`, `fail` must be called before `run`.
         """
@@ -91,7 +96,8 @@ class Relay:
             self._refuse(line)
         _say(f"pykoclaw-acp: {self._failure[0]}")
 
-    # --- the loop -----------------------------------------------------------------------------------------------------
+    # --- the loop
+    # -----------------------------------------------------------------------------------------------------
 
     def _over(self) -> bool:
         if self._end_at == _NEVER:
@@ -102,7 +108,9 @@ class Relay:
             return False
         if self._failure is not None:
             return self._refused or self._ended
-        return not self._ledger.open_requests() and (self._link is None or not self._link.out.waiting)
+        return not self._ledger.open_requests() and (
+            self._link is None or not self._link.out.waiting
+        )
 
     def _step(self) -> None:
         if self._link is None and self._failure is None and time.monotonic() >= self._dial_at:
@@ -139,7 +147,9 @@ class Relay:
             poll.register(self._dialer.pipe, select.POLLIN)
         due = self._due()
         # Half a millisecond more: poll() ends early rather than late.
-        return dict(poll.poll(None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1000 + 0.5)))
+        return dict(
+            poll.poll(None if due == _NEVER else max(0.0, (due - time.monotonic()) * 1000 + 0.5))
+        )
 
     def _due(self) -> float:
         """The next deadline."""
@@ -166,7 +176,8 @@ class Relay:
             self._link.drain()
             self._lose(self._link)
 
-    # --- the client ---------------------------------------------------------------------------------------------------
+    # --- the client
+    # ---------------------------------------------------------------------------------------------------
 
     def _may_read(self) -> bool:
         return (self._unsent if self._link is None else self._link.out.waiting) <= FULL
@@ -215,13 +226,18 @@ class Relay:
         from pykoclaw_acp.system.lineage import is_inside
 
         if is_inside(os.getpid()):
-            self._greet_at = _NEVER  # it may be refused, and is to hear that now, not as it opens a session
+            self._greet_at = (
+                _NEVER  # it may be refused, and is to hear that now, not as it opens a session
+            )
             return
         line, self._initialize, self._greet_at = self._initialize, None, _NEVER
         if line is None or line.number not in self._ledger.lines:
             return
         params = line.message["params"]
-        well_formed = line.message.get("jsonrpc") == "2.0" and type(line.message.get("id")) in (int, str)
+        well_formed = line.message.get("jsonrpc") == "2.0" and type(line.message.get("id")) in (
+            int,
+            str,
+        )
         version = params.get("protocolVersion") if isinstance(params, dict) else None
         if well_formed and type(version) is int and 0 <= version <= MAX_NUMBER:
             answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
@@ -231,7 +247,9 @@ class Relay:
     def _refuse(self, line: KeptLine) -> None:
         assert self._failure is not None
         self._refused = True
-        error = _error(line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": self._failure[2]})
+        error = _error(
+            line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": self._failure[2]}
+        )
         self._client.put(error)
         del self._ledger.lines[line.number]
 
@@ -239,7 +257,8 @@ class Relay:
         self._ended = True
         self._end_at = min(self._end_at, time.monotonic() + LINGER)
 
-    # --- the daemon ---------------------------------------------------------------------------------------------------
+    # --- the daemon
+    # ---------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:
         assert self._dialer is not None
@@ -253,13 +272,23 @@ class Relay:
         starts = self._dialer.pipe is not None
         self._dial_at = self._dialer.deadline if starts else time.monotonic() + self._dialer.pause
         if not self._said:
-            state = "connected to" if self._link is not None else "starting" if starts else "waiting for"
+            state = (
+                "connected to"
+                if self._link is not None
+                else "starting"
+                if starts
+                else "waiting for"
+            )
             _say(f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}")
             self._said = True
 
     def _introduce(self, link: Link) -> None:
         link.out.put(self._ledger.hello(self._receipts.places))
-        lines = self._ledger.resent_lines() if self._linked else [line.sent() for line in self._ledger.lines.values()]
+        lines = (
+            self._ledger.resent_lines()
+            if self._linked
+            else [line.sent() for line in self._ledger.lines.values()]
+        )
         for line in lines:
             link.out.put(line)
         self._link, self._linked, self._unsent = link, True, 0
@@ -281,7 +310,9 @@ class Relay:
     def _give_up(self, error: NotStarted | StartupError | OSError | ImportError) -> None:
         assert self._dialer is not None
         if isinstance(error, NotStarted):
-            self.fail(f"{error} The daemon's log is {self._dialer.places.log}.", error.status, error.kind)
+            self.fail(
+                f"{error} The daemon's log is {self._dialer.places.log}.", error.status, error.kind
+            )
         elif isinstance(error, StartupError):
             self.fail(str(error), error.exit_code, error.kind)
         elif isinstance(error, ImportError):

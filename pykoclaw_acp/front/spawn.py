@@ -1,4 +1,6 @@
-"""Start a daemon that outlives its client: in its own session and scope, with none of the client's files open."""
+"""Start a daemon that outlives its client: in its own session and scope, with none of the client's
+files open.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,17 @@ if TYPE_CHECKING:
 
 _LOG_LIMIT: Final = 10 * 1024 * 1024  # bytes of the log, above which it is begun anew
 _WORD_LIMIT: Final = 64 * 1024  # bytes
-# Marks of the client's own Claude session, of the worker whose tool the client may be, and of the client's service.
+# Marks of the client's own Claude session, of the worker whose tool the client may be, and of the
+# client's service.
 _NOT_PASSED_ON: Final = frozenset(
-    {"CLAUDECODE", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_ENTRYPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"}
+    {
+        "CLAUDECODE",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
+    }
     | {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
     | MARKS
 )
@@ -28,14 +38,18 @@ class Starting:
     """A daemon that is starting, until it reports on a pipe (link/readiness.py)."""
 
     def __init__(self, places: Places, *, scope: bool) -> None:
-        """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. Raises OSError."""
+        """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd.
+        Raises OSError.
+        """
         secure_directory(places.directory)
         self._said = b""
         self._ended = False
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         try:
-            self._pid = _start(_command(places, scope=scope), _environment(places), _open_log(places.log), write)
+            self._pid = _start(
+                _command(places, scope=scope), _environment(places), _open_log(places.log), write
+            )
         except BaseException:
             os.close(read)
             raise
@@ -44,7 +58,9 @@ class Starting:
         self.pipe = read
 
     def word(self) -> str | None:
-        """The first line of its report; "" if it ended without one, None while there is none. Never blocks."""
+        """The first line of its report; "" if it ended without one, None while there is none. Never
+        blocks.
+        """
         try:
             while not self._ended and b"\n" not in self._said and len(self._said) < _WORD_LIMIT:
                 data = os.read(self.pipe, _WORD_LIMIT)
@@ -75,12 +91,21 @@ class Starting:
 def can_have_scope() -> bool:
     """Whether a systemd user manager can move the daemon out of its client's service."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    return bool(runtime) and os.path.exists(os.path.join(runtime, "systemd", "private")) and _systemd_run() is not None
+    return (
+        bool(runtime)
+        and os.path.exists(os.path.join(runtime, "systemd", "private"))
+        and _systemd_run() is not None
+    )
 
 
 def _systemd_run() -> str | None:
-    candidates = (os.path.join(folder, "systemd-run") for folder in os.environ.get("PATH", os.defpath).split(":"))
-    return next((path for path in candidates if os.path.isabs(path) and os.access(path, os.X_OK)), None)
+    candidates = (
+        os.path.join(folder, "systemd-run")
+        for folder in os.environ.get("PATH", os.defpath).split(":")
+    )
+    return next(
+        (path for path in candidates if os.path.isabs(path) and os.access(path, os.X_OK)), None
+    )
 
 
 def _command(places: Places, *, scope: bool) -> list[str]:
@@ -134,7 +159,9 @@ def _close_at_exec(descriptor: int) -> None:
         return  # it was the listing's own
 
 
-def _become(command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int) -> None:
+def _become(
+    command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int
+) -> None:
     """Exec the daemon, in the child."""
     try:
         os.setsid()

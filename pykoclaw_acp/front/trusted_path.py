@@ -1,4 +1,6 @@
-"""system.trusted_path, for a front that runs since before modules moved to layers: it imports this late."""
+"""system.trusted_path, for a front that runs since before modules moved to layers: it imports this
+late.
+"""
 
 from __future__ import annotations
 

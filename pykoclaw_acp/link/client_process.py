@@ -35,7 +35,9 @@ def of(pid: int) -> dict[str, Any] | None:
 
 
 def is_gone(process: dict[str, Any]) -> bool:
-    """Whether the process that these are the facts of has ended; false where that cannot be seen from here."""
+    """Whether the process that these are the facts of has ended; false where that cannot be seen
+    from here.
+    """
     here = own()
     if here is None or any(process.get(key) != here[key] for key in ("boot", "space")):
         return False

@@ -1,4 +1,6 @@
-"""Split a byte stream into lines of bounded size: one JSON-RPC message a line (ACP stdio transport)."""
+"""Split a byte stream into lines of bounded size: one JSON-RPC message a line (ACP stdio
+transport).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ HEAD: Final = 4096  # bytes of a line that is thrown away which are kept
 class Oversized:
     """Placeholder for a discarded line that begins with `head`.
 
-    The line was longer than `limit` bytes; if `crowded`, the unread input of all clients together was too large.
+    The line was longer than `limit` bytes; if `crowded`, the unread input of all clients together
+    was too large.
     """
 
     __slots__ = ("crowded", "head", "limit")
@@ -49,7 +52,9 @@ class LineFramer:
         self._lost: Oversized | None = None
 
     def feed(self, data: bytes) -> list[bytes | bytearray | Oversized]:
-        """Add a chunk; returns the lines that it completes, without newlines. Earlier lines count as processed."""
+        """Add a chunk; returns the lines that it completes, without newlines. Earlier lines count
+        as processed.
+        """
         lines: list[bytes | bytearray | Oversized] = []
         if self._counted:
             self._count(len(self._buffer))
@@ -98,7 +103,9 @@ class LineFramer:
         crowded = size <= self.limit and size > SMALL and not self._count(size)
         if size > self.limit or crowded:
             # Said at once, not at the newline: the sender may wait for the answer.
-            lines.append(Oversized(bytes((self._buffer[:HEAD] + piece)[:HEAD]), self.limit, crowded=crowded))
+            lines.append(
+                Oversized(bytes((self._buffer[:HEAD] + piece)[:HEAD]), self.limit, crowded=crowded)
+            )
             self._buffer, self._skipping = bytearray(), True
             return False
         self._buffer += piece

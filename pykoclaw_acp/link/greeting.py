@@ -1,4 +1,5 @@
-"""The answer to `initialize`: the agent's capabilities. A front gives it too, when the daemon is late.
+"""The answer to `initialize`: the agent's capabilities. A front gives it too, when the daemon is
+late.
 
 Standard library only.
 """
@@ -15,7 +16,9 @@ PROTOCOL_VERSION: Final = 1
 
 
 def greeting() -> dict[str, Any]:
-    """The answer; it names our own protocol version, whichever was asked for (ACP: never an error)."""
+    """The answer; it names our own protocol version, whichever was asked for (ACP:
+    never an error).
+    """
     return {
         "protocolVersion": PROTOCOL_VERSION,
         "agentCapabilities": {

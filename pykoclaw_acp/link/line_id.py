@@ -1,7 +1,7 @@
 """The id of a request whose line is not parsed, for the error response. Standard library only.
 
-Clients write the id before the parameters or after them: it is looked for where only short members stand before it, or
-after it. Where it cannot be found the answer has the id null, as JSON-RPC says.
+Clients write the id before the parameters or after them: it is looked for where only short members
+stand before it, or after it. Where it cannot be found the answer has the id null, as JSON-RPC says.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ _ID = rb'"id"\s*+:\s*+(-?\d{1,1022}+|' + _STRING + rb")"
 
 
 def find(head: bytes | bytearray, tail: bytes | bytearray = b"") -> bytes:
-    """The id in a line with this head and, if it is complete, this tail; `null` if it cannot be found."""
+    """The id in a line with this head and, if it is complete, this tail; `null` if it cannot be
+    found.
+    """
     import re  # here: a client waits for a front that starts
 
-    before, after = rb"(?:" + _MEMBER + rb"\s*+,\s*+){0,2}+", rb"\s*+(?:,\s*+" + _MEMBER + rb"\s*+){0,2}+"
+    before, after = (
+        rb"(?:" + _MEMBER + rb"\s*+,\s*+){0,2}+",
+        rb"\s*+(?:,\s*+" + _MEMBER + rb"\s*+){0,2}+",
+    )
     found = re.match(rb"\s*+\{\s*+" + before + _ID + rb"\s*+[,}]", head)
     if found is None and tail:
         found = re.search(rb",\s*+" + before + _ID + after + rb"\}\s*+\Z", tail)

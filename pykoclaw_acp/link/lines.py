@@ -1,7 +1,8 @@
-"""The lines between a front and the daemon: the word and the fields of each kind, how it is built and parsed.
+"""The lines between a front and the daemon: the word and the fields of each kind, how it is built
+and parsed.
 
-docs/link.md says what they mean. Both sides may be of different versions, so kinds may only be added; an unknown one is
-ignored. Standard library only: the front imports this at its start.
+docs/link.md says what they mean. Both sides may be of different versions, so kinds may only be
+added; an unknown one is ignored. Standard library only: the front imports this at its start.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Kind:
     __slots__ = ("_head", "numbers", "text", "word")
 
     def __init__(self, word: str, *numbers: str, text: str = "") -> None:
-        """`numbers` and `text` are the names of the fields; without `text` the line ends after its numbers."""
+        """`numbers` and `text` are the names of the fields; without `text` the line ends after its
+        numbers.
+        """
         self.word = word.encode()
         self.numbers = numbers
         self.text = text
@@ -77,7 +80,20 @@ REQUEST: Final = Kind("request", text="ID LINE")
 NOTIFY: Final = Kind("notify", text="LINE")
 
 FROM_FRONT: Final = (HELLO, SENT, RESENT, SEEN, DONE)
-FROM_DAEMON: Final = (WELCOME, ATTACHED, UPDATE, CURSOR, DETACHED, ANSWER, TAKEN, REFUSE, BYE, ACK, REQUEST, NOTIFY)
+FROM_DAEMON: Final = (
+    WELCOME,
+    ATTACHED,
+    UPDATE,
+    CURSOR,
+    DETACHED,
+    ANSWER,
+    TAKEN,
+    REFUSE,
+    BYE,
+    ACK,
+    REQUEST,
+    NOTIFY,
+)
 GREETING: Final = HELLO.word + b" "  # what a connection begins with if a front has made it
 
 

@@ -1,4 +1,6 @@
-"""Paths of the daemon of a data directory: directories, lock, socket. All processes use these rules."""
+"""Paths of the daemon of a data directory: directories, lock, socket. All processes use these
+rules.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,17 @@ _LOCK_LINES: Final = 8192  # bytes of the lock file that are read
 
 
 class Places:
-    """Absolute paths: `data`, `state`, this data directory's `directory` below it, the daemon's `socket`."""
+    """Absolute paths: `data`, `state`, this data directory's `directory` below it, the daemon's
+    `socket`.
+    """
 
     __slots__ = ("_hash", "data", "socket", "state")
 
     def __init__(
-        self, data: str | os.PathLike[str], state: str | os.PathLike[str], socket: str | os.PathLike[str] | None = None
+        self,
+        data: str | os.PathLike[str],
+        state: str | os.PathLike[str],
+        socket: str | os.PathLike[str] | None = None,
     ) -> None:
         """From settings; `socket` None: the default path."""
         self.data = os.fspath(data)
@@ -45,8 +52,8 @@ class Places:
     def find(cls) -> Places:
         """From the environment, then `~/.local/share/pykoclaw/.env`.
 
-        A `./.env` has no say here, as it has in `config.load()`: a client's directory may be a repository that was
-        cloned, and may bring a database of its own.
+        A `./.env` has no say here, as it has in `config.load()`: a client's directory may be a
+        repository that was cloned, and may bring a database of its own.
 
         Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.
         """
@@ -62,7 +69,9 @@ class Places:
     def hash(self) -> str:
         """Hash of the data directory's real path, twelve characters."""
         if self._hash is None:
-            from hashlib import sha256  # not at the top: a client in the usual place starts without it
+            from hashlib import (
+                sha256,
+            )  # not at the top: a client in the usual place starts without it
 
             self._hash = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
         return self._hash
@@ -74,7 +83,9 @@ class Places:
 
     @property
     def lock(self) -> str:
-        """The lock file of the data directory's server. It contains the pid and, on a second line, the socket."""
+        """The lock file of the data directory's server. It contains the pid and, on a second line,
+        the socket.
+        """
         return os.path.join(self.data, LOCK_NAME)
 
     @property
@@ -86,11 +97,16 @@ class Places:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         if not _is_own_directory(runtime):
             return os.path.join(self.directory, SOCKET_NAME)
-        return os.path.join(runtime, "pykoclaw", SOCKET_NAME if _is_the_users(self.data) else f"acp-{self.hash}.sock")
+        return os.path.join(
+            runtime,
+            "pykoclaw",
+            SOCKET_NAME if _is_the_users(self.data) else f"acp-{self.hash}.sock",
+        )
 
 
 def _is_the_users(data: str) -> bool:
-    """Whether it is the data directory of the user's own home; with another `HOME` the same default is another place.
+    """Whether it is the data directory of the user's own home; with another `HOME` the same default
+    is another place.
 
     Several homes may share the runtime directory, but must not share a socket.
     """
@@ -106,9 +122,12 @@ def _is_the_users(data: str) -> bool:
 def secure_directory(path: str | os.PathLike[str]) -> None:
     """Make `path` a directory of mode 0700, whatever the umask is.
 
-    Raises ConfigurationError if it belongs to others, is open to them, or lies where they could replace it.
+    Raises ConfigurationError if it belongs to others, is open to them, or lies where they could
+    replace it.
     """
-    from pykoclaw_acp.system import trusted_path  # not at the top: only who starts a daemon makes directories
+    from pykoclaw_acp.system import (
+        trusted_path,
+    )  # not at the top: only who starts a daemon makes directories
 
     trusted_path.require(os.fspath(path))
     try:
@@ -121,8 +140,9 @@ def secure_directory(path: str | os.PathLike[str]) -> None:
 def connect(path: str) -> _socket.socket:
     """A connection to the daemon whose socket is `path`; never waits.
 
-    Raises OSError if nothing listens there (FileNotFoundError, ConnectionRefusedError) or it is too busy to take
-    another connection (BlockingIOError), and ConfigurationError if the socket or its directory is another user's.
+    Raises OSError if nothing listens there (FileNotFoundError, ConnectionRefusedError) or it is too
+    busy to take another connection (BlockingIOError), and ConfigurationError if the socket or its
+    directory is another user's.
     """
     directory = _open_private(os.path.dirname(path))
     client = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -146,16 +166,22 @@ def connect(path: str) -> _socket.socket:
 def lock_holder(data: str) -> tuple[int, str | None] | None:
     """Pid and socket of the server that has the data directory locked; None if there is none.
 
-    Asks /proc/locks: locking the file for a try would refuse a server that starts in the same moment.
+    Asks /proc/locks: locking the file for a try would refuse a server that starts in the same
+    moment.
     """
     try:
         # Neither a link nor a pipe that somebody has put there.
-        lock = os.open(os.path.join(data, LOCK_NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        lock = os.open(
+            os.path.join(data, LOCK_NAME),
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+        )
         with open(lock, "rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             pid, _, rest = file.read(_LOCK_LINES).partition(b"\n")
         with open("/proc/locks", "rb") as locks:
-            holders = [fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)]
+            holders = [
+                fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)
+            ]
     except OSError:
         return None
     if pid not in holders:
@@ -167,7 +193,8 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
 def try_lock(path: str) -> int | None:
     """A descriptor that has the file locked until it is closed; None while somebody else has.
 
-    On a disk that takes no file there is nothing to lock: then the lock of the data directory alone decides.
+    On a disk that takes no file there is nothing to lock: then the lock of the data directory alone
+    decides.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -184,12 +211,15 @@ def try_lock(path: str) -> int | None:
 
 
 def _locks(fields: list[bytes], inode: int) -> bool:
-    # The device numbers of /proc/locks are not those of stat() on every file system, so they are not compared.
+    # The device numbers of /proc/locks are not those of stat() on every file system, so they are
+    # not compared.
     return fields[1] == b"FLOCK" and fields[3] == b"WRITE" and fields[5].endswith(b":%d" % inode)
 
 
 def _open_private(path: str) -> int:
-    """The open directory; raises OSError if there is none, ConfigurationError if it is not ours alone."""
+    """The open directory; raises OSError if there is none, ConfigurationError if it is not ours
+    alone.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     status = os.fstat(descriptor)
     if status.st_uid == os.geteuid() and not status.st_mode & 0o077:
@@ -199,11 +229,15 @@ def _open_private(path: str) -> int:
         raise errors.ConfigurationError(
             f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})."
         )
-    raise errors.ConfigurationError(f"Others can use the directory {path}. Close it with `chmod 700 {path}`.")
+    raise errors.ConfigurationError(
+        f"Others can use the directory {path}. Close it with `chmod 700 {path}`."
+    )
 
 
 def _is_own_directory(path: str) -> bool:
-    """XDG Base Directory Specification: the runtime directory is absolute and its user's; another's is ignored."""
+    """XDG Base Directory Specification: the runtime directory is absolute and its user's; another's
+    is ignored.
+    """
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -239,7 +273,9 @@ def _read(path: str) -> Mapping[str, str]:
 def _default_state() -> str:
     """XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored."""
     home = os.environ.get("XDG_STATE_HOME", "")
-    return os.path.join(_absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw")
+    return os.path.join(
+        _absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw"
+    )
 
 
 def _absolute(path: str, setting: str) -> str:

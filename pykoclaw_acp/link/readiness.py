@@ -1,7 +1,7 @@
 """The report of a starting daemon to the front that started it, on a pipe: `ready`, or the failure.
 
-A failure is two lines in one write: `failed <exit status> <message>` and `kind <kind>`. Older daemons do not write
-the kind, and older fronts do not read it. Standard library only.
+A failure is two lines in one write: `failed <exit status> <message>` and `kind <kind>`. Older
+daemons do not write the kind, and older fronts do not read it. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the state directory knows of instances: of each, where its data directory was last. One small file for each.
+"""What the state directory knows of instances: of each, where its data directory was last. One
+small file for each.
 
-Without it, a start whose database is missing could not be told from a first one, nor a copy from a moved original of
-which no worker lives.
+Without it, a start whose database is missing could not be told from a first one, nor a copy from a
+moved original of which no worker lives.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ class Site:
 
     def is_same(self, other: Site) -> bool:
         """Certainly the same directory, under whatever path."""
-        return self.boot_id == other.boot_id and (self.device, self.inode) == (other.device, other.inode)
+        return self.boot_id == other.boot_id and (self.device, self.inode) == (
+            other.device,
+            other.inode,
+        )
 
     def may_be(self, other: Site) -> bool:
         """Possibly the same directory: device numbers may change with a boot."""
-        return self.inode == other.inode and (self.device == other.device or self.boot_id != other.boot_id)
+        return self.inode == other.inode and (
+            self.device == other.device or self.boot_id != other.boot_id
+        )
 
     @property
     def has_database(self) -> bool:
@@ -82,7 +88,9 @@ def at(state: str, data: str | os.PathLike[str]) -> list[Record]:
 
 
 def names(places: Places) -> frozenset[str]:
-    """What workers of this data directory may call its instance, versions before there were ids included."""
+    """What workers of this data directory may call its instance, versions before there were ids
+    included.
+    """
     return frozenset({places.hash} | {record.instance for record in at(places.state, places.data)})
 
 
@@ -92,7 +100,12 @@ def write(state: str, record: Record) -> None:
     if _read(path) == record:
         return
     site = record.site
-    known = {"instance": record.instance, "data": site.path, "device": site.device, "inode": site.inode}
+    known = {
+        "instance": record.instance,
+        "data": site.path,
+        "device": site.device,
+        "inode": site.inode,
+    }
     temporary = path.with_name(f".{NAME}-{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -123,7 +136,9 @@ def require_database(places: Places, is_known_to_workers: Callable[[str], bool])
         kept = path_of(places.state, known[0].instance)
         raise _missing(real, kept.parent, kept)
     left = Path(places.directory)  # where workers of versions without ids have their things
-    if any((left / "sockets").glob("*")) or any(one.stat().st_size for one in (left / "spool").glob("*.ndjson")):
+    if any((left / "sockets").glob("*")) or any(
+        one.stat().st_size for one in (left / "spool").glob("*.ndjson")
+    ):
         raise _missing(real, left, left)
     if is_known_to_workers(real):
         raise _missing(real, Path(places.state), None)

@@ -1,9 +1,10 @@
 """Log lines on stderr: JSON, or for people on a terminal.
 
-The convention: `log.info("The turn was given to its worker", action="turn_dispatched", attempt=1)`. The event is a
-short sentence for people, `action` is for programs, and everything else is a keyword. Session, turn, epoch and
-worker_pid are bound once, with `structlog.contextvars.bound_contextvars`. What users wrote goes under `prompt`,
-`text`, `content` or `raw`, which only debug lines keep. Logging never raises, and never waits for a full pipe.
+The convention: `log.info("The turn was given to its worker", action="turn_dispatched", attempt=1)`.
+The event is a short sentence for people, `action` is for programs, and everything else is a
+keyword. Session, turn, epoch and worker_pid are bound once, with
+`structlog.contextvars.bound_contextvars`. What users wrote goes under `prompt`, `text`, `content`
+or `raw`, which only debug lines keep. Logging never raises, and never waits for a full pipe.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.secrets import MASK, looks_secret
 
 _PROMPT_KEYS = frozenset({"prompt", "text", "content", "raw"})
-_STRUCTLOG_KEYS = frozenset({"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"})
+_STRUCTLOG_KEYS = frozenset(
+    {"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"}
+)
 _MOST = 10 * 1024 * 1024  # bytes of a log file
 _LOOK = 256 * 1024  # characters between two checks of the file's size
 _DEEPEST = 6  # levels of nesting in a line
 
-# What the ACP client Mitto, in exactly this spelling on an agent's stderr, takes for the agent's death.
+# What the ACP client Mitto, in exactly this spelling on an agent's stderr, takes for the agent's
+# death.
 _ALARMS = {
     "broken pipe": "Broken pipe",
     "connection reset by peer": "Connection reset by peer",
@@ -58,7 +62,9 @@ def trim(path: str, descriptor: int = 2) -> bool:
 
 
 def keep_small(path: str) -> None:
-    """Call `trim` for this file whenever a lot was written to `configure`'s stream; None stops that."""
+    """Call `trim` for this file whenever a lot was written to `configure`'s stream; None stops
+    that.
+    """
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _Handler):
             handler.path = path
@@ -69,7 +75,8 @@ def configure(
     format: Literal["auto", "json", "console"],  # noqa: A002  the setting's name
     stream: TextIO | None = None,
 ) -> None:
-    """Write all log lines, those of libraries and Python's warnings included, to `stream` (default: stderr).
+    """Write all log lines, those of libraries and Python's warnings included, to `stream` (default:
+    stderr).
 
     `auto` is `console` on a terminal and `json` elsewhere. A later call replaces an earlier one.
     """
@@ -83,7 +90,10 @@ def configure(
             structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=_traceback),
         ]
     else:
-        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
+        renderer = [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_json),
+        ]
     handler = _Handler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -92,7 +102,9 @@ def configure(
         )
     )
     root = logging.getLogger()
-    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)] + [handler]
+    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)] + [
+        handler
+    ]
     root.setLevel(level.upper())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "claude_agent_sdk", "asyncio"):
         library = logging.getLogger(name)
@@ -107,7 +119,9 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 def redact(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Drop what users wrote, except from debug lines; mask what looks like a secret; keep only plain values."""
+    """Drop what users wrote, except from debug lines; mask what looks like a secret; keep only
+    plain values.
+    """
     keep_prompts = method == "debug"
     return {
         key: value if key in _STRUCTLOG_KEYS else _clean(key, value, keep_prompts, _DEEPEST)
@@ -143,13 +157,17 @@ def _clean(key: str, value: Any, keep_prompts: bool, depth: int) -> Any:
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Escape control characters, so that a value cannot forge a line or control the terminal."""
-    return {key: neutral(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {
+        key: neutral(value) if isinstance(value, str) else value for key, value in event.items()
+    }
 
 
 def _traceback(stream: TextIO, exc_info: Any) -> None:
     plain = io.StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
-    stream.write("\n".join(f"    {neutral(line)}" for line in plain.getvalue().rstrip("\n").split("\n")))
+    stream.write(
+        "\n".join(f"    {neutral(line)}" for line in plain.getvalue().rstrip("\n").split("\n"))
+    )
 
 
 def _json(value: Any, **options: Any) -> str:
@@ -162,11 +180,15 @@ def _with_action(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
 
 
 class _Logger(structlog.stdlib.BoundLogger):
-    def _proxy_to_logger(self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any) -> Any:
+    def _proxy_to_logger(
+        self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any
+    ) -> Any:
         try:
             return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
         except Exception:  # noqa: BLE001  whoever logs has better things to do than to handle this
-            logging.getLogger(__name__).warning("A log line could not be made (action=%s)", event_kw.get("action"))
+            logging.getLogger(__name__).warning(
+                "A log line could not be made (action=%s)", event_kw.get("action")
+            )
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -191,12 +213,16 @@ class _Handler(logging.StreamHandler[TextIO]):
             return
         if self._dropped:
             lost, self._dropped = self._dropped, 0
-            get_logger(__name__).warning("Log lines were lost, nobody read them", action="log_lines_lost", lines=lost)
+            get_logger(__name__).warning(
+                "Log lines were lost, nobody read them", action="log_lines_lost", lines=lost
+            )
         super().emit(record)
         if self.path is not None and self._written > _LOOK:
             self._written = 0
             if trim(self.path, self.stream.fileno()):
-                get_logger(__name__).warning("The log was begun anew: it was too long", action="log_begun_anew")
+                get_logger(__name__).warning(
+                    "The log was begun anew: it was too long", action="log_begun_anew"
+                )
 
     def format(self, record: logging.LogRecord) -> str:
         try:
@@ -227,7 +253,8 @@ _COMMON: list[Processor] = [
     _with_action,
 ]
 
-# Done at import, because structlog would write to stdout, which belongs to ACP, if anything logged before configure().
+# Done at import, because structlog would write to stdout, which belongs to ACP, if anything logged
+# before configure().
 structlog.configure(
     processors=[
         structlog.stdlib.filter_by_level,

@@ -22,7 +22,9 @@ log: Final = structlog.get_logger()
 class Bucket:
     """Token bucket: `burst` at once, then `rate` per second."""
 
-    def __init__(self, burst: int, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, burst: int, rate: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._burst = burst
         self._rate = rate
         self._clock = clock
@@ -41,17 +43,27 @@ class Bucket:
 
 
 class LogShare:
-    """Rate limits of one client. Errors have their own, so that other lines cannot suppress them."""
+    """Rate limits of one client. Errors have their own, so that other lines cannot
+    suppress them.
+    """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, everybody: Bucket | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, everybody: Bucket | None = None
+    ) -> None:
         self.left_out = 0
         self._lines = Bucket(BURST, RATE, clock)
         self._errors = Bucket(BURST, RATE, clock)
         self._everybody = everybody or _everybody
 
     def take(self, level: str) -> bool:
-        """Whether a line of this level may be written; the next one that is says how many were dropped."""
-        taken = self._errors.take() if level in ERRORS else self._lines.take() and self._everybody.take()
+        """Whether a line of this level may be written; the next one that is says how many were
+        dropped.
+        """
+        taken = (
+            self._errors.take()
+            if level in ERRORS
+            else self._lines.take() and self._everybody.take()
+        )
         if not taken:
             self.left_out += 1
         elif self.left_out:
@@ -63,7 +75,11 @@ class LogShare:
         count, self.left_out = self.left_out, 0
         if count:
             token = current.set(None)
-            log.warning("Log lines that a client has caused were left out", action="log_lines_left_out", lines=count)
+            log.warning(
+                "Log lines that a client has caused were left out",
+                action="log_lines_left_out",
+                lines=count,
+            )
             current.reset(token)
 
 

@@ -1,7 +1,7 @@
 """Choices of a session: permission modes, models, slash commands.
 
-Claude reports its models and commands when a worker starts. Until then, clients get what the last worker in the
-directory reported.
+Claude reports its models and commands when a worker starts. Until then, clients get what the last
+worker in the directory reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Selection(msgspec.Struct, frozen=True):
     models: tuple[Choice, ...]
 
 
-BYPASS: Final = Choice("bypassPermissions", "Bypass permissions", "Claude does everything without asking.")
+BYPASS: Final = Choice(
+    "bypassPermissions", "Bypass permissions", "Claude does everything without asking."
+)
 MODES: Final = (
     Choice("default", "Ask first", "Claude asks before it changes files or runs commands."),
     Choice(
@@ -55,7 +57,11 @@ MODES: Final = (
         "Claude edits files, and makes, moves or deletes them by simple commands, unasked. It asks before others.",
     ),
     Choice("plan", "Plan", "Claude reads and makes a plan, and changes nothing."),
-    Choice("dontAsk", "Don't ask", "Claude does only what is allowed already; everything else is refused."),
+    Choice(
+        "dontAsk",
+        "Don't ask",
+        "Claude does only what is allowed already; everything else is refused.",
+    ),
 )
 # Until Claude has reported its own.
 MODELS: Final = (
@@ -101,9 +107,13 @@ def selection(mode: str, model: str | None, offer: Offer | None, *, bypass: bool
 def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     """Commands that work in a client."""
     return tuple(
-        one for one in commands if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
+        one
+        for one in commands
+        if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
     )
 
 
 def _with(choices: tuple[Choice, ...], chosen: str) -> tuple[Choice, ...]:
-    return choices if any(one.id == chosen for one in choices) else (*choices, Choice(chosen, chosen))
+    return (
+        choices if any(one.id == chosen for one in choices) else (*choices, Choice(chosen, chosen))
+    )

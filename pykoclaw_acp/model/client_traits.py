@@ -27,11 +27,12 @@ class Wrapping:
 class ClientTraits:
     """How a client differs from others. The defaults hold for every client.
 
-    `helper_prompts`: beginnings of its own helper prompts: for titles, follow-up questions, checks of tools.
-    `catch_up_pause` (s): after the answer to `session/resume` it does not take updates yet. `commands_pause` (s): after
-    the answer that opens a session it loses its slash commands. `ends_lines`: it shows text at the end of a line or of
-    a turn, so what it is shown of another's turn needs an empty line at its end. `legacy_choices`: it reads the modes
-    and models of ACP before there were config options.
+    `helper_prompts`: beginnings of its own helper prompts: for titles, follow-up questions, checks
+    of tools. `catch_up_pause` (s): after the answer to `session/resume` it does not take updates
+    yet. `commands_pause` (s): after the answer that opens a session it loses its slash commands.
+    `ends_lines`: it shows text at the end of a line or of a turn, so what it is shown of another's
+    turn needs an empty line at its end. `legacy_choices`: it reads the modes and models of ACP
+    before there were config options.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -65,4 +66,7 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
 def find(name: str | None, version: str = "") -> ClientTraits:
     """Traits of a client; None: it gave no name."""
     wanted = UNNAMED if name is None else name.lower()
-    return next((traits for known, begin, traits in TABLE if known == wanted and version.startswith(begin)), DEFAULT)
+    return next(
+        (traits for known, begin, traits in TABLE if known == wanted and version.startswith(begin)),
+        DEFAULT,
+    )

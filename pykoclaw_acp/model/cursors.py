@@ -1,7 +1,9 @@
-"""Choice of the cursor for a client that does not name one: its own process's, or one left by an ended process.
+"""Choice of the cursor for a client that does not name one: its own process's, or one left by an
+ended process.
 
-A client instance is a process. While it lives, its cursors are its own. After its end, the next instance with the
-client's name takes over the lowest cursor of the ended instances; each instance is taken over once.
+A client instance is a process. While it lives, its cursors are its own. After its end, the next
+instance with the client's name takes over the lowest cursor of the ended instances; each instance
+is taken over once.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ class Reader:
 class Cursor:
     """Position of a client instance in a session's log, for one front, and who took it over.
 
-    `least`: whoever takes it is shown what follows this place, as long as the instance `beside` lives. `spare`:
-    since when (ms, own clock) others have been taken, and this one or another was left; None: it never was.
+    `least`: whoever takes it is shown what follows this place, as long as the instance `beside`
+    lives. `spare`: since when (ms, own clock) others have been taken, and this one or another was
+    left; None: it never was.
     """
 
     instance: str
@@ -38,7 +41,9 @@ class Cursor:
 
 @dataclass(slots=True)
 class Claim:
-    """Result of a claim: where the reader starts (None: it never read), changed cursors, removed cursors."""
+    """Result of a claim: where the reader starts (None: it never read), changed cursors, removed
+    cursors.
+    """
 
     start: int | None = None
     changed: list[Cursor] = field(default_factory=list)
@@ -49,8 +54,9 @@ class Claim:
 class Claimant:
     """A reader that opens a session, with what is known at that moment.
 
-    `upto`: the place that it has named, or None. `fronts` are those through which the session is shown now. `lives`
-    says of an instance whether it is known, or must be taken, to live. `now` is what the own clock shows (ms).
+    `upto`: the place that it has named, or None. `fronts` are those through which the session is
+    shown now. `lives` says of an instance whether it is known, or must be taken, to live. `now` is
+    what the own clock shows (ms).
     """
 
     reader: Reader
@@ -71,10 +77,14 @@ class Claimant:
         return self._take_over(list(left.values())) if left else Claim()
 
     def _go_on(self, own: list[Cursor]) -> Claim:
-        """Continue an instance with cursors: after those of its ended fronts, lowest first, each once."""
+        """Continue an instance with cursors: after those of its ended fronts, lowest first, each
+        once.
+        """
         mine = [one for one in own if one.front == self.reader.front]
         if mine:
-            return Claim(mine[0].seq, changed=[replace(one, used_by=None) for one in mine if one.used_by])
+            return Claim(
+                mine[0].seq, changed=[replace(one, used_by=None) for one in mine if one.used_by]
+            )
         gone = [one for one in own if one.front not in self.fronts]
         if self.upto is not None:
             known = [one for one in gone if one.seq <= self.upto]
@@ -86,7 +96,8 @@ class Claimant:
     def _take_over(self, left: list[list[Cursor]]) -> Claim:
         """Take over the cursors of an ended instance."""
         if self.upto is not None:
-            # The client names its position: it takes the highest cursor up to it, and leaves the lower ones to others.
+            # The client names its position: it takes the highest cursor up to it, and leaves the
+            # lower ones to others.
             known = [one for one in left if _seq(one) <= self.upto]
             last = max(known, key=_seq, default=None)
             return Claim() if last is None else Claim(_seq(last), changed=self._used(last))

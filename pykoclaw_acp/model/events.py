@@ -12,11 +12,15 @@ import msgspec
 
 from pykoclaw_acp.model.choices import Selection
 
-MAX_TEXT: Final = 128 * 1024  # characters in one event; six bytes each at worst keeps a line below 1 MiB
+MAX_TEXT: Final = (
+    128 * 1024
+)  # characters in one event; six bytes each at worst keeps a line below 1 MiB
 
 PlanStatus = Literal["pending", "in_progress", "completed"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
-ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+ToolKind = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -104,7 +108,9 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
 
 
 class Usage(_Event, frozen=True, tag="usage"):
-    """The context window: tokens used, its size, and the conversation's cost so far in US dollars."""
+    """The context window: tokens used, its size, and the conversation's cost so far in
+    US dollars.
+    """
 
     used: int
     size: int
@@ -174,7 +180,9 @@ def encode(event: Event) -> str:
 
 
 def size(event: Event) -> int:
-    """Approximate size of the event's row in characters; a user's long text is not encoded for it."""
+    """Approximate size of the event's row in characters; a user's long text is not
+    encoded for it.
+    """
     if isinstance(event, UserMessage):
         return 100 + sum(len(value) for value in event.content.values() if isinstance(value, str))
     return len(encode(event))

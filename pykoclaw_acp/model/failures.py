@@ -9,7 +9,8 @@ import msgspec
 
 
 class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a turn failed: `kind` for programs, `message` for people, HTTP `status` where there is one.
+    """Why a turn failed: `kind` for programs, `message` for people, HTTP `status` where there is
+    one.
 
     `retry_after`: seconds, from the turn's end, before which it is useless to try again.
     """

@@ -59,7 +59,11 @@ def merged(logged: Sequence[Logged]) -> list[Logged]:
 
 
 def _goes_on(before: Logged, one: Logged, mine: tuple[type[Piece], str]) -> bool:
-    return before.seq + 1 == one.first and before.turn_id == one.turn_id and message(before.event) == mine
+    return (
+        before.seq + 1 == one.first
+        and before.turn_id == one.turn_id
+        and message(before.event) == mine
+    )
 
 
 def _joined(run: Sequence[Logged]) -> Sequence[Logged]:
@@ -69,4 +73,8 @@ def _joined(run: Sequence[Logged]) -> Sequence[Logged]:
     assert isinstance(last.event, Piece)
     text = "".join(one.event.text for one in run if isinstance(one.event, Piece))
     event = msgspec.structs.replace(last.event, text=text)
-    return [replace(last, event=event, size=sum(one.size for one in run), count=last.seq - run[0].first + 1)]
+    return [
+        replace(
+            last, event=event, size=sum(one.size for one in run), count=last.seq - run[0].first + 1
+        )
+    ]

@@ -9,7 +9,8 @@ from pykoclaw_acp.model.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event with its position; `event` is None if the row is unreadable. `size`: of the row in characters.
+    """An event with its position; `event` is None if the row is unreadable. `size`: of the row in
+    characters.
 
     A merged event covers `count` positions; `seq` is the last of them.
     """

@@ -14,7 +14,9 @@ def failure(turn_id: str, outcome: Outcome) -> list[Event]:
 
 
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
-    """Says that at least so many entries of a worker's spool are missing here; `file` is where the rest is kept."""
+    """Says that at least so many entries of a worker's spool are missing here; `file` is where the
+    rest is kept.
+    """
     kept = f" What is left of the file is kept in {file}." if file is not None else ""
     said = (
         "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"

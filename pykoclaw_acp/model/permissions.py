@@ -23,7 +23,9 @@ class RequestPolicy(StrEnum):
 
 
 class RequestOutcome(StrEnum):
-    """Outcome of a request, in `acp_permissions.outcome`; unknown ones of clients are kept as they are."""
+    """Outcome of a request, in `acp_permissions.outcome`; unknown ones of clients are kept as they
+    are.
+    """
 
     SELECTED = "selected"  # an option was chosen (ACP)
     CANCELLED = "cancelled"  # the client did not choose (ACP)
@@ -58,12 +60,14 @@ class Workspace(msgspec.Struct, frozen=True):
     found: tuple[str, ...] = ()
 
 
-class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask", omit_defaults=True):
+class PermissionRequest(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", tag="ask", omit_defaults=True
+):
     """Request to allow a tool call. `call` identifies tool and arguments.
 
-    `input` and `content` hold all arguments, so that whoever decides sees what runs; older workers cut long ones, and
-    mark that. With a `form` it is an elicitation, without a known tool call. With `workspaces` it asks for trust in
-    these directories, and no worker waits for it.
+    `input` and `content` hold all arguments, so that whoever decides sees what runs; older workers
+    cut long ones, and mark that. With a `form` it is an elicitation, without a known tool call.
+    With `workspaces` it asks for trust in these directories, and no worker waits for it.
 
     It is also the frame of a worker: `epoch` and `n` are its head.
     """
@@ -97,7 +101,9 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Deadline of an away policy: `shown` to people (ms since 1970), `clock` (ms, data directory's clock)."""
+    """Deadline of an away policy: `shown` to people (ms since 1970), `clock` (ms, data directory's
+    clock).
+    """
 
     shown: int
     clock: int
@@ -107,8 +113,9 @@ class Deadline:
 class StoredRequest:
     """A request with its row; `asked_at` and `deadline` are milliseconds since 1970, for people.
 
-    `asked_clock` and `deadline_clock` (ms, data directory's clock; None in rows of older daemons) decide. `deadline`:
-    when the policy acts. `turn_id`: the turn that asks, or that continues with the decision on a parked request.
+    `asked_clock` and `deadline_clock` (ms, data directory's clock; None in rows of older daemons)
+    decide. `deadline`: when the policy acts. `turn_id`: the turn that asks, or that continues with
+    the decision on a parked request.
     """
 
     session_id: str
@@ -127,7 +134,8 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision on a request: ACP's outcome and option, and who made it (a client's name, `cli`, `policy`…).
+    """Decision on a request: ACP's outcome and option, and who made it (a client's name, `cli`,
+    `policy`…).
 
     For a form, `outcome` is ACP's `action`, and `content` holds its values.
     """

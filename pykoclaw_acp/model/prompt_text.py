@@ -1,9 +1,11 @@
-"""Text that clients wrap around the user's words in a prompt, as Mitto does: pure functions of the prompt.
+"""Text that clients wrap around the user's words in a prompt, as Mitto does: pure functions of the
+prompt.
 
-The log shows the user's words. Claude also gets the client's context block, but not a history that it remembers.
+The log shows the user's words. Claude also gets the client's context block, but not a history that
+it remembers.
 
-Prompts may have megabytes: every search passes over a text once, and marks that do not end a wrapping are skipped at
-most `MOST_MARKS` times.
+Prompts may have megabytes: every search passes over a text once, and marks that do not end a
+wrapping are skipped at most `MOST_MARKS` times.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import Any, Final
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model import client_traits
 
-_MARKS: Final = client_traits.DEFAULT.wrapping  # tried on every prompt: clients do not always give their name
+_MARKS: Final = (
+    client_traits.DEFAULT.wrapping
+)  # tried on every prompt: clients do not always give their name
 MOST_MARKS: Final = 1000  # false ends of a wrapping before the text is taken as it is
 _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
@@ -40,7 +44,8 @@ def shown(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dict[str, Any]]:
-    """Content for Claude; a slash command is sent alone, as Claude recognises it at the beginning only.
+    """Content for Claude; a slash command is sent alone, as Claude recognises it at the beginning
+    only.
 
     `remembers`: Claude's session holds the earlier turns.
     """
@@ -75,7 +80,9 @@ def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
 def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
     """Whether the prompt is the client's own helper prompt, not written by a user."""
     beginnings = client_traits.find(client).helper_prompts
-    return any(block["text"].startswith(beginnings) for block in blocks[:1] if block.get("type") == "text")
+    return any(
+        block["text"].startswith(beginnings) for block in blocks[:1] if block.get("type") == "text"
+    )
 
 
 def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -100,7 +107,9 @@ def _after_history(text: str) -> int:
         closed = text.find("]", after, limit if end_of_line < 0 else end_of_line)
         if closed >= 0:
             rest = closed + 1
-            return rest + (2 if text.startswith("\n\n", rest) else 1 if text.startswith("\n", rest) else 0)
+            return rest + (
+                2 if text.startswith("\n\n", rest) else 1 if text.startswith("\n", rest) else 0
+            )
         limit = mark + 1  # exclude the newline before this mark
     return 0
 

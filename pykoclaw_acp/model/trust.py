@@ -14,7 +14,8 @@ NOTHING: Final = "-"  # no active content; only its `./.env` is trusted
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """A trusted directory. `content`: fingerprint of its active content, or one of the constants above.
+    """A trusted directory. `content`: fingerprint of its active content, or one of the constants
+    above.
 
     `dotenv`: fingerprint of its `./.env`, if that may be read.
     """

@@ -67,7 +67,8 @@ class Outcome:
 class PromptKeys:
     """Keys that identify a re-sent prompt.
 
-    `request`: front and line number. `idempotency`: chosen by the client. `fingerprint`: of the user's words.
+    `request`: front and line number. `idempotency`: chosen by the client. `fingerprint`: of the
+    user's words.
     """
 
     request: str | None = None
@@ -84,10 +85,11 @@ class PromptKeys:
 class Turn:
     """A turn in memory: `ended` resolves to its outcome and the seq up to which it is in the log.
 
-    `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's clock). `spoke`: part of
-    the answer is in the log. `cancelled`: set to stop the turn. `waiting`: number of calls waiting for its end;
-    `lost_at` (s, monotonic): since when there is none. `answered`: a client has the response. `unattended`: it runs
-    without a client. `attempts`: daemons that died while preparing it; `begun`: this one is counted in the journal.
+    `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's
+    clock). `spoke`: part of the answer is in the log. `cancelled`: set to stop the turn. `waiting`:
+    number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
+    `answered`: a client has the response. `unattended`: it runs without a client. `attempts`:
+    daemons that died while preparing it; `begun`: this one is counted in the journal.
     """
 
     turn_id: str
@@ -129,10 +131,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """Time limits in seconds: of an interrupted turn, a permission request (None: unlimited), a re-sent prompt.
+    """Time limits in seconds: of an interrupted turn, a permission request (None: unlimited), a
+    re-sent prompt.
 
-    `away_policy` applies to requests while no client is connected, `away_timeout` limits its `wait`, `away_grace` is
-    how long a client may be gone before it counts as away.
+    `away_policy` applies to requests while no client is connected, `away_timeout` limits its
+    `wait`, `away_grace` is how long a client may be gone before it counts as away.
     """
 
     cancel_grace: float

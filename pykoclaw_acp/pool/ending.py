@@ -1,4 +1,6 @@
-"""What follows the end of a worker: its session is told, what it left is removed, and its row goes."""
+"""What follows the end of a worker: its session is told, what it left is removed, and
+its row goes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerLis
         )
 
 
-async def clean_up(worker: WorkerIdentity, launcher: Launcher, grace: float, *, keep_spool: bool) -> None:
+async def clean_up(
+    worker: WorkerIdentity, launcher: Launcher, grace: float, *, keep_spool: bool
+) -> None:
     """Remove what the worker has left, which gets `grace` (s) to end."""
     with _logged("A dead worker could not be cleaned up", "clean_up_failed"):
         await launcher.clean(worker, grace, keep_spool=keep_spool)
@@ -42,7 +46,9 @@ async def record(worker: WorkerIdentity, store: WorkerStore) -> None:
     """Delete the worker's row: from now on its session can have another one."""
     message = "A worker's end could not be recorded"
     with _logged(message, "worker_end_lost"):
-        await until_done(lambda: store.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS)
+        await until_done(
+            lambda: store.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS
+        )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""worker.forkserver, for a daemon that runs since before modules moved to layers: its launch requests are flat."""
+"""worker.forkserver, for a daemon that runs since before modules moved to layers: its launch
+requests are flat.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ from pykoclaw_acp.model.failures import TurnFailure
 
 
 class Inbox:
-    """Frames up to `committed` are in the log. `last_words`: the worker cannot go on, or could not when it died."""
+    """Frames up to `committed` are in the log. `last_words`: the worker cannot go on, or could not
+    when it died.
+    """
 
     def __init__(self, epoch: int, committed: int) -> None:
         self.committed = committed
@@ -62,7 +64,9 @@ class Inbox:
         return numbered
 
     def take_greeting(self) -> Ready | None:
-        """The answer to Hello, once, as soon as everything that the worker had told before is committed."""
+        """The answer to Hello, once, as soon as everything that the worker had told before is
+        committed.
+        """
         greeting = self._greeting
         if greeting is None or self.committed < greeting.upto:
             return None

@@ -1,7 +1,8 @@
-"""What a dead worker has left on disk: its spool is read, and kept for the user where it is damaged.
+"""What a dead worker has left on disk: its spool is read, and kept for the user where it is
+damaged.
 
-A spool that cannot be read (permissions, a disk's error) is not damaged. It is tried again for a while, and then said
-to be lost, and kept: taken later, it would stand behind the end of its turn.
+A spool that cannot be read (permissions, a disk's error) is not damaged. It is tried again for a
+while, and then said to be lost, and kept: taken later, it would stand behind the end of its turn.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ log: Final = structlog.get_logger()
 
 
 def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]:
-    """Batches of what the worker had not told up to frame `after`; a damaged spool is kept, and Gaps name it.
+    """Batches of what the worker had not told up to frame `after`; a damaged spool is kept, and
+    Gaps name it.
 
     Nothing if there is none. Raises OSError if it cannot be read, after what could be.
     """
@@ -74,11 +76,15 @@ def _open(path: Path) -> BinaryIO | None:
     """The file; None if something else is there in its place."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return None
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    return os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+    )
 
 
 class Patience:
-    """How long spools that cannot be read are tried: all together, so that a faulty disk holds up a start once."""
+    """How long spools that cannot be read are tried: all together, so that a faulty disk holds up a
+    start once.
+    """
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -98,7 +104,9 @@ async def deliver(
     into: Callable[[list[FromWorker]], Awaitable[None]],
     patience: Patience | None = None,
 ) -> None:
-    """Hand on everything after frame `after`, and a Gap for what cannot be read; raises what `into` raises."""
+    """Hand on everything after frame `after`, and a Gap for what cannot be read; raises what `into`
+    raises.
+    """
     patience, pause = patience or Patience(), FIRST_PAUSE
     while True:
         batches = read_spool(path, epoch, after)
@@ -106,7 +114,11 @@ async def deliver(
             try:
                 batch = next(batches, None)
             except OSError as error:
-                log.warning("A dead worker's spool cannot be read", action="spool_unreadable", error=str(error))
+                log.warning(
+                    "A dead worker's spool cannot be read",
+                    action="spool_unreadable",
+                    error=str(error),
+                )
                 break
             if batch is None:
                 return
@@ -120,25 +132,39 @@ async def deliver(
     file = None
     with suppress(OSError):
         file = keep(path)
-    log.error("A dead worker's spool cannot be read; it counts as lost", action="spool_lost", file=file or str(path))
+    log.error(
+        "A dead worker's spool cannot be read; it counts as lost",
+        action="spool_lost",
+        file=file or str(path),
+    )
     await take([Gap(epoch=epoch, n=after + 1, first=after + 1, file=file)], into, path)
 
 
-async def take(batch: list[FromWorker], into: Callable[[list[FromWorker]], Awaitable[None]], path: Path) -> None:
-    """Hand a batch on. Of one that the database refuses each frame is tried alone, and a Gap takes the place of one
-    that it still refuses."""
+async def take(
+    batch: list[FromWorker], into: Callable[[list[FromWorker]], Awaitable[None]], path: Path
+) -> None:
+    """Hand a batch on. Of one that the database refuses each frame is tried alone, and a Gap takes
+    the place of one that it still refuses.
+    """
     try:
         await into(batch)
         return
     except (ValueError, Conflict, RowRefused):
-        log.warning("Frames of a dead worker were refused", action="spool_refused", exc_info=True, file=path.name)
+        log.warning(
+            "Frames of a dead worker were refused",
+            action="spool_refused",
+            exc_info=True,
+            file=path.name,
+        )
     for frame in batch:
         try:
             await into([frame])
         except (ValueError, Conflict, RowRefused):
             if isinstance(frame, Gap) or not isinstance(frame, Numbered):
                 raise
-            gap = Gap(epoch=frame.epoch, n=frame.n, first=frame.n, turn_id=getattr(frame, "turn_id", None))
+            gap = Gap(
+                epoch=frame.epoch, n=frame.n, first=frame.n, turn_id=getattr(frame, "turn_id", None)
+            )
             await into([msgspec.structs.replace(gap, file=keep(path))])
 
 
@@ -179,11 +205,15 @@ def _copy(spool: Path, target: Path) -> None:
 def kept(directory: Path) -> list[Path]:
     """The damaged spools that are kept in an instance's directory, the oldest first."""
     with suppress(FileNotFoundError):
-        return sorted(one for one in (directory / DAMAGED).iterdir() if one.name.partition("-")[0].isdigit())
+        return sorted(
+            one for one in (directory / DAMAGED).iterdir() if one.name.partition("-")[0].isdigit()
+        )
     return []
 
 
 def kept_for(places: Places) -> list[Path]:
     """Those of a data directory, whatever its instance is called, the oldest first."""
     directories = (Path(places.state, name) for name in sorted(records.names(places)))
-    return sorted((one for directory in directories for one in kept(directory)), key=lambda one: one.name)
+    return sorted(
+        (one for directory in directories for one in kept(directory)), key=lambda one: one.name
+    )

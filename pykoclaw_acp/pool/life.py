@@ -1,4 +1,6 @@
-"""One worker's life: launched or adopted, ready, listened to, then left to the next daemon, or lost and cleaned up."""
+"""One worker's life: launched or adopted, ready, listened to, then left to the next daemon, or lost
+and cleaned up.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ import structlog
 from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import PROTOCOL, Ack, Background, FromWorker, Hello, Ping, Pong, Ready, Stop, ToWorker
+from pykoclaw_acp.channel.frames import (
+    PROTOCOL,
+    Ack,
+    Background,
+    FromWorker,
+    Hello,
+    Ping,
+    Pong,
+    Ready,
+    Stop,
+    ToWorker,
+)
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
@@ -27,7 +40,9 @@ from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after a request to terminate
 SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
-CLEAN_UP_GRACE: Final = 1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+CLEAN_UP_GRACE: Final = (
+    1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+)
 HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
 DIED: Final = TurnFailure("worker_lost", "Claude's worker process died.")
 REPLACED: Final = TurnFailure("worker_lost", "Claude's worker was replaced by a newer one.")
@@ -38,7 +53,9 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class PoolContext:
-    """What all workers of a pool share; `changed` is called when a worker may have become idle, or is gone."""
+    """What all workers of a pool share; `changed` is called when a worker may have become idle, or
+    is gone.
+    """
 
     launcher: Launcher
     store: WorkerStore
@@ -48,7 +65,9 @@ class PoolContext:
 
 
 class WorkerLife:
-    """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole time."""
+    """A worker from its launch, or its adoption, to the end of its clean-up; `live()` is that whole
+    time.
+    """
 
     def __init__(self, begin: LaunchSpec | WorkerRecord, context: PoolContext) -> None:
         adopted = isinstance(begin, WorkerRecord)
@@ -64,13 +83,16 @@ class WorkerLife:
         self._begin = begin
         self._context = context
         self._channel: Channel | None = None
-        self._inbox = Inbox(self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0)
+        self._inbox = Inbox(
+            self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0
+        )
         self._failure: TurnFailure | None = None  # why it is gone
         self._detached = False
         self._hurry = False
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
 
-    # --- its state --------------------------------------------------------------------------------------------------
+    # --- its state
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def workspace(self) -> str | None:
@@ -106,16 +128,26 @@ class WorkerLife:
 
     @property
     def start_failure(self) -> str | None:
-        """Why it never became ready; None if it did, was stopped, or was launched by another daemon."""
-        if self.stopping or isinstance(self._begin, WorkerRecord) or not self.ready.done() or self.ready.cancelled():
+        """Why it never became ready; None if it did, was stopped, or was launched by another
+        daemon.
+        """
+        if (
+            self.stopping
+            or isinstance(self._begin, WorkerRecord)
+            or not self.ready.done()
+            or self.ready.cancelled()
+        ):
             return None
         failure = self.ready.exception()
         return None if failure is None else str(failure)
 
-    # --- its life ---------------------------------------------------------------------------------------------------
+    # --- its life
+    # ---------------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        """Launch or adopt it, listen until it is gone, clean up; if it was detached, leave it to the next daemon."""
+        """Launch or adopt it, listen until it is gone, clean up; if it was detached, leave it to
+        the next daemon.
+        """
         structlog.contextvars.bind_contextvars(session=self.spec.session_id, epoch=self.spec.epoch)
         kills = memory.kills()
         failure = DIED
@@ -132,7 +164,9 @@ class WorkerLife:
             self._liveness.ended()
 
     async def _run(self) -> TurnFailure:
-        """Launch or adopt it, and take what it says; returns why it is gone, unless it says so itself."""
+        """Launch or adopt it, and take what it says; returns why it is gone, unless it says so
+        itself.
+        """
         watching: asyncio.Task[None] | None = None
         try:
             channel = self._channel = await self._open()
@@ -144,7 +178,9 @@ class WorkerLife:
                 with self._liveness.processing():
                     await self._take(batch)
         except LaunchFailed as error:
-            return TurnFailure(error.kind, f"Claude's worker could not be launched: {error.message}")
+            return TurnFailure(
+                error.kind, f"Claude's worker could not be launched: {error.message}"
+            )
         except ConnectionError:
             pass
         except StoreClosed:
@@ -154,7 +190,8 @@ class WorkerLife:
             self.kill()
             return REPLACED
         except Exception as error:
-            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn says so.
+            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn
+            # says so.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             self.kill()
             if (found := shortage.of(error)) is not None:
@@ -177,11 +214,15 @@ class WorkerLife:
         await self._context.store.worker_started(spec, channel.handle)
         self.recorded = True
         crash_points.reached("worker_recorded")
-        log.info("Worker launched", action="worker_launched", resume=spec.resume_session_id is not None)
+        log.info(
+            "Worker launched", action="worker_launched", resume=spec.resume_session_id is not None
+        )
         return channel
 
     async def _adopt(self, worker: WorkerRecord) -> Channel:
-        asyncio.get_running_loop().call_later(self._context.limits.worker_start_timeout, self._require_ready)
+        asyncio.get_running_loop().call_later(
+            self._context.limits.worker_start_timeout, self._require_ready
+        )
         try:
             channel = await self._context.launcher.attach(worker)
         except LaunchFailed as error:
@@ -193,10 +234,15 @@ class WorkerLife:
 
     def _require_ready(self) -> None:
         if not self.answers:
-            log.warning("An adopted worker does not answer", action="worker_silent", session=self.spec.session_id)
+            log.warning(
+                "An adopted worker does not answer",
+                action="worker_silent",
+                session=self.spec.session_id,
+            )
             self.kill()
 
-    # --- commands ---------------------------------------------------------------------------------------------------
+    # --- commands
+    # ---------------------------------------------------------------------------------------------------
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
@@ -205,11 +251,15 @@ class WorkerLife:
         await self._channel.send(frame)
 
     async def ping(self) -> bool:
-        """Wait for a sign of life; False if the worker ends instead. A killed one looks alive for some milliseconds."""
+        """Wait for a sign of life; False if the worker ends instead. A killed one looks alive for
+        some milliseconds.
+        """
         return await self._liveness.ping(self.send(Ping(epoch=self.spec.epoch)))
 
     def detach(self) -> None:
-        """Leave the worker to the next daemon: `live()` returns when what was received is committed."""
+        """Leave the worker to the next daemon: `live()` returns when what was received is
+        committed.
+        """
         self._detached = True
         if self._channel is not None:
             self._channel.detach()
@@ -220,7 +270,9 @@ class WorkerLife:
             self._channel.kill()
 
     async def stop(self, grace: float, *, hurry: bool = False) -> None:
-        """Ask it to stop, after `grace` (s) terminate it, then kill it: until it is gone and cleaned up."""
+        """Ask it to stop, after `grace` (s) terminate it, then kill it: until it is gone and
+        cleaned up.
+        """
         self.stopping = True
         self._hurry = hurry
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -245,7 +297,8 @@ class WorkerLife:
                 one.cancel()
         return bool(done)
 
-    # --- what it says -----------------------------------------------------------------------------------------------
+    # --- what it says
+    # -----------------------------------------------------------------------------------------------
 
     def _hello(self) -> Hello:
         after, data = self._inbox.committed, self._context.limits.data
@@ -265,7 +318,9 @@ class WorkerLife:
             crash_points.reached("frames_committed")
             inbox.committed = frames[-1].n
             await asyncio.sleep(0)  # clients are shown it first
-            with contextlib.suppress(ConnectionError):  # what a dead worker sent before is still to be read
+            with contextlib.suppress(
+                ConnectionError
+            ):  # what a dead worker sent before is still to be read
                 await self.send(Ack(epoch=self.spec.epoch, upto=inbox.committed))
             crash_points.reached("frames_acknowledged")
         if (ready := inbox.take_greeting()) is not None:
@@ -274,14 +329,19 @@ class WorkerLife:
     async def _become_ready(self, ready: Ready) -> None:
         if isinstance(self._begin, WorkerRecord):
             if self.foreign:
-                log.warning("The worker is of another version", action="worker_foreign", protocol=ready.protocol)
+                log.warning(
+                    "The worker is of another version",
+                    action="worker_foreign",
+                    protocol=ready.protocol,
+                )
             await self._context.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
         if not self.ready.done():
             self.ready.set_result(ready)
             self._context.listener.ready(self.spec.session_id, ready.offer)
         self._context.changed(self)
 
-    # --- its end ----------------------------------------------------------------------------------------------------
+    # --- its end
+    # ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         """Clean up; whatever fails, the session can have a new worker afterwards."""
@@ -309,13 +369,19 @@ class WorkerLife:
             await self._context.launcher.deliver_spool(self.spec, self._inbox.committed, self._take)
         except Exception as error:
             hopeless = isinstance(error, (ValueError, *ending.HOPELESS))
-            log.exception("A dead worker's spool could not be taken", action="spool_failed", kept=not hopeless)
+            log.exception(
+                "A dead worker's spool could not be taken", action="spool_failed", kept=not hopeless
+            )
             return hopeless
         return True
 
     async def _end_process(self) -> None:
-        """Wait for the end of its process, which may still write to the spool; kill it if it does not end."""
-        adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()  # it may be about to end by itself
+        """Wait for the end of its process, which may still write to the spool; kill it if it does
+        not end.
+        """
+        adopted = (
+            isinstance(self._begin, WorkerRecord) and not self.ready.done()
+        )  # it may be about to end by itself
         wait = SPOOL_WAIT if adopted else KILL_AFTER
         if self._channel is None:
             if isinstance(self._begin, WorkerRecord):

@@ -16,7 +16,9 @@ class WorkerListener(Protocol):
         """The session's worker takes prompts."""
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
-        """A worker of an earlier daemon has answered; a `foreign` one, of another protocol version, gets no prompt."""
+        """A worker of an earlier daemon has answered; a `foreign` one, of another protocol version,
+        gets no prompt.
+        """
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit these frames; an exception ends the worker."""
@@ -25,4 +27,6 @@ class WorkerListener(Protocol):
         """The worker is gone; `kind` and `message` as in TurnFailure."""
 
     def make_room(self, session_id: str) -> None:
-        """This session waits for a worker, and none is idle: another session should give up its own."""
+        """This session waits for a worker, and none is idle: another session should give up its
+        own.
+        """

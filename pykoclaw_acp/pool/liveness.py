@@ -1,4 +1,6 @@
-"""Liveness of a worker: one that is silent for too long is killed, so that its turn ends and its session goes on."""
+"""Liveness of a worker: one that is silent for too long is killed, so that its turn ends and its
+session goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ log: Final = structlog.get_logger()
 
 
 class Liveness:
-    """Watches one worker; calls `kill` after `timeout` (s) without a frame, or without the answer to a ping."""
+    """Watches one worker; calls `kill` after `timeout` (s) without a frame, or without the answer
+    to a ping.
+    """
 
     def __init__(self, timeout: float, kill: Callable[[], None]) -> None:
         self._timeout = timeout

@@ -26,7 +26,9 @@ from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.pool.whereabouts import Whereabouts
 from pykoclaw_acp.system import processes, reaper, shortage
 
-RECOVER_GRACE: Final = 3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
+RECOVER_GRACE: Final = (
+    3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
+)
 STRAYS_GRACE: Final = 1.0  # s; for what workers of earlier daemons have left
 
 log: Final = structlog.get_logger()
@@ -36,14 +38,18 @@ class LocalLauncher:
     """Implements `Launcher`."""
 
     def __init__(self, directory: Path, state: Path, *, resident: bool) -> None:
-        """`directory` has the log, `state` the directory of each instance. `resident`: workers outlive this process."""
+        """`directory` has the log, `state` the directory of each instance. `resident`: workers
+        outlive this process.
+        """
         self.whereabouts: Whereabouts = LocalWhereabouts()
         self._state = state
         self._fork_server = ForkServer(directory / "workers.log", resident=resident)
         self._boot_id = processes.boot_id()
         self._pids: dict[str, int] = {}  # of live workers, by their cookies
         self._patience = leftovers.Patience()
-        self._inherited: dict[str, WorkerFiles] = {}  # by cookie: they may be in another state directory
+        self._inherited: dict[
+            str, WorkerFiles
+        ] = {}  # by cookie: they may be in another state directory
         processes.become_subreaper()
 
     async def warm(self) -> None:
@@ -70,7 +76,9 @@ class LocalLauncher:
         return channel
 
     async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
-        """End processes of earlier daemons' workers, found by pid and by cookie; returns the workers that go on."""
+        """End processes of earlier daemons' workers, found by pid and by cookie; returns the
+        workers that go on.
+        """
         for worker in inherited.workers:
             self._inherited[worker.identity.cookie] = WorkerFiles.beside(worker.handle.socket)
         return await asyncio.to_thread(self._recover, inherited)
@@ -81,7 +89,9 @@ class LocalLauncher:
         surplus = [_stray(worker.handle.process) for worker in alive if worker not in adopted]
         surplus += [_stray(one.process) for one in inherited.unlisted]
         reaper.end_these(surplus, RECOVER_GRACE)
-        kept, own = ({worker.identity.cookie for worker in some} for some in (adopted, inherited.workers))
+        kept, own = (
+            {worker.identity.cookie for worker in some} for some in (adopted, inherited.workers)
+        )
         pids = {worker.handle.process.pid for worker in adopted}
 
         def ends(cookie: str) -> bool:
@@ -89,7 +99,11 @@ class LocalLauncher:
 
         ended = surplus + reaper.end_now(ends, STRAYS_GRACE, pids)
         if ended:
-            log.warning("Ended processes of an earlier server", action="strays_ended", pids=[s.pid for s in ended])
+            log.warning(
+                "Ended processes of an earlier server",
+                action="strays_ended",
+                pids=[s.pid for s in ended],
+            )
         return adopted
 
     async def attach(self, worker: WorkerRecord) -> LocalChannel:
@@ -108,14 +122,24 @@ class LocalLauncher:
 
     async def deliver_spool(self, worker: WorkerIdentity, after: int, into: Deliver) -> None:
         """Hand on the frames of its spool file."""
-        await leftovers.deliver(Path(self._files(worker).spool), worker.epoch, after, into, self._patience)
+        await leftovers.deliver(
+            Path(self._files(worker).spool), worker.epoch, after, into, self._patience
+        )
 
-    async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+    async def clean(
+        self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False
+    ) -> None:
         """End the processes with its cookie, collect the dead ones, remove its files."""
         self._pids.pop(worker.cookie, None)
-        strays = await reaper.end(lambda cookie: cookie == worker.cookie, grace, frozenset(self._pids.values()))
+        strays = await reaper.end(
+            lambda cookie: cookie == worker.cookie, grace, frozenset(self._pids.values())
+        )
         if strays:
-            log.info("Ended what a dead worker left behind", action="strays_ended", pids=[s.pid for s in strays])
+            log.info(
+                "Ended what a dead worker left behind",
+                action="strays_ended",
+                pids=[s.pid for s in strays],
+            )
         fork_server = self._fork_server.pid
         processes.reap_orphans(frozenset() if fork_server is None else frozenset([fork_server]))
         await self.discard(worker, keep_spool=keep_spool)
@@ -126,11 +150,14 @@ class LocalLauncher:
         if not keep_spool:
             self._inherited.pop(worker.cookie, None)
 
-    async def prepare(self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False) -> None:
-        """Make the instance's directories, and remove what is in them but the files of `kept` workers.
+    async def prepare(
+        self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
+    ) -> None:
+        """Make the instance's directories, and remove what is in them but the files of `kept`
+        workers.
 
-        Where they cannot be made no worker can be launched, and everything else goes on. Raises ConfigurationError if
-        others can use them.
+        Where they cannot be made no worker can be launched, and everything else goes on. Raises
+        ConfigurationError if others can use them.
         """
         names = {WorkerFiles.beside(worker.handle.socket).name for worker in kept}
         await asyncio.to_thread(_prepare, self._state / instance, names, spare=spare)
@@ -145,11 +172,15 @@ class LocalLauncher:
         await self._fork_server.close()
 
     def _files(self, worker: WorkerIdentity) -> WorkerFiles:
-        return self._inherited.get(worker.cookie) or WorkerFiles.of(self._state / worker.instance, worker)
+        return self._inherited.get(worker.cookie) or WorkerFiles.of(
+            self._state / worker.instance, worker
+        )
 
 
 def end_all(instances: Collection[str], grace: float) -> int:
-    """End all processes of the workers of these instances, which have no daemon; returns the number of workers."""
+    """End all processes of the workers of these instances, which have no daemon; returns the number
+    of workers.
+    """
     cookies: set[str] = set()
 
     def ours(cookie: str) -> bool:
@@ -195,4 +226,6 @@ def _prepare(directory: Path, kept: set[str], *, spare: bool) -> None:
     except (OSError, ConfigurationError) as error:
         if isinstance(error, ConfigurationError) and not isinstance(error.__cause__, OSError):
             raise
-        log.warning("The workers' directories cannot be used", action="directories_failed", error=str(error))
+        log.warning(
+            "The workers' directories cannot be used", action="directories_failed", error=str(error)
+        )

@@ -1,4 +1,6 @@
-"""The fork server as its daemon sees it: started when it is first needed, and again when it died."""
+"""The fork server as its daemon sees it: started when it is first needed, and again
+when it died.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ log: Final = structlog.get_logger()
 
 
 class ForkServer:
-    """`log` is the file for what fork server and workers print; `resident`: workers outlive this process."""
+    """`log` is the file for what fork server and workers print; `resident`: workers outlive this
+    process.
+    """
 
     def __init__(self, log: Path, *, resident: bool) -> None:
         self.log = log
@@ -74,7 +78,9 @@ class ForkServer:
                     if (found := shortage.of(error, forks=True)) is not None:
                         self._discard()
                         raise LaunchFailed(*found) from error
-                    log.warning("The fork server is gone", action="fork_server_gone", error=str(error))
+                    log.warning(
+                        "The fork server is gone", action="fork_server_gone", error=str(error)
+                    )
                 self._discard()
         self._deaths += 1
         raise LaunchFailed("start_failed", f"the fork server died; its log is {self.log}")
@@ -116,7 +122,13 @@ class ForkServer:
         descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "pykoclaw_acp.worker.forkserver", str(control.fileno()), *daemon],
+                [
+                    sys.executable,
+                    "-m",
+                    "pykoclaw_acp.worker.forkserver",
+                    str(control.fileno()),
+                    *daemon,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,

@@ -1,7 +1,7 @@
 """Workers on this machine, seen from outside: asked over their socket, else looked at in /proc.
 
-A worker holds the data directory that it works for, and says where that is now. Neither way disturbs it, nor the daemon
-that it serves.
+A worker holds the data directory that it works for, and says where that is now. Neither way
+disturbs it, nor the daemon that it serves.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ class LocalWhereabouts:
             else:
                 same = (answer.device, answer.inode) == (here.device, here.inode)
                 direction = "here" if same else "elsewhere"
-            if direction == "here" or not answer.attached or asyncio.get_running_loop().time() > deadline:
+            if (
+                direction == "here"
+                or not answer.attached
+                or asyncio.get_running_loop().time() > deadline
+            ):
                 return Sighting(direction, answer.attached, answer)
             await asyncio.sleep(_PAUSE)
 
@@ -62,19 +66,27 @@ class LocalWhereabouts:
         return survey(here, frozenset(one.handle.process.pid for one in listed))
 
     def launched_for(self, worker: WorkerRecord) -> str:
-        """The data directory whose hash names the worker's directory, if its environment says that it is that one."""
+        """The data directory whose hash names the worker's directory, if its environment says that
+        it is that one.
+        """
         found = _launched_for(worker.handle.process.pid, worker.identity.instance)
         return found or f"whose workers are in {Path(worker.handle.socket).parents[1]}"
 
     def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
         """Sessions by pid and start time, of those workers that were launched since this boot."""
         boot = processes.boot_id()
-        ours = ((one.handle.process, one.session_id) for one in workers if one.handle.process.boot_id == boot)
+        ours = (
+            (one.handle.process, one.session_id)
+            for one in workers
+            if one.handle.process.boot_id == boot
+        )
         return {(process.pid, process.start_time): session_id for process, session_id in ours}
 
 
 async def ask(socket: str) -> Place | None:
-    """What the worker that listens there says; None if nobody does, if it does not know the question, or hangs."""
+    """What the worker that listens there says; None if nobody does, if it does not know the
+    question, or hangs.
+    """
     with contextlib.suppress(OSError, ValueError, TimeoutError):
         async with asyncio.timeout(ANSWER_WAIT):
             line = SocketLine(await connect(socket))
@@ -112,10 +124,14 @@ def is_held(path: str) -> bool:
 
 
 def _launched_for(pid: int, name: str) -> str | None:
-    """The data directory whose hash `name` is, if the environment says that the worker was launched for it."""
+    """The data directory whose hash `name` is, if the environment says that the worker was launched
+    for it.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = dict(one.split("=", 1) for one in os.fsdecode(file.read()).split("\0") if "=" in one)
+            variables = dict(
+                one.split("=", 1) for one in os.fsdecode(file.read()).split("\0") if "=" in one
+            )
     except OSError:
         return None
     default = os.path.join(variables.get("HOME", "/"), ".local/share/pykoclaw")
@@ -124,7 +140,9 @@ def _launched_for(pid: int, name: str) -> str | None:
 
 
 def _look(pid: int, here: Site) -> Direction:
-    """Where the directory is that the worker holds; unknown if it holds none, or is another user's."""
+    """Where the directory is that the worker holds; unknown if it holds none, or is
+    another user's.
+    """
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -136,7 +154,11 @@ def _look(pid: int, here: Site) -> Direction:
             if stat.S_ISDIR(status.st_mode) and _is_path(pid, descriptor):
                 if is_deleted(status, os.readlink(path)):
                     return "deleted"
-                return "here" if (status.st_dev, status.st_ino) == (here.device, here.inode) else "elsewhere"
+                return (
+                    "here"
+                    if (status.st_dev, status.st_ino) == (here.device, here.inode)
+                    else "elsewhere"
+                )
     return "unknown"
 
 

@@ -1,4 +1,6 @@
-"""The worker pool: one live worker per conversation, launched for a prompt, fenced by its epoch, evicted when idle."""
+"""The worker pool: one live worker per conversation, launched for a prompt, fenced by its epoch,
+evicted when idle.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,21 @@ SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
     " The daemon's log says why. Send the prompt again: that tries it once more."
 )
-RETRY_INTERVAL: Final = 5.0  # s; nothing tells the pool that the clients of a permission request have left
+RETRY_INTERVAL: Final = (
+    5.0  # s; nothing tells the pool that the clients of a permission request have left
+)
 
 log: Final = structlog.get_logger()
 
 
 class WorkerPool:
-    """Workers by session, that is, by conversation. `listener` receives their frames and state changes."""
+    """Workers by session, that is, by conversation. `listener` receives their frames and state
+    changes.
+    """
 
-    def __init__(self, launcher: Launcher, store: WorkerStore, listener: WorkerListener, limits: PoolLimits) -> None:
+    def __init__(
+        self, launcher: Launcher, store: WorkerStore, listener: WorkerListener, limits: PoolLimits
+    ) -> None:
         self._launcher = launcher
         self._store = store
         self._limits = limits
@@ -54,7 +62,8 @@ class WorkerPool:
         self._tasks = Tasks()
         self._closing = False
 
-    # --- for sessions -----------------------------------------------------------------------------------------------
+    # --- for sessions
+    # -----------------------------------------------------------------------------------------------
 
     def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None:
         """Which Claude session the next worker of this session resumes; None: it begins one."""
@@ -70,30 +79,39 @@ class WorkerPool:
         return worker is not None and worker.usable
 
     def workspace(self, session_id: str) -> str | None:
-        """`workspace` of the options that the session's worker runs with; None without a live worker."""
+        """`workspace` of the options that the session's worker runs with; None without a live
+        worker.
+        """
         worker = self._workers.get(session_id)
         return worker.workspace if worker is not None and worker.usable else None
 
     def forget(self, session_id: str) -> bool:
-        """Forget the session until the next `set_resume`; False, and nothing is done, while it has a worker."""
+        """Forget the session until the next `set_resume`; False, and nothing is done, while it has
+        a worker.
+        """
         if session_id in self._workers or session_id in self._starting:
             return False
         self._resume.pop(session_id, None)
         return True
 
     async def acquire(self, session_id: str, options: WorkerOptions) -> int:
-        """Have a ready worker for the session, protected from eviction until `release`; returns its epoch.
+        """Have a ready worker for the session, protected from eviction until `release`; returns its
+        epoch.
 
         Raises WorkerFailed when none could be started.
         """
-        async with self._locks.setdefault(session_id, asyncio.Lock()):  # two launches would get the same epoch
+        async with self._locks.setdefault(
+            session_id, asyncio.Lock()
+        ):  # two launches would get the same epoch
             worker = await self._find_or_launch(session_id, options)
         try:
             ready = await self._ready(worker)
         except TimeoutError:
             worker.kill()
             seconds = self._limits.worker_start_timeout
-            raise WorkerFailed("start_timeout", f"Claude was not ready within {seconds:g} s.") from None
+            raise WorkerFailed(
+                "start_timeout", f"Claude was not ready within {seconds:g} s."
+            ) from None
         self._start_limit.record_success(session_id)
         self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         return worker.spec.epoch
@@ -167,29 +185,40 @@ class WorkerPool:
             await worker.stop(self._limits.stop_grace)
 
     async def probe(self) -> None:
-        """Check the launcher; raises RestartWanted if workers can only be launched by a new daemon."""
+        """Check the launcher; raises RestartWanted if workers can only be launched by a
+        new daemon.
+        """
         await self._launcher.probe()
 
     async def close(self, grace: float) -> None:
         """Stop all workers within `grace` (s), then the launcher."""
         self._closing = True
-        stopping = [self._tasks.start(worker.stop(grace / 3, hurry=True)) for worker in self._workers.values()]
+        stopping = [
+            self._tasks.start(worker.stop(grace / 3, hurry=True))
+            for worker in self._workers.values()
+        ]
         if stopping:
-            # The end of a worker may wait for a store that cannot be written: the next server records it.
+            # The end of a worker may wait for a store that cannot be written: the next server
+            # records it.
             await asyncio.wait(stopping, timeout=grace + 1)
         await self._tasks.end()
         await self._launcher.close()
 
-    # --- from one daemon to the next -------------------------------------------------------------------------------
+    # --- from one daemon to the next
+    # -------------------------------------------------------------------------------
 
     def adopt(self, workers: Sequence[WorkerRecord]) -> None:
-        """Take over workers of an earlier daemon; one that cannot be reached, or does not answer in time, is lost."""
+        """Take over workers of an earlier daemon; one that cannot be reached, or does not answer in
+        time, is lost.
+        """
         for one in workers:
             worker = self._workers[one.session_id] = WorkerLife(one, self._context)
             self._start(worker.live())
 
     async def detach(self) -> None:
-        """Commit what was received, and leave the workers to the next daemon; turns are suspended already."""
+        """Commit what was received, and leave the workers to the next daemon; turns are suspended
+        already.
+        """
         self._closing = True
         for worker in self._workers.values():
             worker.detach()
@@ -198,7 +227,8 @@ class WorkerPool:
         await self._tasks.end()
         await self._launcher.close()
 
-    # --- launch -----------------------------------------------------------------------------------------------------
+    # --- launch
+    # -----------------------------------------------------------------------------------------------------
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
         if wait := self._start_limit.delay(session_id):
@@ -225,7 +255,11 @@ class WorkerPool:
         try:
             return await self._store.next_epoch(session_id)
         except SpoolPending as error:
-            log.warning("A dead worker's spool is not in the log yet", action="spool_pending", session=session_id)
+            log.warning(
+                "A dead worker's spool is not in the log yet",
+                action="spool_pending",
+                session=session_id,
+            )
             raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
 
     async def _take_leftovers(self, session_id: str) -> None:
@@ -250,14 +284,19 @@ class WorkerPool:
     async def _make_room(self, session_id: str) -> None:
         """Wait until one more worker is allowed; evict the one that is idle longest.
 
-        If none is idle, ask the sessions to park a permission request that nobody is there to answer.
+        If none is idle, ask the sessions to park a permission request that nobody is there to
+        answer.
         """
         while len(self._workers) + len(self._starting) >= self._limits.max_workers:
-            idle = sorted((one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since)
+            idle = sorted(
+                (one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since
+            )
             if idle:
                 self._retire(idle[0])
             else:
-                log.info("All workers are busy; the turn waits", action="pool_full", session=session_id)
+                log.info(
+                    "All workers are busy; the turn waits", action="pool_full", session=session_id
+                )
                 self._context.listener.make_room(session_id)
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -269,7 +308,8 @@ class WorkerPool:
         with contextlib.suppress(LaunchFailed, OSError):
             await self._launcher.warm()
 
-    # --- eviction ---------------------------------------------------------------------------------------------------
+    # --- eviction
+    # ---------------------------------------------------------------------------------------------------
 
     def _worker_changed(self, worker: WorkerLife) -> None:
         """React to a worker that may have become idle, or busy, or is gone."""
@@ -294,7 +334,9 @@ class WorkerPool:
             self._retire(worker)
 
     def _retire(self, worker: WorkerLife) -> None:
-        worker.stopping = True  # at once: a prompt that comes before the task runs must not take this worker
+        worker.stopping = (
+            True  # at once: a prompt that comes before the task runs must not take this worker
+        )
         self._start(worker.stop(self._limits.stop_grace))
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -303,7 +345,9 @@ class WorkerPool:
 
 
 def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
-    """Whether the worker runs with the active content that is wanted; one of a version before trust has all of it."""
+    """Whether the worker runs with the active content that is wanted; one of a version before trust
+    has all of it.
+    """
     runs = worker.workspace
     return runs == options.workspace or (runs is None and not is_restricted(options.workspace))
 

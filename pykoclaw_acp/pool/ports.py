@@ -13,7 +13,9 @@ class WorkerStore(Protocol):
     """The table of workers."""
 
     async def next_epoch(self, session_id: str) -> int:
-        """The session's next epoch, committed; raises SpoolPending while an older worker of the session has a row."""
+        """The session's next epoch, committed; raises SpoolPending while an older worker of the
+        session has a row.
+        """
 
     async def left(self, session_id: str) -> list[WorkerRecord]:
         """The session's workers that have rows, the oldest first."""
@@ -27,7 +29,9 @@ class WorkerStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Limits of the pool (counts, seconds, bytes), and the instance and the data directory that its workers are for."""
+    """Limits of the pool (counts, seconds, bytes), and the instance and the data directory that its
+    workers are for.
+    """
 
     instance: str
     data: str

@@ -1,4 +1,6 @@
-"""Limit on failed worker starts: after several in a row, no other start is attempted for a while."""
+"""Limit on failed worker starts: after several in a row, no other start is attempted
+for a while.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,15 @@ class StartLimit:
 
     def record_failure(self, conversation: str, reason: str) -> None:
         """A worker could not be started, or ended before it was ready."""
-        for other in [key for key, failed in self._failures.items() if failed[-1][0] + INTERVAL < time.monotonic()]:
+        for other in [
+            key
+            for key, failed in self._failures.items()
+            if failed[-1][0] + INTERVAL < time.monotonic()
+        ]:
             del self._failures[other]
-        self._failures.setdefault(conversation, deque(maxlen=MAX_START_ATTEMPTS)).append((time.monotonic(), reason))
+        self._failures.setdefault(conversation, deque(maxlen=MAX_START_ATTEMPTS)).append(
+            (time.monotonic(), reason)
+        )
 
     def record_success(self, conversation: str) -> None:
         """A worker is ready: earlier failures no longer count."""

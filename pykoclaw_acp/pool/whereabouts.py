@@ -1,4 +1,6 @@
-"""Which data directory a worker works for: a read-only view that disturbs neither the worker nor its daemon."""
+"""Which data directory a worker works for: a read-only view that disturbs neither the worker nor
+its daemon.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Direction = Literal["here", "elsewhere", "deleted", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Where a worker's data directory is, compared with ours; `answer` is what it said, None if it said nothing."""
+    """Where a worker's data directory is, compared with ours; `answer` is what it said, None if it
+    said nothing.
+    """
 
     direction: Direction
     attached: bool = False  # it serves a daemon, which is not this one
@@ -24,7 +28,9 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:
-    """A live worker that has no row; `cookie` is what its children have in their environment, None if it has none."""
+    """A live worker that has no row; `cookie` is what its children have in their environment, None
+    if it has none.
+    """
 
     process: WorkerProcess
     direction: Direction
@@ -44,7 +50,11 @@ class Whereabouts(Protocol):
         """All live workers of this user but those `listed`."""
 
     def launched_for(self, worker: WorkerRecord) -> str:
-        """The data directory that the worker was launched for; what is known instead if that is not."""
+        """The data directory that the worker was launched for; what is known instead if that is
+        not.
+        """
 
     def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
-        """Sessions by pid and start time, of those workers that are processes of this boot of this machine."""
+        """Sessions by pid and start time, of those workers that are processes of this boot of this
+        machine.
+        """

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pykoclaw_acp.protocol.content import Diff, ShownContent
 from pykoclaw_acp.protocol.wire import Params, Wire
 
-# --- session/request_permission ------------------------------------------------------------------------------------
+# --- session/request_permission
+# ------------------------------------------------------------------------------------
 
 
 class PermissionOption(Wire, frozen=True, kw_only=True):
@@ -42,7 +43,8 @@ class PermissionResult(Params, frozen=True, kw_only=True):
     outcome: PermissionOutcome
 
 
-# --- elicitation/create --------------------------------------------------------------------------------------------
+# --- elicitation/create
+# --------------------------------------------------------------------------------------------
 
 
 class CreateElicitation(Wire, frozen=True, kw_only=True):

@@ -51,7 +51,8 @@ class EmbeddedResource(Wire, frozen=True, kw_only=True, tag_field="type", tag="r
 ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | EmbeddedResource
 
 
-# --- what tools show ------------------------------------------------------------------------------------------------
+# --- what tools show
+# ------------------------------------------------------------------------------------------------
 
 
 class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):

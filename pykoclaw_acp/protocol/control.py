@@ -1,7 +1,8 @@
-"""Our own methods, `_pykoclaw.dev/…`: how the command line asks the daemon. Times are milliseconds since 1970.
+"""Our own methods, `_pykoclaw.dev/…`: how the command line asks the daemon. Times are milliseconds
+since 1970.
 
-Whoever may connect to the socket, and does not run inside of a session, may call them, before `initialize` too; they
-are no part of ACP. Sizes are bytes.
+Whoever may connect to the socket, and does not run inside of a session, may call them, before
+`initialize` too; they are no part of ACP. Sizes are bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """An answer for programs: every field is there."""
 
 
-# --- parameters ----------------------------------------------------------------------------------------------------
+# --- parameters
+# ----------------------------------------------------------------------------------------------------
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
@@ -38,7 +40,9 @@ class SessionParams(Params, frozen=True, kw_only=True):
 
 
 class ListParams(Params, frozen=True, kw_only=True):
-    """`all`: also sessions that nobody used, and clients' own helpers. At most `limit`, the newest."""
+    """`all`: also sessions that nobody used, and clients' own helpers. At most `limit`,
+    the newest.
+    """
 
     all: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_SESSIONS)] = 1000
@@ -49,7 +53,9 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
 
 
 class QuestionsParams(Params, frozen=True, kw_only=True):
-    """`question`: only those whose id begins so; `whole`: with all that would run, not what fits a list alone."""
+    """`question`: only those whose id begins so; `whole`: with all that would run, not what fits a
+    list alone.
+    """
 
     question: Name = ""
     whole: bool = False
@@ -78,7 +84,8 @@ class TrustParams(Params, frozen=True, kw_only=True):
 
 
 class FollowParams(SessionParams, frozen=True, kw_only=True):
-    """The events after `after`, or those of the newest `turns` turns; `live`: and what comes later, without an end.
+    """The events after `after`, or those of the newest `turns` turns; `live`: and what comes later,
+    without an end.
 
     `present`: somebody is there who may answer questions.
     """
@@ -89,14 +96,17 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
     present: bool = False
 
 
-# --- answers -------------------------------------------------------------------------------------------------------
+# --- answers
+# -------------------------------------------------------------------------------------------------------
 
 
 class DaemonInfo(_Full, frozen=True, kw_only=True):
-    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the kernel does not say.
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the
+    kernel does not say.
 
-    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute. `instance`: the id
-    of the database; `copied_from`: the data directory that this one was found to be a copy of, at `copied_at`.
+    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute.
+    `instance`: the id of the database; `copied_from`: the data directory that this one was found to
+    be a copy of, at `copied_at`.
     """
 
     pid: int
@@ -113,7 +123,9 @@ class DaemonInfo(_Full, frozen=True, kw_only=True):
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):
-    """`memory`: PSS of the worker and everything below it; `protocol`: of the channel that it speaks."""
+    """`memory`: PSS of the worker and everything below it; `protocol`: of the channel that it
+    speaks.
+    """
 
     session: str
     title: str | None
@@ -126,7 +138,9 @@ class WorkerInfo(_Full, frozen=True, kw_only=True):
 
 
 class SessionCounts(_Full, frozen=True, kw_only=True):
-    """`conversations` were prompted by a person; `helpers` only by a client for itself; `unused` never."""
+    """`conversations` were prompted by a person; `helpers` only by a client for itself; `unused`
+    never.
+    """
 
     conversations: int
     helpers: int
@@ -134,9 +148,11 @@ class SessionCounts(_Full, frozen=True, kw_only=True):
 
 
 class DatabaseInfo(_Full, frozen=True, kw_only=True):
-    """The engine is the SQLite library of the daemon; `at_risk`: see `store.engine.wal_reset_affected`.
+    """The engine is the SQLite library of the daemon; `at_risk`: see
+    `store.engine.wal_reset_affected`.
 
-    `condition`: whether it can be written, see `store.condition.StoreCondition`; `reason` says in words why it cannot.
+    `condition`: whether it can be written, see `store.condition.StoreCondition`; `reason` says in
+    words why it cannot.
     """
 
     path: str
@@ -150,7 +166,9 @@ class DatabaseInfo(_Full, frozen=True, kw_only=True):
 
 
 class Conversion(_Full, frozen=True, kw_only=True):
-    """Logs that an older version wrote: how many events were in the old form as the daemon began, and still are."""
+    """Logs that an older version wrote: how many events were in the old form as the daemon began,
+    and still are.
+    """
 
     events: int
     left: int
@@ -159,8 +177,9 @@ class Conversion(_Full, frozen=True, kw_only=True):
 class QuestionInfo(_Full, frozen=True, kw_only=True):
     """A permission question that waits. `always`: it may be allowed for the rest of the session.
 
-    The rest is there only where the whole question was asked for: the tool, its input, what clients are shown of it,
-    what "always" would allow besides, what each decision is called, and the text of a form, which has none of these.
+    The rest is there only where the whole question was asked for: the tool, its input, what clients
+    are shown of it, what "always" would allow besides, what each decision is called, and the text
+    of a form, which has none of these.
     """
 
     id: str
@@ -181,7 +200,8 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
 class Status(_Full, frozen=True, kw_only=True):
     """`clients` are those that have a session open; `running` and `waiting` count turns.
 
-    `conversion`: null once every log is in the new form. `damaged` are files: what is left of damaged spools.
+    `conversion`: null once every log is in the new form. `damaged` are files: what is left of
+    damaged spools.
     """
 
     daemon: DaemonInfo
@@ -249,7 +269,8 @@ class SessionDetails(_Full, frozen=True, kw_only=True):
 
 
 class TrustedDirectory(_Full, frozen=True, kw_only=True):
-    """`tree`: with those below, whatever they hold; `pending`: with what it holds when a prompt comes there next.
+    """`tree`: with those below, whatever they hold; `pending`: with what it holds when a prompt
+    comes there next.
 
     `dotenv`: its `.env` is read. `by`: a client's name, `cli`, or `upgrade`.
     """
@@ -263,7 +284,8 @@ class TrustedDirectory(_Full, frozen=True, kw_only=True):
 
 
 class Looked(_Full, frozen=True, kw_only=True):
-    """What a directory holds that acts, in words; not `complete`: there may be more. `trusted`: all of it.
+    """What a directory holds that acts, in words; not `complete`: there may be more. `trusted`: all
+    of it.
 
     `dotenv`: settings of this program in its `.env`.
     """
@@ -293,7 +315,8 @@ class Followed(_Full, frozen=True, kw_only=True):
     seq: int
 
 
-# --- notifications of `follow` ---------------------------------------------------------------------------------------
+# --- notifications of `follow`
+# ---------------------------------------------------------------------------------------
 
 
 class EventNotification(_Full, frozen=True, kw_only=True):

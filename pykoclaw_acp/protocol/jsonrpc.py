@@ -1,4 +1,5 @@
-"""JSON-RPC 2.0 envelopes: bytes to messages and back, no I/O (https://www.jsonrpc.org/specification).
+"""JSON-RPC 2.0 envelopes: bytes to messages and back, no I/O
+(https://www.jsonrpc.org/specification).
 
 Ids are kept as the raw JSON that the client sent, so that they are echoed exactly.
 """
@@ -47,7 +48,9 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The peer's answer to a request of ours; exactly one of `result` and `error` is set, as raw JSON."""
+    """The peer's answer to a request of ours; exactly one of `result` and `error` is set, as raw
+    JSON.
+    """
 
     id: bytes
     result: bytes | None
@@ -69,14 +72,18 @@ _id_decoder = msgspec.json.Decoder(str | int | None)
 
 
 def parse(line: bytes | bytearray) -> Message | None:
-    """One line as a message; None for a blank line, and for an answer-like object that nobody can place."""
+    """One line as a message; None for a blank line, and for an answer-like object that nobody can
+    place.
+    """
     if not line.strip():
         return None
     try:
         envelope = _decode(line)
     except msgspec.ValidationError:
         if line.lstrip().startswith(b"["):
-            return Invalid(NULL_ID, InvalidRequest("Batches are not supported: send one message a line."))
+            return Invalid(
+                NULL_ID, InvalidRequest("Batches are not supported: send one message a line.")
+            )
         return Invalid(NULL_ID, InvalidRequest("A message must be a JSON object."))
     except (ValueError, RecursionError):
         return Invalid(NULL_ID, ParseError("The line is not valid JSON."))
@@ -90,8 +97,11 @@ def _decode(line: bytes | bytearray) -> _Envelope:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # JavaScript clients that cut a text inside of an emoji send half of it (`\ud83d`): JSON, but not Unicode.
-        return _decoder.decode(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
+        # JavaScript clients that cut a text inside of an emoji send half of it (`\ud83d`): JSON,
+        # but not Unicode.
+        return _decoder.decode(
+            json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
+        )
 
 
 def _classify(envelope: _Envelope) -> Message | None:
@@ -123,7 +133,10 @@ def _response(envelope: _Envelope) -> Message | None:
     result = None if isinstance(envelope.result, msgspec.UnsetType) else bytes(envelope.result)
     error = None if isinstance(envelope.error, msgspec.UnsetType) else bytes(envelope.error)
     if result is None and error is None:
-        return Invalid(NULL_ID, InvalidRequest("A message needs a `method`, or an `id` with a `result` or an `error`."))
+        return Invalid(
+            NULL_ID,
+            InvalidRequest("A message needs a `method`, or an `id` with a `result` or an `error`."),
+        )
     if not has_id:
         return None
     assert not isinstance(envelope.id, msgspec.UnsetType)
@@ -161,7 +174,11 @@ def explain(error: msgspec.ValidationError, place: str = "") -> str:
         what, path = what[:at], what[at + len(_PLACE) : -1].removeprefix(".")
     where = ".".join(part for part in (place, path) if part)
     if missing := _MISSING.fullmatch(what):
-        return f"`{where}.{missing.group(1)}` is required." if where else f"`{missing.group(1)}` is required."
+        return (
+            f"`{where}.{missing.group(1)}` is required."
+            if where
+            else f"`{missing.group(1)}` is required."
+        )
     if "'" in what or not what.startswith("Expected"):
         what = "is not one of the allowed values"
     return f"`{where or 'params'}`: {what[0].lower()}{what[1:]}."
@@ -169,7 +186,13 @@ def explain(error: msgspec.ValidationError, place: str = "") -> str:
 
 def encode_result(message_id: bytes, result: Any) -> bytes:
     """An answer's line, with its newline."""
-    return b'{"jsonrpc":"2.0","id":' + message_id + b',"result":' + msgspec.json.encode(result) + b"}\n"
+    return (
+        b'{"jsonrpc":"2.0","id":'
+        + message_id
+        + b',"result":'
+        + msgspec.json.encode(result)
+        + b"}\n"
+    )
 
 
 def encode_error(message_id: bytes, error: AcpError) -> bytes:
@@ -187,7 +210,12 @@ def error_object(error: AcpError) -> bytes:
 
 def encode_request(message_id: str, method: str, params: Any) -> bytes:
     """A request's line, with its newline."""
-    head = b'{"jsonrpc":"2.0","id":' + msgspec.json.encode(message_id) + b',"method":' + msgspec.json.encode(method)
+    head = (
+        b'{"jsonrpc":"2.0","id":'
+        + msgspec.json.encode(message_id)
+        + b',"method":'
+        + msgspec.json.encode(method)
+    )
     return head + b',"params":' + msgspec.json.encode(params) + b"}\n"
 
 

@@ -1,4 +1,6 @@
-"""Decoding in which a bad field falls back to its default, as ACP asks for `clientCapabilities` and `clientInfo`."""
+"""Decoding in which a bad field falls back to its default, as ACP asks for `clientCapabilities` and
+`clientInfo`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode(raw: bytes, kind: type[S]) -> S:
-    """`kind` from raw JSON: every field that is missing or has the wrong type has its default instead."""
+    """`kind` from raw JSON: every field that is missing or has the wrong type has its default
+    instead.
+    """
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,6 @@
-"""Ranges of what comes from outside, checked where it is decoded: nothing beyond them gets any further."""
+"""Ranges of what comes from outside, checked where it is decoded: nothing beyond them gets any
+further.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A long line of JSON, read in steps: its long strings are taken out first, and what is left is short.
+"""A long line of JSON, read in steps: its long strings are taken out first, and what is left is
+short.
 
-msgspec decodes a line in one call, which takes milliseconds for each MiB and lets nobody else run meanwhile. Here
-strings are decoded in pieces, and in their place in the line stands a mark that no client can know. What the line
-holds besides is counted before anything is made of it.
+msgspec decodes a line in one call, which takes milliseconds for each MiB and lets nobody else run
+meanwhile. Here strings are decoded in pieces, and in their place in the line stands a mark that no
+client can know. What the line holds besides is counted before anything is made of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Final
 
 import msgspec
 
-LONG: Final = 256 * 1024  # bytes of a line; up to here it is decoded in one call, within half a millisecond
+LONG: Final = (
+    256 * 1024
+)  # bytes of a line; up to here it is decoded in one call, within half a millisecond
 PIECE: Final = 64 * 1024  # bytes that a step works on
 KEPT: Final = 1100  # bytes of a string that stays in the line: an id, a key
 MOST_VALUES: Final = 20_000  # in a line; some milliseconds' work
@@ -60,7 +63,9 @@ class Short:
 
 
 class TooComplex(Exception):
-    """The line has too many values, or they are too deep inside of each other: to read it would take seconds."""
+    """The line has too many values, or they are too deep inside of each other: to read it would
+    take seconds.
+    """
 
 
 class NoJson(Exception):
@@ -73,17 +78,23 @@ def is_simple(line: Line) -> bool:
 
 
 def is_frugal(line: Line) -> bool:
-    """Whether it certainly has no more values than it may have, nor deeper ones; texts may look like them."""
+    """Whether it certainly has no more values than it may have, nor deeper ones; texts may look
+    like them.
+    """
     openings = line.count(b"[") + line.count(b"{")
     return openings <= MOST_DEPTH and openings + line.count(b",") <= MOST_VALUES
 
 
 def released(line: Line) -> Generator[None, None, None]:
-    """Free a line that was read, in steps: to give back 60 MiB takes 5 ms in one call. What others see of it stays."""
+    """Free a line that was read, in steps: to give back 60 MiB takes 5 ms in one call. What others
+    see of it stays.
+    """
     if isinstance(line, bytearray):
         with suppress(BufferError):
             while line:
-                del line[max(0, len(line) // 2 - PIECE) :]  # more than a half: else nothing is given back
+                del line[
+                    max(0, len(line) // 2 - PIECE) :
+                ]  # more than a half: else nothing is given back
                 yield
 
 
@@ -163,7 +174,9 @@ def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
     """Where the pieces of a string that begins at `at` meet, and at last where it ends."""
     cuts = [at]
     quote = line.find(b'"', at, at + PIECE)
-    if quote >= 0 and line.find(b"\\", at, quote) < 0:  # most strings are short: to copy a piece for each adds up
+    if (
+        quote >= 0 and line.find(b"\\", at, quote) < 0
+    ):  # most strings are short: to copy a piece for each adds up
         return [at, quote]
     while True:
         # What is escaped hides nothing any more: a quote that is left ends the string.
@@ -185,7 +198,11 @@ def _whole_characters(seen: Line) -> int:
     end = len(seen)
     escape = seen.find(b"\\", max(0, end - 2 * _ESCAPE))
     if escape >= 0:
-        return escape - (_ESCAPE if _LOW.match(seen, escape) and seen[escape - _ESCAPE : escape - 4] == rb"\u" else 0)
+        return escape - (
+            _ESCAPE
+            if _LOW.match(seen, escape) and seen[escape - _ESCAPE : escape - 4] == rb"\u"
+            else 0
+        )
     while end and seen[end - 1] in _REST_OF_CHARACTER:
         end -= 1
     return max(0, end - 1) if end and seen[end - 1] >= _REST_OF_CHARACTER.stop else end

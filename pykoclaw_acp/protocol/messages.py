@@ -10,7 +10,8 @@ from pykoclaw_acp.protocol.content import ContentBlock
 from pykoclaw_acp.protocol.limits import Count, Name
 from pykoclaw_acp.protocol.wire import Params, Wire
 
-# --- client to agent -----------------------------------------------------------------------------------------------
+# --- client to agent
+# -----------------------------------------------------------------------------------------------
 
 
 class Implementation(Wire, frozen=True, kw_only=True):
@@ -103,7 +104,8 @@ class CancelRequestParams(Params, frozen=True, kw_only=True):
     request_id: str | int | None
 
 
-# --- answers -------------------------------------------------------------------------------------------------------
+# --- answers
+# -------------------------------------------------------------------------------------------------------
 
 
 class SessionMode(Wire, frozen=True, kw_only=True):
@@ -137,7 +139,9 @@ class ConfigValue(Wire, frozen=True, kw_only=True):
 
 
 class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="select"):
-    """Only `select`: Mitto fails at a type that it does not know, and not every client takes `boolean`."""
+    """Only `select`: Mitto fails at a type that it does not know, and not every client takes
+    `boolean`.
+    """
 
     id: str
     name: str
@@ -147,7 +151,9 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
 
 
 class OpenedState(Wire, frozen=True, kw_only=True):
-    """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what the options say."""
+    """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what
+    the options say.
+    """
 
     modes: ModeState | None = None
     models: ModelState | None = None

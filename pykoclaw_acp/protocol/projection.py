@@ -25,7 +25,12 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.protocol.client_requests import AskedToolCall, CreateElicitation, PermissionOption, RequestPermission
+from pykoclaw_acp.protocol.client_requests import (
+    AskedToolCall,
+    CreateElicitation,
+    PermissionOption,
+    RequestPermission,
+)
 from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent
 from pykoclaw_acp.protocol.messages import (
     ConfigOption,
@@ -72,11 +77,15 @@ def update(seq: int, event: Event | None) -> Update:
     meta: dict[str, Any] = {SEQ: seq}
     match event:
         case None:
-            return AgentMessageChunk(message_id=f"unreadable-{seq}", content=TextContent(text=UNREADABLE), meta=meta)
+            return AgentMessageChunk(
+                message_id=f"unreadable-{seq}", content=TextContent(text=UNREADABLE), meta=meta
+            )
         case UserMessage():
             return UserMessageChunk(message_id=event.message_id, content=event.content, meta=meta)
         case Thinking():
-            return AgentThoughtChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
+            return AgentThoughtChunk(
+                message_id=event.message_id, content=TextContent(text=event.text), meta=meta
+            )
         case Failure():
             said = TextContent(text=FAILED.format(event.text))
             return AgentMessageChunk(message_id=event.message_id, content=said, meta=meta)
@@ -84,10 +93,14 @@ def update(seq: int, event: Event | None) -> Update:
             return _tool_call(event, meta)
         case ToolProgressed():
             shown = _parts(event.content)
-            return ToolCallUpdate(tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta)
+            return ToolCallUpdate(
+                tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta
+            )
         case ToolEnded():
             shown = _parts(event.content)
-            return ToolCallUpdate(tool_call_id=event.tool_call_id, status=event.status, content=shown, meta=meta)
+            return ToolCallUpdate(
+                tool_call_id=event.tool_call_id, status=event.status, content=shown, meta=meta
+            )
         case Usage():
             cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
             return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
@@ -101,7 +114,9 @@ def update(seq: int, event: Event | None) -> Update:
         case TitleChanged():
             return SessionInfoUpdate(title=event.title, meta=meta)
         case Text():
-            return AgentMessageChunk(message_id=event.message_id, content=TextContent(text=event.text), meta=meta)
+            return AgentMessageChunk(
+                message_id=event.message_id, content=TextContent(text=event.text), meta=meta
+            )
         case _:
             assert_never(event)
 
@@ -112,11 +127,15 @@ def empty_line(seq: int) -> Update:
 
 
 def permission(session_id: str, question: PermissionRequest) -> RequestPermission:
-    """The parameters of `session/request_permission`; "once" comes first: some clients take the first yes.
+    """The parameters of `session/request_permission`; "once" comes first: some clients take the
+    first yes.
 
     Of a question about trust that is the answer without trust.
     """
-    options = [PermissionOption(option_id=kind, name=name, kind=kind) for kind, name in choices(question).items()]
+    options = [
+        PermissionOption(option_id=kind, name=name, kind=kind)
+        for kind, name in choices(question).items()
+    ]
     call = AskedToolCall(
         tool_call_id=question.tool_call_id,
         title=neutral(question.title),
@@ -136,7 +155,11 @@ def choices(question: PermissionRequest) -> dict[_Option, str]:
         "Reject",
     )
     if question.workspaces:
-        once, always, reject = "Run without it", "Trust it, as it is now", "Refuse: do not send the prompt"
+        once, always, reject = (
+            "Run without it",
+            "Trust it, as it is now",
+            "Refuse: do not send the prompt",
+        )
     named: dict[_Option, str] = {"allow_once": once}
     if question.always is not None:
         named["allow_always"] = always
@@ -149,7 +172,9 @@ def question_parts(question: PermissionRequest) -> list[ShownContent | Diff] | N
 
 
 def elicitation(session_id: str, form: Form) -> CreateElicitation:
-    """The parameters of `elicitation/create`; ACP has no field for who asks, and the user must know."""
+    """The parameters of `elicitation/create`; ACP has no field for who asks, and the user must
+    know.
+    """
     return CreateElicitation(
         session_id=session_id,
         message=f"{form.server} asks: {form.message}",
@@ -159,7 +184,9 @@ def elicitation(session_id: str, form: Form) -> CreateElicitation:
 
 
 def state(selection: Selection, *, legacy: bool) -> OpenedState:
-    """What is chosen in a session, and what can be. `legacy`: also as ACP had it before there were config options."""
+    """What is chosen in a session, and what can be. `legacy`: also as ACP had it before there were
+    config options.
+    """
     options = config_options(selection)
     if not legacy:
         return OpenedState(config_options=options)
@@ -167,7 +194,8 @@ def state(selection: Selection, *, legacy: bool) -> OpenedState:
         modes=ModeState(
             current_mode_id=selection.mode,
             available_modes=[
-                SessionMode(id=one.id, name=one.name, description=one.description or None) for one in selection.modes
+                SessionMode(id=one.id, name=one.name, description=one.description or None)
+                for one in selection.modes
             ],
         ),
         models=ModelState(
@@ -185,10 +213,18 @@ def config_options(selection: Selection) -> list[ConfigOption]:
     """Mode and model as config options."""
     return [
         ConfigOption(
-            id=MODE, name="Mode", category="mode", current_value=selection.mode, options=_values(selection.modes)
+            id=MODE,
+            name="Mode",
+            category="mode",
+            current_value=selection.mode,
+            options=_values(selection.modes),
         ),
         ConfigOption(
-            id=MODEL, name="Model", category="model", current_value=selection.model, options=_values(selection.models)
+            id=MODEL,
+            name="Model",
+            category="model",
+            current_value=selection.model,
+            options=_values(selection.models),
         ),
     ]
 
@@ -198,7 +234,9 @@ def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:
     return AvailableCommandsUpdate(
         available_commands=[
             AvailableCommand(
-                name=one.name, description=one.description, input=CommandInput(hint=one.hint) if one.hint else None
+                name=one.name,
+                description=one.description,
+                input=CommandInput(hint=one.hint) if one.hint else None,
             )
             for one in offered
         ]
@@ -206,13 +244,18 @@ def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:
 
 
 def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:
-    return [ConfigValue(value=one.id, name=one.name, description=one.description or None) for one in choices]
+    return [
+        ConfigValue(value=one.id, name=one.name, description=one.description or None)
+        for one in choices
+    ]
 
 
 def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
     if event.parent_id is not None:
         meta[PARENT] = event.parent_id
-    locations = [ToolLocation(path=location.path, line=location.line) for location in event.locations]
+    locations = [
+        ToolLocation(path=location.path, line=location.line) for location in event.locations
+    ]
     return ToolCall(
         tool_call_id=event.tool_call_id,
         title=event.title,
@@ -226,7 +269,11 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= MAX_RULE else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
+    return (
+        words
+        if len(words) <= MAX_RULE
+        else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
+    )
 
 
 def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:

@@ -18,11 +18,15 @@ MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
 def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
-    """The blocks as the journal keeps them, in ACP's shape; raises InvalidParams for what was not advertised."""
+    """The blocks as the journal keeps them, in ACP's shape; raises InvalidParams for what was not
+    advertised.
+    """
     if not blocks:
         raise InvalidParams("`prompt`: needs at least one content block.")
     if len(blocks) > MAX_BLOCKS:
-        raise InvalidParams(f"`prompt`: has more than {MAX_BLOCKS} content blocks; put long material in files.")
+        raise InvalidParams(
+            f"`prompt`: has more than {MAX_BLOCKS} content blocks; put long material in files."
+        )
     kept: list[dict[str, Any]] = []
     for at, block in enumerate(blocks):
         if isinstance(block, TextContent):
@@ -34,23 +38,31 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
             kept.append(link)
         else:
             kind = block.__struct_config__.tag
-            raise InvalidParams(f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}.")
+            raise InvalidParams(
+                f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}."
+            )
     if sum(len(block.get("text", "")) for block in kept) > MAX_TEXT:
         raise _long_text()
     return kept
 
 
-def restored(params: PromptParams, texts: Mapping[str, LongText]) -> Generator[None, None, PromptParams]:
+def restored(
+    params: PromptParams, texts: Mapping[str, LongText]
+) -> Generator[None, None, PromptParams]:
     """The parameters with long texts in the place of their marks, step by step.
 
-    Raises InvalidParams for what is longer than it may be. Long parts of blocks that are refused anyway stay away.
+    Raises InvalidParams for what is longer than it may be. Long parts of blocks that are refused
+    anyway stay away.
     """
     if params.session_id in texts:
         raise InvalidParams("`sessionId`: is longer than any session's id.")
     if len(params.prompt) > MAX_BLOCKS:
         return params
     given = [block for block in params.prompt if isinstance(block, TextContent)]
-    if sum(texts[block.text].size if block.text in texts else len(block.text) for block in given) > MAX_TEXT:
+    if (
+        sum(texts[block.text].size if block.text in texts else len(block.text) for block in given)
+        > MAX_TEXT
+    ):
         raise _long_text()
     blocks: list[ContentBlock] = []
     for at, block in enumerate(params.prompt):
@@ -68,8 +80,14 @@ def restored(params: PromptParams, texts: Mapping[str, LongText]) -> Generator[N
     return msgspec.structs.replace(params, prompt=blocks, meta=meta)
 
 
-def _restored_link(at: int, link: ResourceLink, texts: Mapping[str, LongText]) -> Generator[None, None, ResourceLink]:
-    long = {name: texts[value] for name in link.__struct_fields__ if _is_mark(value := getattr(link, name), texts)}
+def _restored_link(
+    at: int, link: ResourceLink, texts: Mapping[str, LongText]
+) -> Generator[None, None, ResourceLink]:
+    long = {
+        name: texts[value]
+        for name in link.__struct_fields__
+        if _is_mark(value := getattr(link, name), texts)
+    }
     if sum(text.size for text in long.values()) > MAX_LINK:
         raise _long_link(at)
     whole: dict[str, Any] = {}
@@ -83,7 +101,9 @@ def _is_mark(value: object, texts: Mapping[str, LongText]) -> bool:
 
 
 def _long_text() -> InvalidParams:
-    return InvalidParams(f"`prompt`: its text is longer than {MAX_TEXT} characters; put long material in files.")
+    return InvalidParams(
+        f"`prompt`: its text is longer than {MAX_TEXT} characters; put long material in files."
+    )
 
 
 def _long_link(at: int) -> InvalidParams:

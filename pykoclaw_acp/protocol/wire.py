@@ -1,7 +1,8 @@
-"""The bases of ACP version 1 messages as typed Structs (https://agentclientprotocol.com, schema 1.x).
+"""The bases of ACP version 1 messages as typed Structs (https://agentclientprotocol.com, schema
+1.x).
 
-Field names are Python's; on the wire they are camelCase, and `meta` is `_meta`. Unknown fields are ignored, as the
-schema demands, and `_meta` is never merged into parameters.
+Field names are Python's; on the wire they are camelCase, and `meta` is `_meta`. Unknown fields are
+ignored, as the schema demands, and `_meta` is never merged into parameters.
 """
 
 from __future__ import annotations

@@ -22,8 +22,12 @@ from .record import Record
 
 def main(argv: list[str] | None = None) -> int:
     """Serve on loopback until SIGTERM, SIGINT or, if asked for, the end of stdin."""
-    parser = argparse.ArgumentParser(prog="python -m pykoclaw_acp.scripted_model", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 selects a free one")
+    parser = argparse.ArgumentParser(
+        prog="python -m pykoclaw_acp.scripted_model", description=__doc__
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 selects a free one"
+    )
     parser.add_argument("--record", type=Path, help="append one JSON line per request to this file")
     parser.add_argument("--exit-with-stdin", action="store_true", help="exit at end of input")
     parser.add_argument(

@@ -1,6 +1,8 @@
-"""What the model answers to a request: the steps of one response, chosen from the request alone. No I/O.
+"""What the model answers to a request: the steps of one response, chosen from the request alone. No
+I/O.
 
-The one thing that a request does not show is how often a fault with `times=N` has struck; `FaultCounts` keeps that.
+The one thing that a request does not show is how often a fault with `times=N` has struck;
+`FaultCounts` keeps that.
 """
 
 from __future__ import annotations
@@ -54,10 +56,14 @@ class FaultCounts:
         return tuple(effective)
 
 
-def choose_answer(body: dict[str, Any], faults: FaultCounts, *, session: str, from_cli: bool) -> Answer:
-    """The answer to a request body. `session` keeps the fault counts of two sessions with equal prompts apart.
+def choose_answer(
+    body: dict[str, Any], faults: FaultCounts, *, session: str, from_cli: bool
+) -> Answer:
+    """The answer to a request body. `session` keeps the fault counts of two sessions with equal
+    prompts apart.
 
-    A request that the CLI makes for itself (title, summary, probe) is `side`; it never plays a script.
+    A request that the CLI makes for itself (title, summary, probe) is `side`; it never plays a
+    script.
     """
     conversation = read_conversation(body)
     if is_compaction(body):
@@ -81,24 +87,34 @@ def choose_answer(body: dict[str, Any], faults: FaultCounts, *, session: str, fr
     steps = faults.effective(steps, key)
     if all(isinstance(step, Hang) for step in steps):
         steps += (Text((_SCRIPT_FINISHED,)),)
-    steps = tuple(Text((report(conversation),)) if isinstance(step, Report) else step for step in steps)
+    steps = tuple(
+        Text((report(conversation),)) if isinstance(step, Report) else step for step in steps
+    )
     return Answer("main", conversation, steps, script_hash)
 
 
 def report(conversation: Conversation) -> str:
-    """One line for each message that the request held: its role, its text, its tool calls and their results."""
-    lines = [f"This request held {len(conversation.messages)} messages, {len(conversation.prompts)} from the user:"]
+    """One line for each message that the request held: its role, its text, its tool calls and their
+    results.
+    """
+    lines = [
+        f"This request held {len(conversation.messages)} messages, {len(conversation.prompts)} from the user:"
+    ]
     for number, message in enumerate(conversation.messages, start=1):
         parts = [name_scripts(message.text)] if message.text else []
         parts += [f"[{use.name} {use.id}]" for use in message.tool_uses]
         parts += [f"[result of {result.id}] {result.text}" for result in message.tool_results]
         line = " ".join(" ".join(parts).split())
-        lines.append(f"{number}. {message.role}: {line[:_REPORT_WIDTH]}{'…' if len(line) > _REPORT_WIDTH else ''}")
+        lines.append(
+            f"{number}. {message.role}: {line[:_REPORT_WIDTH]}{'…' if len(line) > _REPORT_WIDTH else ''}"
+        )
     return "\n".join(lines)
 
 
 def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
-    """The prompt to answer and its script. A prompt without script does not stop the script of the turn it joined."""
+    """The prompt to answer and its script. A prompt without script does not stop the script of the
+    turn it joined.
+    """
     for prompt in reversed(conversation.prompts):
         script = find_script(prompt.text)
         if script is not None or not prompt.folded:
@@ -119,8 +135,21 @@ def _echo(conversation: Conversation, prompt: Prompt) -> Text:
 
 
 def _summary(conversation: Conversation) -> str:
-    lines = [f"{n}. {first_line(name_scripts(p.text))}" for n, p in enumerate(conversation.prompts, start=1)]
-    return "\n".join(("<analysis>", "Scripted.", "</analysis>", "<summary>", "The user said:", *lines, "</summary>"))
+    lines = [
+        f"{n}. {first_line(name_scripts(p.text))}"
+        for n, p in enumerate(conversation.prompts, start=1)
+    ]
+    return "\n".join(
+        (
+            "<analysis>",
+            "Scripted.",
+            "</analysis>",
+            "<summary>",
+            "The user said:",
+            *lines,
+            "</summary>",
+        )
+    )
 
 
 def _side_text(body: dict[str, Any]) -> str:

@@ -30,9 +30,13 @@ _WELCOME = "This is a scripted model, a Messages API that plays scripts: POST /v
 
 
 class Playback(Response):
-    """Plays the steps of one response, and tells `ended` how it ended and how many deltas were sent."""
+    """Plays the steps of one response, and tells `ended` how it ended and how many deltas were
+    sent.
+    """
 
-    def __init__(self, body: dict[str, Any], steps: Steps, ended: Callable[[Outcome, int], None]) -> None:
+    def __init__(
+        self, body: dict[str, Any], steps: Steps, ended: Callable[[Outcome, int], None]
+    ) -> None:
         super().__init__()
         self._body = body
         self._steps = steps
@@ -55,7 +59,8 @@ class Playback(Response):
             await asyncio.gather(gone, playing, return_exceptions=True)
 
     async def _play(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
-        # Nothing may be awaited between the last byte and the record, or a client could see the one before the other.
+        # Nothing may be awaited between the last byte and the record, or a client could see the one
+        # before the other.
         self._ended(await self._send_response(scope, receive, send), self._deltas)
 
     async def _send_response(self, scope: Scope, receive: Receive, send: SendMessage) -> Outcome:
@@ -74,7 +79,11 @@ class Playback(Response):
                 return "error"
         writer = wire.ResponseWriter(self._body, steps)
         content_type = "text/event-stream; charset=utf-8" if stream else "application/json"
-        headers = {"content-type": content_type, "cache-control": "no-cache", "request-id": wire.new_id("req")}
+        headers = {
+            "content-type": content_type,
+            "cache-control": "no-cache",
+            "request-id": wire.new_id("req"),
+        }
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         return await self._send_actions(writer.stream() if stream else writer.message(), send)
@@ -104,9 +113,12 @@ class Playback(Response):
                         await flush()
                 case wire.Wait():
                     await flush()
-                    # Waits are counted from the first one, so that the pace does not depend on the load.
+                    # Waits are counted from the first one, so that the pace does not depend on the
+                    # load.
                     due += action.seconds or 0.0
-                    await _wait(None if action.seconds is None else due - asyncio.get_running_loop().time())
+                    await _wait(
+                        None if action.seconds is None else due - asyncio.get_running_loop().time()
+                    )
                 case wire.Failed():
                     outcome = "error"
                 case wire.Severed():
@@ -127,9 +139,13 @@ def make_app(record: Record, *, started: Callable[[], None]) -> Starlette:
             return _error_response(_INVALID)
         headers = dict(request.headers)
         session = headers.get("x-claude-code-session-id", "")
-        answer = choose_answer(body, faults, session=session, from_cli=headers.get("x-app") == "cli")
+        answer = choose_answer(
+            body, faults, session=session, from_cli=headers.get("x-app") == "cli"
+        )
         entry = record.arrived(request.url.path, body, answer, headers)
-        return Playback(body, answer.steps, lambda outcome, deltas: record.ended(entry, outcome, deltas))
+        return Playback(
+            body, answer.steps, lambda outcome, deltas: record.ended(entry, outcome, deltas)
+        )
 
     async def count_tokens(request: Request) -> Response:
         body = await _read_body(request)
@@ -180,7 +196,11 @@ async def _read_body(request: Request) -> dict[str, Any] | None:
         return None
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
         return None
-    return body if body["messages"] and all(isinstance(message, dict) for message in body["messages"]) else None
+    return (
+        body
+        if body["messages"] and all(isinstance(message, dict) for message in body["messages"])
+        else None
+    )
 
 
 def _error_response(error: HttpError) -> Response:

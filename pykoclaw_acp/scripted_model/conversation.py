@@ -1,4 +1,5 @@
-"""What a Messages API request of the Claude CLI holds: the user's prompts, and how far the newest was answered. No I/O.
+"""What a Messages API request of the Claude CLI holds: the user's prompts, and how far the newest
+was answered. No I/O.
 
 The rules were found by watching CLI 2.1.327; each constant names what it recognises.
 """
@@ -59,7 +60,8 @@ class Message:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the user said at once. `responses_before` counts the model's responses that came before it.
+    """What the user said at once. `responses_before` counts the model's responses that came before
+    it.
 
     `folded` is true of a prompt that reached a turn which was already running.
     """
@@ -71,7 +73,9 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A request's messages without what the CLI adds, the user's prompts, and the number of model responses."""
+    """A request's messages without what the CLI adds, the user's prompts, and the number of model
+    responses.
+    """
 
     messages: tuple[Message, ...]
     prompts: tuple[Prompt, ...]
@@ -100,8 +104,14 @@ def read_conversation(body: dict[str, Any]) -> Conversation:
         messages.append(
             Message(
                 role,
-                "\n".join(cleaned for text in texts if (cleaned := _CLI_BLOCK.sub("", text).strip())),
-                tuple(ToolUse(block["id"], block["name"]) for block in blocks if block.get("type") == "tool_use"),
+                "\n".join(
+                    cleaned for text in texts if (cleaned := _CLI_BLOCK.sub("", text).strip())
+                ),
+                tuple(
+                    ToolUse(block["id"], block["name"])
+                    for block in blocks
+                    if block.get("type") == "tool_use"
+                ),
                 tuple(
                     ToolResult(block["tool_use_id"], _flatten(block.get("content")))
                     for block in blocks
@@ -127,7 +137,9 @@ def first_line(prompt: str) -> str:
 
 
 def _prompt_texts(texts: list[str]) -> list[str]:
-    """The prompts in one user message: the CLI merges neighbours, and ends each but the last with a line break."""
+    """The prompts in one user message: the CLI merges neighbours, and ends each but the last with a
+    line break.
+    """
     groups: list[list[str]] = [[]]
     for text in texts:
         own = _CLI_BLOCK.sub("", text)
@@ -143,7 +155,9 @@ def _prompt_texts(texts: list[str]) -> list[str]:
 def _blocks(content: object) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
 
 
 def _flatten(content: object) -> str:

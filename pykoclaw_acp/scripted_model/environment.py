@@ -1,4 +1,6 @@
-"""The environment in which the real Claude CLI, and so the product, runs offline against the scripted model."""
+"""The environment in which the real Claude CLI, and so the product, runs offline against the
+scripted model.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ _LOOPBACK = "127.0.0.1,localhost,::1"
 
 
 def offline_environment(url: str, home: Path) -> dict[str, str]:
-    """Variables to lay over an environment so that Claude asks `url` alone and writes below `home` alone.
+    """Variables to lay over an environment so that Claude asks `url` alone and writes below `home`
+    alone.
 
     An empty value takes away a setting of the user's that would lead elsewhere.
     """

@@ -1,4 +1,6 @@
-"""The scripted model as a subprocess of a test or of the demo. Imports the standard library only."""
+"""The scripted model as a subprocess of a test or of the demo. Imports the standard
+library only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ class ScriptedModel:
     """
 
     def __init__(self, *, port: int = 0, record: Path | None = None) -> None:
-        self._command = [sys.executable, "-m", "pykoclaw_acp.scripted_model", "--exit-with-stdin", "--port", str(port)]
+        self._command = [
+            sys.executable,
+            "-m",
+            "pykoclaw_acp.scripted_model",
+            "--exit-with-stdin",
+            "--port",
+            str(port),
+        ]
         if record is not None:
             self._command += ["--record", str(record)]
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,7 +47,9 @@ class ScriptedModel:
     def start(self) -> Self:
         """Start the server and wait until it listens. Raises RuntimeError if it does not."""
         # The server stops at the end of its stdin, which the kernel closes when this process dies.
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         try:
             self._url = _read_url(self._process)
         except BaseException:
@@ -78,14 +89,19 @@ class ScriptedModel:
         return self.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         """Stop the server."""
         self.close()
 
     def _ask(self, method: str, path: str) -> tuple[int, bytes]:
         # http.client, unlike urllib, has no eye for the proxies of an offline environment.
-        connection = http.client.HTTPConnection(urlsplit(self._url).netloc, timeout=_REQUEST_SECONDS)
+        connection = http.client.HTTPConnection(
+            urlsplit(self._url).netloc, timeout=_REQUEST_SECONDS
+        )
         try:
             connection.request(method, path)
             response = connection.getresponse()
@@ -103,6 +119,8 @@ def _read_url(process: subprocess.Popen[bytes]) -> str:
             raise RuntimeError(f"the scripted model did not start within {_START_SECONDS:.0f} s")
     line = process.stdout.readline()
     if not line:
-        raise RuntimeError(f"the scripted model ended at its start with exit status {process.wait()}")
+        raise RuntimeError(
+            f"the scripted model ended at its start with exit status {process.wait()}"
+        )
     url: str = json.loads(line)["url"]
     return url

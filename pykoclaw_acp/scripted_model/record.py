@@ -17,8 +17,8 @@ Outcome = Literal["served", "error", "cut", "client_gone"]
 class Record:
     """Every model request in the order of arrival.
 
-    With a file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at its end, so that
-    what arrived is known even if everything is killed in between.
+    With a file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at
+    its end, so that what arrived is known even if everything is killed in between.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -26,7 +26,9 @@ class Record:
         self._requests: list[dict[str, Any]] = []
         self._count = 0
 
-    def arrived(self, path: str, body: dict[str, Any], answer: Answer, headers: dict[str, str]) -> dict[str, Any]:
+    def arrived(
+        self, path: str, body: dict[str, Any], answer: Answer, headers: dict[str, str]
+    ) -> dict[str, Any]:
         """Note a request; the returned entry is what `ended` takes."""
         self._count += 1
         conversation = answer.conversation

@@ -1,6 +1,8 @@
-"""The script language: a `[[script … ]]` block in a text becomes responses, each a tuple of steps. No I/O.
+"""The script language: a `[[script … ]]` block in a text becomes responses, each a tuple of steps.
+No I/O.
 
-docs/scripted-model.md explains every directive; `DIRECTIVES` is the short form with which a wrong script is answered.
+docs/scripted-model.md explains every directive; `DIRECTIVES` is the short form with which a wrong
+script is answered.
 """
 
 from __future__ import annotations
@@ -10,7 +12,19 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from .steps import Cut, Hang, HttpError, Report, Response, Step, Stop, StreamError, Text, Thinking, Tool
+from .steps import (
+    Cut,
+    Hang,
+    HttpError,
+    Report,
+    Response,
+    Step,
+    Stop,
+    StreamError,
+    Text,
+    Thinking,
+    Tool,
+)
 
 DIRECTIVES = """\
 text TEXT                        one delta; several text lines make one answer of several lines
@@ -56,7 +70,9 @@ class ScriptError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A script block in a text: where it is, and its directives, one a line; None if it is not closed."""
+    """A script block in a text: where it is, and its directives, one a line; None if it is not
+    closed.
+    """
 
     start: int
     end: int
@@ -64,7 +80,9 @@ class Block:
 
 
 def find_blocks(text: str) -> Iterator[Block]:
-    """The script blocks of `text` in their order. A block inside a directive of another is not found."""
+    """The script blocks of `text` in their order. A block inside a directive of another is not
+    found.
+    """
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
         start = opening.end()
@@ -83,7 +101,9 @@ def find_blocks(text: str) -> Iterator[Block]:
 
 
 def find_script(text: str) -> str | None:
-    """The last script in `text`; None if there is none. Raises ScriptError if its block is not closed."""
+    """The last script in `text`; None if there is none. Raises ScriptError if its block is not
+    closed.
+    """
     blocks = list(find_blocks(text))
     if not blocks:
         return None
@@ -93,7 +113,9 @@ def find_script(text: str) -> str | None:
 
 
 def name_scripts(text: str) -> str:
-    """`text` with `[script]` in the place of each block, so that it can be repeated and not be played."""
+    """`text` with `[script]` in the place of each block, so that it can be repeated and not be
+    played.
+    """
     parts = []
     position = 0
     for block in find_blocks(text):
@@ -103,7 +125,9 @@ def name_scripts(text: str) -> str:
 
 
 def parse_script(script: str) -> tuple[Response, ...]:
-    """The responses that a script describes; the client's tool results come between them. Raises ScriptError."""
+    """The responses that a script describes; the client's tool results come between them. Raises
+    ScriptError.
+    """
     responses: list[list[Step]] = [[]]
     for number, line in enumerate(script.strip("\n").split("\n"), start=1):
         directive = line.strip()
@@ -123,12 +147,18 @@ def _append(responses: list[list[Step]], step: Step) -> None:
     before = steps[-1] if steps else None
     if isinstance(step, Tool) and step.parallel:
         if not isinstance(before, Tool):
-            raise ScriptError("& joins a tool call to the tool call on the line before, and there is none")
+            raise ScriptError(
+                "& joins a tool call to the tool call on the line before, and there is none"
+            )
     elif isinstance(before, Tool | Stop):
         steps = []
         responses.append(steps)
-    if isinstance(step, HttpError) and any(not isinstance(earlier, HttpError | Hang) for earlier in steps):
-        raise ScriptError("an HTTP error comes before anything else of a response; use stream-error inside it")
+    if isinstance(step, HttpError) and any(
+        not isinstance(earlier, HttpError | Hang) for earlier in steps
+    ):
+        raise ScriptError(
+            "an HTTP error comes before anything else of a response; use stream-error inside it"
+        )
     steps.append(step)
 
 
@@ -162,7 +192,9 @@ def _repeat(rest: str) -> Step:
     if match is None or int(match[1]) == 0:
         raise ScriptError("write repeat 200x10ms TEXT")
     count = int(match[1])
-    deltas = (match[3].replace("{n}", str(n)) + (" " if n < count else "") for n in range(1, count + 1))
+    deltas = (
+        match[3].replace("{n}", str(n)) + (" " if n < count else "") for n in range(1, count + 1)
+    )
     return Text(tuple(deltas), _seconds(match[2]))
 
 
@@ -171,12 +203,18 @@ def _thinking(rest: str) -> Step:
 
 
 def _bash(rest: str) -> Step:
-    return Tool("Bash", {"command": _required(rest, "bash COMMAND"), "description": "Run a scripted command"})
+    return Tool(
+        "Bash",
+        {"command": _required(rest, "bash COMMAND"), "description": "Run a scripted command"},
+    )
 
 
 def _background(rest: str) -> Step:
     command = _required(rest, "background COMMAND")
-    return Tool("Bash", {"command": command, "description": "Run in the background", "run_in_background": True})
+    return Tool(
+        "Bash",
+        {"command": command, "description": "Run in the background", "run_in_background": True},
+    )
 
 
 def _read(rest: str) -> Step:

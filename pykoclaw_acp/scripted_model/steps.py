@@ -8,7 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Text:
-    """Text in the given deltas, `every` seconds apart. Neighbouring `Text` steps make one block of several lines."""
+    """Text in the given deltas, `every` seconds apart. Neighbouring `Text` steps make one block of
+    several lines.
+    """
 
     deltas: tuple[str, ...]
     every: float = 0.0
@@ -16,7 +18,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Thinking:
-    """Thinking in one delta; its text is sent only to a request whose `thinking.display` is `summarized`."""
+    """Thinking in one delta; its text is sent only to a request whose `thinking.display` is
+    `summarized`.
+    """
 
     text: str
 
@@ -42,7 +46,9 @@ class HttpError:
 
 @dataclass(frozen=True)
 class StreamError:
-    """An `error` event inside the stream; to a request without stream, the HTTP error of that type."""
+    """An `error` event inside the stream; to a request without stream, the HTTP error
+    of that type.
+    """
 
     type: str
     message: str

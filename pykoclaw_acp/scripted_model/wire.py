@@ -1,4 +1,5 @@
-"""Steps as the bytes of a Messages API response, streaming or not, with what happens between them. No I/O.
+"""Steps as the bytes of a Messages API response, streaming or not, with what happens between them.
+No I/O.
 
 The form is https://docs.anthropic.com/en/api/messages-streaming.
 """
@@ -128,7 +129,9 @@ class ResponseWriter:
                     pass
         yield from self._close_block()
         delta = {"stop_reason": _stop_reason(self._steps), "stop_sequence": None}
-        yield Send(_event("message_delta", delta=delta, usage=self._usage()) + _event("message_stop"))
+        yield Send(
+            _event("message_delta", delta=delta, usage=self._usage()) + _event("message_stop")
+        )
 
     def message(self) -> Iterator[Action]:
         """The response in one piece, for a request that wants no stream."""
@@ -145,9 +148,18 @@ class ResponseWriter:
                         content.append({"type": "text", "text": text})
                 case Thinking() if self._thinks:
                     text = step.text if self._shows_thinking else ""
-                    content.append({"type": "thinking", "thinking": text, "signature": _signature(step.text)})
+                    content.append(
+                        {"type": "thinking", "thinking": text, "signature": _signature(step.text)}
+                    )
                 case Tool():
-                    content.append({"type": "tool_use", "id": new_id("toolu"), "name": step.name, "input": step.input})
+                    content.append(
+                        {
+                            "type": "tool_use",
+                            "id": new_id("toolu"),
+                            "name": step.name,
+                            "input": step.input,
+                        }
+                    )
                 case Hang():
                     yield Wait(step.seconds)
                     continue
@@ -175,7 +187,9 @@ class ResponseWriter:
     def _stream_thinking(self, step: Thinking) -> Iterator[Action]:
         yield from self._open_block(Thinking, {"type": "thinking", "thinking": "", "signature": ""})
         if self._shows_thinking:
-            yield self._delta({"type": "thinking_delta", "thinking": step.text}, step.text, counts=True)
+            yield self._delta(
+                {"type": "thinking_delta", "thinking": step.text}, step.text, counts=True
+            )
         yield self._delta({"type": "signature_delta", "signature": _signature(step.text)}, "")
 
     def _stream_tool(self, step: Tool) -> Iterator[Action]:

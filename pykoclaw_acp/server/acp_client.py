@@ -1,4 +1,6 @@
-"""An ACP client, as sessions see it: what they tell it becomes updates and requests for its peer."""
+"""An ACP client, as sessions see it: what they tell it becomes updates and requests for
+its peer.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ log: Final = structlog.get_logger()
 
 
 class AcpClient:
-    """Implements `sessions.ports.Client`, and `server.peer.Listener`, for the client behind a peer."""
+    """Implements `sessions.ports.Client`, and `server.peer.Listener`, for the client
+    behind a peer.
+    """
 
     present = True
 
@@ -35,7 +39,9 @@ class AcpClient:
         self.introduced = False  # `initialize` was answered
         self.asking = Asking(peer, sessions)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
-        self._unconfirmed: set[int] = set()  # numbers of requests whose answer the client has not confirmed
+        self._unconfirmed: set[int] = (
+            set()
+        )  # numbers of requests whose answer the client has not confirmed
 
     @property
     def name(self) -> str:
@@ -50,10 +56,17 @@ class AcpClient:
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
         self.forms = capabilities.elicitation.form is not None
         self.introduced = True
-        log.info("Client connected", action="client_connected", client=client.name, version=client.version)
+        log.info(
+            "Client connected",
+            action="client_connected",
+            client=client.name,
+            version=client.version,
+        )
 
     def request_key(self, number: int) -> str | None:
-        """What names the request with this number for ever; None if nothing names the client beyond its connection."""
+        """What names the request with this number for ever; None if nothing names the client beyond
+        its connection.
+        """
         return None if self.peer.key is None else f"{self.peer.key}:{number}"
 
     def expect_confirmation(self, number: int) -> None:
@@ -66,7 +79,8 @@ class AcpClient:
         if self.introduced:
             log.info("Client left", action="client_left", client=self.name, turns=turns)
 
-    # --- sessions.ports.Client ----------------------------------------------------------------------------------------
+    # --- sessions.ports.Client
+    # ----------------------------------------------------------------------------------------
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
@@ -97,7 +111,9 @@ class AcpClient:
         """The client has its own message already."""
         await self.peer.move_cursor(session_id, seq)
 
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(
+        self, session_id: str, request: PermissionRequest
+    ) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
         if request.form is not None:
             form = projection.elicitation(session_id, request.form)
@@ -113,7 +129,8 @@ class AcpClient:
         """The question's outcome is in the database."""
         self.asking.acknowledge_answer(ask_id)
 
-    # --- server.peer.Listener -----------------------------------------------------------------------------------------
+    # --- server.peer.Listener
+    # -----------------------------------------------------------------------------------------
 
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""
@@ -122,11 +139,17 @@ class AcpClient:
     def confirm_answer(self, number: int) -> None:
         """The client has the answer: if it was a turn's, the turn is over for it."""
         is_turns = self.subscriber.confirm_answer(number)
-        if not is_turns and number not in self._unconfirmed and (key := self.request_key(number)) is not None:
+        if (
+            not is_turns
+            and number not in self._unconfirmed
+            and (key := self.request_key(number)) is not None
+        ):
             self.subscriber.confirm_earlier_answer(key)
         self._unconfirmed.discard(number)
 
 
 def update_line(session_id: str, update: Update) -> bytes:
     """The `session/update` that carries this update."""
-    return jsonrpc.encode_notification("session/update", SessionNotification(session_id=session_id, update=update))
+    return jsonrpc.encode_notification(
+        "session/update", SessionNotification(session_id=session_id, update=update)
+    )

@@ -14,7 +14,9 @@ from pykoclaw_acp.errors import AcpError, Overloaded
 from pykoclaw_acp.protocol import jsonrpc
 
 HELLO: Final = 30.0  # s until a client has introduced itself
-COMMAND: Final = 5.0  # s until a command has said what it wants, in a place that is kept for commands
+COMMAND: Final = (
+    5.0  # s until a command has said what it wants, in a place that is kept for commands
+)
 RESERVE: Final = 8  # places that are kept for commands
 COMMANDS: Final = 2  # of them for one process
 FEWEST: Final = 4  # places for clients, however few descriptors there are
@@ -26,8 +28,8 @@ SPARE: Final = 8  # descriptors for files that are open for a moment
 class Visitor:
     """A connection. `kept`: its place is one for commands. `close` ends it, as it has to give way.
 
-    `gone`: it had to give way. `silent`: it has not introduced itself, and waits for no answer. `process`: 0 if it
-    cannot be seen from here.
+    `gone`: it had to give way. `silent`: it has not introduced itself, and waits for no answer.
+    `process`: 0 if it cannot be seen from here.
     """
 
     user: int
@@ -44,7 +46,9 @@ class Visitor:
 
 
 class Admission:
-    """Counts connections. A process, or another user, has at most a quarter; idle ones are dropped to make room."""
+    """Counts connections. A process, or another user, has at most a quarter; idle ones are dropped
+    to make room.
+    """
 
     def __init__(self, most: int, user: int) -> None:
         """`user`: the daemon's own."""

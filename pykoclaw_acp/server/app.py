@@ -1,4 +1,6 @@
-"""The server's parts, wired: settings, lock, database, sessions, workers. The one module that knows all of them."""
+"""The server's parts, wired: settings, lock, database, sessions, workers. The one module that knows
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class App:
         self._lock = lock
         self._identity = identity
         self._launcher = launcher
-        self.conversion = Conversion(database, lambda: not any(session.busy for session in sessions.live))
+        self.conversion = Conversion(
+            database, lambda: not any(session.busy for session in sessions.live)
+        )
         loop = asyncio.get_running_loop()
         self._side_tasks = [
             loop.create_task(_purge(database), name="purge deleted sessions"),
@@ -73,7 +77,8 @@ class App:
 
     @classmethod
     async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
-        """Take the data directory's lock, open the database, recover; raises StartupError, having touched nothing.
+        """Take the data directory's lock, open the database, recover; raises StartupError, having
+        touched nothing.
 
         `resident`: clients come and go on `places.socket`, and workers outlive this process.
         """
@@ -93,7 +98,13 @@ class App:
             await hand_over(found, sessions, pool, database)
         gc.freeze()  # exclude start-up objects from GC: each look through them costs 20 ms
         state = database.condition.state
-        log.info("Server ready", action="server_ready", data=str(settings.data), pid=os.getpid(), store=state)
+        log.info(
+            "Server ready",
+            action="server_ready",
+            data=str(settings.data),
+            pid=os.getpid(),
+            store=state,
+        )
         return cls(settings, lock, database, sessions, pool, identity=identity, launcher=launcher)
 
     def owns_process(self, cookie: str) -> bool:
@@ -105,7 +116,9 @@ class App:
         return self._launcher.whereabouts.sessions(await SqlWorkerStore(self.database).rows())
 
     async def stop(self, grace: float) -> None:
-        """Interrupt what runs, end all workers, close the database: turns and hung workers get half of `grace` (s)."""
+        """Interrupt what runs, end all workers, close the database: turns and hung workers get half
+        of `grace` (s).
+        """
         try:
             async with asyncio.timeout(grace / 2):
                 await self.sessions.cancel_all()
@@ -149,10 +162,16 @@ def _take_data_directory(
     if group is not None:
         privacy.require_shared(settings.data, group, str(settings.group))
     directory = runtime_directory(places)
-    return lock, [directory, Path(places.socket).parent, *_warn_of_weak_places(settings.data, places, group)]
+    return lock, [
+        directory,
+        Path(places.socket).parent,
+        *_warn_of_weak_places(settings.data, places, group),
+    ]
 
 
-async def _open_database(settings: Settings, spare: list[Path], undo: contextlib.AsyncExitStack) -> Database:
+async def _open_database(
+    settings: Settings, spare: list[Path], undo: contextlib.AsyncExitStack
+) -> Database:
     """The database, closed to others."""
     group = privacy.group_id(settings.group)
     privacy.close(settings.data / DATABASE, group)
@@ -163,7 +182,12 @@ async def _open_database(settings: Settings, spare: list[Path], undo: contextlib
 
 
 def _wire(
-    settings: Settings, database: Database, launcher: Launcher, identity: Identity, *, resident: bool
+    settings: Settings,
+    database: Database,
+    launcher: Launcher,
+    identity: Identity,
+    *,
+    resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
     """Sessions and pool, which know each other."""
     workspaces = None if settings.workspace_trust == "off" else Watch()
@@ -171,7 +195,9 @@ def _wire(
     times = settings.fill(TurnTimes)
     sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
     until_end = {} if resident else {"orphan_grace": 0}
-    limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end)
+    limits = settings.fill(
+        PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end
+    )
     pool = WorkerPool(launcher, SqlWorkerStore(database), sessions.worker_events, limits)
     sessions.workers = pool
     return sessions, pool
@@ -180,7 +206,9 @@ def _wire(
 async def _recover(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
 ) -> Found | None:
-    """As `recover`; None if the store cannot be written: what an earlier server left waits until it can."""
+    """As `recover`; None if the store cannot be written: what an earlier server left waits until it
+    can.
+    """
     loop = asyncio.get_running_loop()
     going_on = _go_on(database, identity, launcher, places, resident=resident)
     recovering = loop.create_task(going_on, name="recover")
@@ -200,10 +228,14 @@ async def _recover(
 async def _go_on(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
 ) -> Found:
-    """What an earlier server left is dealt with before it is written down which instance this is."""
+    """What an earlier server left is dealt with before it is written down which
+    instance this is.
+    """
     found = await recover(database, launcher, identity.standing, resident=resident)
     await identity.keep(database, places)
-    await asyncio.to_thread(shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True)
+    await asyncio.to_thread(
+        shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True
+    )
     return found
 
 
@@ -231,7 +263,9 @@ def runtime_directory(places: Places) -> Path:
     except ConfigurationError as error:
         cause = error.__cause__
         if not isinstance(cause, OSError):
-            raise ConfigurationError(f"{error} PYKOCLAW_STATE can be set to another directory.") from error
+            raise ConfigurationError(
+                f"{error} PYKOCLAW_STATE can be set to another directory."
+            ) from error
         if cause.errno not in TAKES_NO_FILE:
             raise DirectoryUnusable(places.directory, cause, "PYKOCLAW_STATE") from cause
         log.warning("The state directory cannot be made", action="state_failed", error=str(error))

@@ -1,4 +1,6 @@
-"""Requests to a client, and its responses, which a front may re-send before the request is repeated."""
+"""Requests to a client, and its responses, which a front may re-send before the request is
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ log: Final = structlog.get_logger()
 
 
 class Asking:
-    """Unanswered requests of one client, and its responses whose outcome is not in the database yet."""
+    """Unanswered requests of one client, and its responses whose outcome is not in the database
+    yet.
+    """
 
     def __init__(self, peer: Peer, sessions: Sessions) -> None:
         self._peer = peer
@@ -72,7 +76,11 @@ class Asking:
             self._given[ask_id] = line.number
             self._early[response.id] = response
         else:
-            log.info("An answer that nobody waits for was refused", action="answer_late", request=ask_id[:100])
+            log.info(
+                "An answer that nobody waits for was refused",
+                action="answer_late",
+                request=ask_id[:100],
+            )
             await self._peer.acknowledge(line.number)
 
     def acknowledge_answer(self, ask_id: str) -> None:

@@ -29,7 +29,9 @@ class Call:
     withdrawn: bool = False
     handed_over: bool = False
     cancel_turn: Callable[[], object] | None = None
-    follow_ups: list[FollowUp] = field(default_factory=list)  # what begins when the answer was written
+    follow_ups: list[FollowUp] = field(
+        default_factory=list
+    )  # what begins when the answer was written
 
     @property
     def sessions(self) -> Sessions:
@@ -47,7 +49,9 @@ class Call:
         return self.client.request_key(self.line.number)
 
     def on_cancel(self, cancel: Callable[[], object]) -> None:
-        """Call this on `$/cancel_request` instead of abandoning the call, which then responds by itself."""
+        """Call this on `$/cancel_request` instead of abandoning the call, which then responds by
+        itself.
+        """
         self.cancel_turn = cancel
         if self.withdrawn:
             cancel()

@@ -1,4 +1,6 @@
-"""The calls of one client that are open: each runs as a task, and a request has exactly one answer."""
+"""The calls of one client that are open: each runs as a task, and a request has exactly
+one answer.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.tasks import Tasks
 
 MAX_CALLS: Final = 500  # that are open at a time on one connection
-MOST_OPEN: Final = MAX_CALLS + 100  # those that are being refused included; above it the client is not read
+MOST_OPEN: Final = (
+    MAX_CALLS + 100
+)  # those that are being refused included; above it the client is not read
 
 log: Final = structlog.get_logger()
 
@@ -89,13 +93,17 @@ class Calls:
                 call.task.cancel()
         self._follow_ups.cancel()
 
-    def begin(self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read) -> None:
+    def begin(
+        self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read
+    ) -> None:
         """Call the method in a task of its own; a notification has no `message_id`."""
         call = Call(self._client, message_id, line, self._methods.get(method))
         if message_id is not None:
             self._requests[message_id] = call
             self._client.expect_confirmation(line.number)
-        call.task = asyncio.get_running_loop().create_task(self._run(call, method, raw, read), name=method[:100])
+        call.task = asyncio.get_running_loop().create_task(
+            self._run(call, method, raw, read), name=method[:100]
+        )
         self._open.add(call)
         self._unanswered += 1
         call.task.add_done_callback(lambda _: self._remove(call))
@@ -136,16 +144,22 @@ class Calls:
             log.info("The client is gone", action="client_gone", method=method[:100])
         except Exception:
             log.exception("A request failed", action="request_failed", method=method[:100])
-            answer = self._failure(call, method, InternalError("Internal error; the log of pykoclaw-acp says more."))
+            answer = self._failure(
+                call, method, InternalError("Internal error; the log of pykoclaw-acp says more.")
+            )
         if call.request_id is not None and self._requests.get(call.request_id) is call:
             del self._requests[call.request_id]
         if answer is not None and len(answer) > MAX_LINE_OUT:
-            answer = self._failure(call, method, InternalError("The answer is longer than a line may be."))
+            answer = self._failure(
+                call, method, InternalError("The answer is longer than a line may be.")
+            )
         with contextlib.suppress(ConnectionError):
             if answer is not None:
                 await self._client.peer.answer(call.line.number, answer)
                 for follow_up in call.follow_ups:
-                    self._follow_ups.start(follow_up(), name=f"after {method[:100]}").add_done_callback(_log_failure)
+                    self._follow_ups.start(
+                        follow_up(), name=f"after {method[:100]}"
+                    ).add_done_callback(_log_failure)
             else:
                 await self._client.peer.acknowledge(call.line.number)
         crash_points.reached("response_sent")
@@ -163,7 +177,9 @@ class Calls:
         if not self._client.introduced and not method.before_initialize:
             raise InvalidRequest("The first request must be `initialize`.")
         if len(self._requests) > MAX_CALLS and call.request_id is not None:
-            raise Overloaded(f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls")
+            raise Overloaded(
+                f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls"
+            )
         params = read.params(raw, method.params)
         if call.withdrawn and not method.answers_cancel:
             raise RequestCancelled("The request was cancelled.")
@@ -196,5 +212,9 @@ class Calls:
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) and not isinstance(error, ConnectionError | StoreClosed):
+    if (
+        not task.cancelled()
+        and (error := task.exception())
+        and not isinstance(error, ConnectionError | StoreClosed)
+    ):
         log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)

@@ -18,7 +18,13 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.server import instances, nested, returning
-from pykoclaw_acp.server.admission import Admission, SpareDescriptor, Visitor, places_left, turn_away
+from pykoclaw_acp.server.admission import (
+    Admission,
+    SpareDescriptor,
+    Visitor,
+    places_left,
+    turn_away,
+)
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.connection import Connection
@@ -55,7 +61,9 @@ class Clients:
         self._commands: Mapping[str, Method[Call, Any]] = {
             name: method for name, method in self._methods.items() if name not in METHODS
         }
-        self._admission = Admission(places_left(app.settings.max_clients, app.settings.max_workers), os.geteuid())
+        self._admission = Admission(
+            places_left(app.settings.max_clients, app.settings.max_workers), os.geteuid()
+        )
         self._spare = SpareDescriptor()
         self._turnstile = Turnstile()
         self._room = LineRoom()
@@ -69,13 +77,17 @@ class Clients:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
-                log.warning("A client could not be accepted", action="accept_failed", error=str(error))
+                log.warning(
+                    "A client could not be accepted", action="accept_failed", error=str(error)
+                )
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._spare.refuse(listener, self._admission.refusal)
                 await asyncio.sleep(0.1)  # others may close theirs
                 continue
             self._take(connection)
-            await asyncio.sleep(0)  # who had to give way leaves now, and takes no descriptor any more
+            await asyncio.sleep(
+                0
+            )  # who had to give way leaves now, and takes no descriptor any more
 
     async def disconnect(self) -> None:
         """Wait a moment for calls that just arrived, then disconnect every client."""
@@ -85,14 +97,20 @@ class Clients:
                 await asyncio.gather(*begun)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                await asyncio.gather(*(one.farewell() for one in self._connections), return_exceptions=True)
+                await asyncio.gather(
+                    *(one.farewell() for one in self._connections), return_exceptions=True
+                )
         await self._tasks.end()
         self._spare.close()
 
     def _take(self, accepted: socket.socket) -> None:
         """Serve an accepted connection, or refuse it."""
         if peer_uid(accepted) != os.geteuid():
-            log.warning("Another user's client was refused", action="client_refused", user=peer_uid(accepted))
+            log.warning(
+                "Another user's client was refused",
+                action="client_refused",
+                user=peer_uid(accepted),
+            )
             accepted.close()
             return
         pid = peer_pid(accepted)
@@ -104,20 +122,28 @@ class Clients:
 
     async def _serve(self, accepted: socket.socket, visitor: Visitor) -> None:
         log_share.current.set(share := log_share.LogShare())
-        transport = await SocketTransport.of(accepted, self._app.settings.client_stall, self._unread)
+        transport = await SocketTransport.of(
+            accepted, self._app.settings.client_stall, self._unread
+        )
         visitor.close = transport.abort
         connection: Connection | None = None
         hurrying: asyncio.Task[None] | None = None
         looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
         try:
-            peer = None if visitor.gone else await _meet(transport, visitor, self._admission, self._room)
+            peer = (
+                None
+                if visitor.gone
+                else await _meet(transport, visitor, self._admission, self._room)
+            )
             inside = await looking
             if peer is None:
                 return
             connection = self._connect(peer, visitor, inside)
             hurrying = self._tasks.start(_hurry(transport, visitor), name="introduction deadline")
             self._connections.add(connection)
-            if isinstance(peer, FrontPeer) and (inside is None or nested.is_client(self._app.settings.nested_access)):
+            if isinstance(peer, FrontPeer) and (
+                inside is None or nested.is_client(self._app.settings.nested_access)
+            ):
                 await returning.welcome(connection.client, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
@@ -142,9 +168,17 @@ class Clients:
                 self._admission.left(visitor)
 
     def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
-        methods, access = self._commands if visitor.kept else self._methods, self._app.settings.nested_access
+        methods, access = (
+            self._commands if visitor.kept else self._methods,
+            self._app.settings.nested_access,
+        )
         if inside is not None:
-            log.info("A client inside of a session", action="nested_client", session=inside.session, may=access)
+            log.info(
+                "A client inside of a session",
+                action="nested_client",
+                session=inside.session,
+                may=access,
+            )
             methods = nested.allowed(methods, inside, access)
         refusal = self._admission.refusal if visitor.kept else None
         connection = Connection(self._app.sessions, methods, peer, self._turnstile, refusal)
@@ -164,7 +198,9 @@ async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
     await transport.close()
 
 
-async def _meet(transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom) -> Peer | None:
+async def _meet(
+    transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom
+) -> Peer | None:
     """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
 
     Raises Overloaded for a front in a place that is reserved for commands.

@@ -1,4 +1,6 @@
-"""One client's connection: its lines come in, and become calls, answers to our requests, and cancellations."""
+"""One client's connection: its lines come in, and become calls, answers to our requests, and
+cancellations.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Connection:
         turnstile: Turnstile | None = None,
         refusal: AcpError | None = None,
     ) -> None:
-        """`turnstile`: of all clients of the process. `refusal`: of all methods that `methods` does not have."""
+        """`turnstile`: of all clients of the process. `refusal`: of all methods that `methods` does
+        not have.
+        """
         self.client = AcpClient(sessions, peer)
         self._sessions = sessions
         self._peer = peer
@@ -70,7 +74,9 @@ class Connection:
         return self.client.introduced or bool(self.calls)
 
     async def begun(self) -> None:
-        """Wait until every call that came was answered, or handed over to a turn that answers it."""
+        """Wait until every call that came was answered, or handed over to a turn that
+        answers it.
+        """
         await self.calls.wait_answered()
 
     async def settle(self) -> None:
@@ -79,7 +85,9 @@ class Connection:
         self.leave()
 
     async def farewell(self) -> None:
-        """Tell the client, if it is a front, that the daemon ends in order; raises ConnectionError."""
+        """Tell the client, if it is a front, that the daemon ends in order; raises
+        ConnectionError.
+        """
         await self._peer.farewell()
 
     def leave(self) -> None:
@@ -93,22 +101,29 @@ class Connection:
         except ConnectionError:
             return  # what the client sent before it left counts all the same
         except Exception:
-            # A front keeps the line, and sends it to the next daemon: an answer of the client's is not lost over this.
+            # A front keeps the line, and sends it to the next daemon: an answer of the client's is
+            # not lost over this.
             log.exception("A line could not be taken", action="line_failed")
 
     async def _dispatch(self, line: ClientLine) -> None:
         if line.deaths >= outcomes.MAX_ATTEMPTS and not await self._sessions.was_taken(
             f"{self._peer.key}:{line.number}"
         ):
-            log.error("A line over which daemons died is refused", action="line_deadly", line=line.number)
-            await self._peer.refuse(line.number, TurnFailed(outcomes.DEADLY_LINE, {"errorKind": "server_died"}))
+            log.error(
+                "A line over which daemons died is refused", action="line_deadly", line=line.number
+            )
+            await self._peer.refuse(
+                line.number, TurnFailed(outcomes.DEADLY_LINE, {"errorKind": "server_died"})
+            )
             return
         read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:
                 await self._peer.acknowledge(line.number)
             case Invalid() as invalid:
-                await self._peer.answer(line.number, jsonrpc.encode_error(invalid.id, invalid.error))
+                await self._peer.answer(
+                    line.number, jsonrpc.encode_error(invalid.id, invalid.error)
+                )
             case Response() as response:
                 await self.client.asking.take_answer(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
@@ -123,7 +138,9 @@ class Connection:
                 self.calls.begin(line, message_id, method, params, read)
 
     def _widen(self, raw: bytes) -> None:
-        """`initialize` was asked for: what comes after it may be long, also before it was answered."""
+        """`initialize` was asked for: what comes after it may be long, also before it
+        was answered.
+        """
         with contextlib.suppress(AcpError):
             jsonrpc.decode_params(raw, InitializeParams)
             self._peer.widen()

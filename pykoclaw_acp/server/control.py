@@ -61,20 +61,35 @@ class Control:
             "_pykoclaw.dev/sessions/list": Method(
                 control.ListParams, self.list_sessions, before_initialize=True, heavy=True
             ),
-            "_pykoclaw.dev/sessions/show": Method(control.SessionParams, self.show, before_initialize=True, heavy=True),
-            "_pykoclaw.dev/sessions/rename": Method(control.RenameParams, self.rename, before_initialize=True),
-            "_pykoclaw.dev/sessions/delete": Method(control.SessionParams, self.delete, before_initialize=True),
+            "_pykoclaw.dev/sessions/show": Method(
+                control.SessionParams, self.show, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/sessions/rename": Method(
+                control.RenameParams, self.rename, before_initialize=True
+            ),
+            "_pykoclaw.dev/sessions/delete": Method(
+                control.SessionParams, self.delete, before_initialize=True
+            ),
             "_pykoclaw.dev/questions/list": Method(
                 control.QuestionsParams, self.list_questions, before_initialize=True, heavy=True
             ),
-            "_pykoclaw.dev/questions/answer": Method(control.AnswerParams, self.answer, before_initialize=True),
-            "_pykoclaw.dev/workers/list": Method(Params, self.list_workers, before_initialize=True, heavy=True),
-            "_pykoclaw.dev/workers/stop": Method(control.StopParams, self.stop_workers, before_initialize=True),
+            "_pykoclaw.dev/questions/answer": Method(
+                control.AnswerParams, self.answer, before_initialize=True
+            ),
+            "_pykoclaw.dev/workers/list": Method(
+                Params, self.list_workers, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/workers/stop": Method(
+                control.StopParams, self.stop_workers, before_initialize=True
+            ),
             **self._trusting.methods,
-            "_pykoclaw.dev/follow": Method(control.FollowParams, self.follow, before_initialize=True),
+            "_pykoclaw.dev/follow": Method(
+                control.FollowParams, self.follow, before_initialize=True
+            ),
         }
 
-    # --- the whole ----------------------------------------------------------------------------------------------------
+    # --- the whole
+    # ----------------------------------------------------------------------------------------------------
 
     async def status(self, call: Call, params: Params) -> control.Status:  # noqa: ARG002
         """Everything at a glance."""
@@ -119,15 +134,20 @@ class Control:
                 at_risk=ENGINE.affected,
             ),
             conversion=self._progress(),
-            damaged=[str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)],
+            damaged=[
+                str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
+            ],
         )
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
+    # --- sessions
+    # -----------------------------------------------------------------------------------------------------
 
     async def list_sessions(self, call: Call, params: control.ListParams) -> msgspec.Raw:  # noqa: ARG002
         """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
         line, count = bytearray(b'{"sessions":['), 0
-        async for summary in await overview.listing(self._database, every=params.all, limit=params.limit + 1):
+        async for summary in await overview.listing(
+            self._database, every=params.all, limit=params.limit + 1
+        ):
             count += 1
             if count <= params.limit:
                 line += b"," * (count > 1) + msgspec.json.encode(summary)
@@ -165,20 +185,27 @@ class Control:
         return Empty()
 
     async def follow(self, call: Call, params: control.FollowParams) -> control.Followed:
-        """The session's log as notifications; a live one ends with the connection, or when the session is closed."""
+        """The session's log as notifications; a live one ends with the connection, or when the
+        session is closed.
+        """
         session = await self._session(params.session)
         after = params.after
         if params.turns is not None:
-            after = max(after, await overview.place_of_turn(self._database, session.id, params.turns))
+            after = max(
+                after, await overview.place_of_turn(self._database, session.id, params.turns)
+            )
         end = session.last_seq
-        subscription = session.subscribe(Follower(call.client.peer, present=params.present), min(after, end))
+        subscription = session.subscribe(
+            Follower(call.client.peer, present=params.present), min(after, end)
+        )
         try:
             await subscription.reached(sys.maxsize if params.live else end)
         finally:
             subscription.close()
         return control.Followed(seq=subscription.cursor)
 
-    # --- questions ----------------------------------------------------------------------------------------------------
+    # --- questions
+    # ----------------------------------------------------------------------------------------------------
 
     async def list_questions(
         self,
@@ -187,14 +214,20 @@ class Control:
     ) -> list[control.QuestionInfo]:
         """The questions that wait."""
         waiting = await self._waiting(params.question)
-        return [msgspec.structs.replace(info, **whole(ask)) if params.whole else info for info, ask in waiting]
+        return [
+            msgspec.structs.replace(info, **whole(ask)) if params.whole else info
+            for info, ask in waiting
+        ]
 
     async def answer(self, call: Call, params: control.AnswerParams) -> control.Answered:  # noqa: ARG002
         """Answer one of them."""
         asked = await self._sessions.requests.decide(params.question, params.decision, by="cli")
-        return control.Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
+        return control.Answered(
+            done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None
+        )
 
-    # --- workers ------------------------------------------------------------------------------------------------------
+    # --- workers
+    # ------------------------------------------------------------------------------------------------------
 
     async def list_workers(self, call: Call, params: Params) -> list[control.WorkerInfo]:  # noqa: ARG002
         """The workers that live."""
@@ -203,11 +236,13 @@ class Control:
     async def stop_workers(self, call: Call, params: control.StopParams) -> control.Stopped:  # noqa: ARG002
         """End a session's worker, or all: turns end as cancelled, also those that wait.
 
-        Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the ends of turns cannot be
-        stored.
+        Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the
+        ends of turns cannot be stored.
         """
         if (params.session is None) != params.all:
-            raise InvalidParams("`session` or `all`: give a session, or `all: true` to end all workers.")
+            raise InvalidParams(
+                "`session` or `all`: give a session, or `all: true` to end all workers."
+            )
         if not params.now or self._sessions.awaits_recovery:
             self._database.condition.require()
         only = None if params.session is None else await self._session(params.session)
@@ -227,7 +262,8 @@ class Control:
         await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
         return control.Stopped(workers=len(stopped))
 
-    # --- parts --------------------------------------------------------------------------------------------------------
+    # --- parts
+    # --------------------------------------------------------------------------------------------------------
 
     async def _resolve(self, word: str) -> str:
         found = await overview.matching(self._database, word)
@@ -245,9 +281,15 @@ class Control:
 
     def _progress(self) -> control.Conversion | None:
         progress = None if self._conversion is None else self._conversion.progress
-        return None if progress is None else control.Conversion(events=progress.events, left=progress.left)
+        return (
+            None
+            if progress is None
+            else control.Conversion(events=progress.events, left=progress.left)
+        )
 
-    async def _waiting(self, prefix: str = "") -> list[tuple[control.QuestionInfo, PermissionRequest]]:
+    async def _waiting(
+        self, prefix: str = ""
+    ) -> list[tuple[control.QuestionInfo, PermissionRequest]]:
         return [
             (
                 control.QuestionInfo(
@@ -266,7 +308,11 @@ class Control:
         ]
 
     async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:
-        rows = [row for row in await overview.workers(self._database) if session_id in (None, row.session_id)]
+        rows = [
+            row
+            for row in await overview.workers(self._database)
+            if session_id in (None, row.session_id)
+        ]
         used = await asyncio.to_thread(lambda: [memory.of_tree(row.pid) for row in rows])
         return [
             control.WorkerInfo(

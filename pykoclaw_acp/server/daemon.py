@@ -1,4 +1,6 @@
-"""`serve`: the resident daemon. Clients connect to its socket; its workers outlive it, and the next one adopts them."""
+"""`serve`: the resident daemon. Clients connect to its socket; its workers outlive it, and the next
+one adopts them.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,18 @@ from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 
-RECOVERY_WAIT: Final = 600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
+RECOVERY_WAIT: Final = (
+    600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
+)
 LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
 
 log: Final = structlog.get_logger()
 
 
 class Daemon:
-    """The resident daemon: `startup`, `main_loop`, `shutdown`, and the same again if the database is opened anew."""
+    """The resident daemon: `startup`, `main_loop`, `shutdown`, and the same again if the database
+    is opened anew.
+    """
 
     def __init__(self, settings: Settings, starter: _Starter, lag: LoopLag) -> None:
         self._settings = settings
@@ -75,8 +81,12 @@ class Daemon:
             await self._app.detach()
             raise
         self._clients = Clients(self._app, self._places, self._lag)
-        self._accepting = [_start(self._clients.accept(listener), "accept") for listener in listeners]
-        self._watching = _start(health.watch(self._notifier, self._app.database, self._app.pool), "watchdog")
+        self._accepting = [
+            _start(self._clients.accept(listener), "accept") for listener in listeners
+        ]
+        self._watching = _start(
+            health.watch(self._notifier, self._app.database, self._app.pool), "watchdog"
+        )
         self._reopening = _start(self._app.database.reopen_wanted.wait(), "reopen database")
         logging.keep_small(self._places.log)
         self._side_tasks = [
@@ -87,14 +97,19 @@ class Daemon:
         ]
         self._starter.ready()
         inherited = self._listening.inherited
-        log.info("Daemon ready", action="daemon_ready", socket=self._places.socket, inherited=inherited)
+        log.info(
+            "Daemon ready", action="daemon_ready", socket=self._places.socket, inherited=inherited
+        )
 
     async def _main_loop(self) -> None:
-        """Until the daemon is to stop, or the database to be opened anew. Raises RestartWanted if it cannot go on."""
+        """Until the daemon is to stop, or the database to be opened anew. Raises RestartWanted if
+        it cannot go on.
+        """
         stopping = _start(self._stop.wait(), "stop")
         try:
             await asyncio.wait(
-                [stopping, self._reopening, self._watching, *self._accepting], return_when=asyncio.FIRST_COMPLETED
+                [stopping, self._reopening, self._watching, *self._accepting],
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             stopping.cancel()
@@ -108,7 +123,9 @@ class Daemon:
             log.warning("The database is opened anew", action="database_reopened")
 
     async def _shutdown(self) -> None:
-        """Let go of clients, workers and the database; clients may wait if the database is opened anew."""
+        """Let go of clients, workers and the database; clients may wait if the database is opened
+        anew.
+        """
         for task in (*self._accepting, self._watching, *self._side_tasks, self._reopening):
             task.cancel()
         if not self._reopening.done():
@@ -121,7 +138,9 @@ class Daemon:
         """`systemctl status` says whether the database can be written."""
         serves = f"pykoclaw-acp {__version__} serves {self._settings.data}"
         condition = self._app.database.condition
-        self._notifier.ready(serves if condition.is_writable else f"{serves}, for reading. {condition.reason}")
+        self._notifier.ready(
+            serves if condition.is_writable else f"{serves}, for reading. {condition.reason}"
+        )
         while True:
             await condition.in_trouble()
             self._notifier.status(f"{serves}, for reading. {condition.reason}")
@@ -167,8 +186,8 @@ class _Starter:
 def main(load: Callable[[], Settings]) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`.
 
-    Does not return if a database was abandoned: SQLite would close its files at the end of the interpreter, and delete
-    the write-ahead log of whatever is at their path by then.
+    Does not return if a database was abandoned: SQLite would close its files at the end of the
+    interpreter, and delete the write-ahead log of whatever is at their path by then.
     """
     try:
         status = _main(load)
@@ -209,14 +228,24 @@ def _main(load: Callable[[], Settings]) -> int:
         log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
         status = error.exit_code
     except StartupError as error:
-        log.error("The daemon cannot start", action="daemon_not_started", kind=error.kind, reason=str(error))
+        log.error(
+            "The daemon cannot start",
+            action="daemon_not_started",
+            kind=error.kind,
+            reason=str(error),
+        )
         starter.failed(error)
         raise
     except Exception as error:
         if (found := shortage.of(error)) is None:
             raise
         exhausted = Exhausted(*found)
-        log.exception("The daemon cannot go on", action="daemon_exhausted", kind=exhausted.kind, reason=str(exhausted))
+        log.exception(
+            "The daemon cannot go on",
+            action="daemon_exhausted",
+            kind=exhausted.kind,
+            reason=str(exhausted),
+        )
         starter.failed(exhausted)
         raise exhausted from error
     return status

@@ -21,11 +21,13 @@ class Later:
 class Method(Generic[C, P]):
     """An entry of the dispatch table.
 
-    Calls that name the same session begin in the order in which they came, each after the one before has returned or
-    handed back a `Later`; calls without a session do not wait for anything. `before_initialize`: may be called first.
-    `answers_cancel`: after `$/cancel_request` it still answers by itself, through `Call.on_cancel`. `heavy`: its answer
-    may be large, or cost much: a client has one such call at a time, until it has taken the answer. `slow`: it waits
-    for commits: a client has one such call at a time, so that those of others do not queue behind all of its own.
+    Calls that name the same session begin in the order in which they came, each after the one
+    before has returned or handed back a `Later`; calls without a session do not wait for anything.
+    `before_initialize`: may be called first. `answers_cancel`: after `$/cancel_request` it still
+    answers by itself, through `Call.on_cancel`. `heavy`: its answer may be large, or cost much: a
+    client has one such call at a time, until it has taken the answer. `slow`: it waits for commits:
+    a client has one such call at a time, so that those of others do not queue behind all of its
+    own.
     """
 
     params: type[P]

@@ -19,7 +19,9 @@ from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
 
 
 class Follower:
-    """Implements `sessions.ports.Client`: shows everything; its questions are answered by `questions/answer`."""
+    """Implements `sessions.ports.Client`: shows everything; its questions are answered by
+    `questions/answer`.
+    """
 
     name: Final = "cli"
     forms: Final = True  # it can decline them
@@ -50,7 +52,9 @@ class Follower:
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Nothing to say: it never submits a prompt."""
 
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(
+        self, session_id: str, request: PermissionRequest
+    ) -> dict[str, Any]:
         """Show the question until it is settled; the answer never comes from here."""
         shown = control.QuestionNotification(
             id=request.ask_id,
@@ -74,12 +78,16 @@ class Follower:
 
 def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
     update = projection.update(logged.seq, event)
-    told = control.EventNotification(session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update)
+    told = control.EventNotification(
+        session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update
+    )
     return encode_notification(control.EVENT, told)
 
 
 def whole(question: PermissionRequest) -> dict[str, Any]:
-    """The fields of `QuestionInfo` and `QuestionNotification` that say all that a question holds."""
+    """The fields of `QuestionInfo` and `QuestionNotification` that say all that a
+    question holds.
+    """
     named: dict[str, str] = {REJECT_ONCE: "Decline"}
     if question.form is None:
         named = dict(projection.choices(question).items())
@@ -88,6 +96,8 @@ def whole(question: PermissionRequest) -> dict[str, Any]:
         "input": question.input,
         "content": projection.question_parts(question),
         "always_allows": question.always,
-        "choices": {decision: named[option] for decision, option in OPTIONS.items() if option in named},
+        "choices": {
+            decision: named[option] for decision, option in OPTIONS.items() if option in named
+        },
         "form": None if question.form is None else question.form.message,
     }

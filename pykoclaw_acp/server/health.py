@@ -26,11 +26,14 @@ class Part(Protocol):
 async def watch(notifier: Notifier, database: Part, pool: Part) -> None:
     """Feed systemd's watchdog for the daemon's life; ends only by cancellation, or RestartWanted.
 
-    RestartWanted is raised when a part has not answered for 12 s: a new daemon takes over the workers. A loop that is
-    late is not fed for, and systemd kills what is late twice in a row; workers outlive that as well.
+    RestartWanted is raised when a part has not answered for 12 s: a new daemon takes over the
+    workers. A loop that is late is not fed for, and systemd kills what is late twice in a row;
+    workers outlive that as well.
     """
     loop = asyncio.get_running_loop()
-    pause = (notifier.watchdog_interval or INTERVAL) / 2  # twice as often as systemd wants, so that one may be missed
+    pause = (
+        notifier.watchdog_interval or INTERVAL
+    ) / 2  # twice as often as systemd wants, so that one may be missed
     while True:
         due = loop.time() + pause
         await asyncio.sleep(pause)
@@ -48,7 +51,11 @@ async def _answer(name: str, part: Part) -> None:
         async with asyncio.timeout(ANSWER_WAIT):
             await part.probe()
     except TimeoutError:
-        raise RestartWanted(f"The {name} has not answered for {ANSWER_WAIT:g} s. A restart is needed.") from None
+        raise RestartWanted(
+            f"The {name} has not answered for {ANSWER_WAIT:g} s. A restart is needed."
+        ) from None
     except OSError as error:
         # It has answered; what the system refuses it, a new daemon would be refused as well.
-        log.warning("A part of the daemon has trouble", action="probe_failed", part=name, error=str(error))
+        log.warning(
+            "A part of the daemon has trouble", action="probe_failed", part=name, error=str(error)
+        )

@@ -1,6 +1,8 @@
-"""Identity of this server: the instance of its database, or a new one if the data directory is a copy.
+"""Identity of this server: the instance of its database, or a new one if the data directory is a
+copy.
 
-Decided at start-up, before anything of an earlier server is changed; docs/architecture.md describes the rules.
+Decided at start-up, before anything of an earlier server is changed; docs/architecture.md describes
+the rules.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.system.unix_socket import peer_pid
 
 NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
-BACKLOG: Final = 64  # who asks for the name's owner is never answered, and counts until the owner ends
+BACKLOG: Final = (
+    64  # who asks for the name's owner is never answered, and counts until the owner ends
+)
 _PAUSE: Final = 0.05  # s
 
 log: Final = structlog.get_logger()
@@ -43,12 +47,13 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The instance, and which workers of earlier servers belong to it. Workers are named by their cookies.
+    """The instance, and which workers of earlier servers belong to it. Workers are named by their
+    cookies.
 
-    `names`: under which its own workers know it. `taken`: everything that was started under one of these belongs to it.
-    `foreign`: live workers of another instance with the same name. `outdated`: own workers that are ahead of the
-    database, which was put back. `strays`: own workers without a row. `put_back`: sessions whose logs end before what
-    their workers have reported.
+    `names`: under which its own workers know it. `taken`: everything that was started under one of
+    these belongs to it. `foreign`: live workers of another instance with the same name. `outdated`:
+    own workers that are ahead of the database, which was put back. `strays`: own workers without a
+    row. `put_back`: sessions whose logs end before what their workers have reported.
     """
 
     id: str
@@ -90,7 +95,11 @@ class Identity:
     """
 
     def __init__(
-        self, standing: Standing, row: InstanceRow, before: InstanceRow | None, name: socket.socket | None
+        self,
+        standing: Standing,
+        row: InstanceRow,
+        before: InstanceRow | None,
+        name: socket.socket | None,
     ) -> None:
         self.standing = standing
         self._row = row
@@ -100,11 +109,17 @@ class Identity:
     async def keep(self, database: Database, places: Places) -> None:
         """Store the instance and its place; waits until the store can be written."""
         if self._row != self._before:
-            await database.commit(Unit(statements=(instance.save(self._row),), durable=True), patient=True)
+            await database.commit(
+                Unit(statements=(instance.save(self._row),), durable=True), patient=True
+            )
         try:
-            await asyncio.to_thread(records.write, places.state, Record(self._row.instance, self._row.site))
+            await asyncio.to_thread(
+                records.write, places.state, Record(self._row.instance, self._row.site)
+            )
         except OSError as error:
-            log.warning("The state directory cannot be written", action="record_failed", error=str(error))
+            log.warning(
+                "The state directory cannot be written", action="record_failed", error=str(error)
+            )
 
     def release(self) -> None:
         """Release the instance's name."""
@@ -115,8 +130,8 @@ class Identity:
 async def settle(database: Database, places: Places, whereabouts: Whereabouts) -> Identity:
     """Determine the instance; the data directory's lock is held, and nothing is written.
 
-    Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if another server uses
-    this very directory although its lock was to be had.
+    Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if
+    another server uses this very directory although its lock was to be had.
     """
     here = await asyncio.to_thread(Site.of, places.data)
     rows = await SqlWorkerStore(database).rows()
@@ -132,13 +147,19 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
             f"Another pykoclaw-acp server uses the data directory {here.path}; its lock file there was removed. Stop "
             "that server (`pykoclaw-acp stop`, or `kill` it: its turns go on), then start this one."
         )
-    names = frozenset({known.instance} if known.formerly is None else {known.instance, known.formerly})
+    names = frozenset(
+        {known.instance} if known.formerly is None else {known.instance, known.formerly}
+    )
     live = [row for row in rows if row.identity.instance in names and whereabouts.lives(row)]
     sightings = await asyncio.gather(*(whereabouts.locate(row, here) for row in live))
     seen = dict(zip(live, sightings, strict=True))
     unlisted = await asyncio.to_thread(whereabouts.survey, here, live)
     mine = tuple(one for one in unlisted if one.direction == "here")
-    others = [one for one in unlisted if one.direction == "elsewhere" and _is_of(one.cookie, known.instance)]
+    others = [
+        one
+        for one in unlisted
+        if one.direction == "elsewhere" and _is_of(one.cookie, known.instance)
+    ]
     verdict = judge(
         Evidence(
             recorded=known.site,
@@ -150,15 +171,28 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
         )
     )
     if verdict == "copy":
-        log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=known.site.path)
+        log.warning(
+            "The data directory is a copy",
+            action="instance_copied",
+            data=here.path,
+            of=known.site.path,
+        )
         if name is not None:
             name.close()
         return await _copy(here, known.site.path, kept, mine)
     if verdict == "moved":
-        log.warning("The data directory was moved", action="instance_moved", data=here.path, before=known.site.path)
+        log.warning(
+            "The data directory was moved",
+            action="instance_moved",
+            data=here.path,
+            before=known.site.path,
+        )
     outdated = [row for row in live if _is_further_on(seen[row], row)]
-    # A daemon that found it elsewhere would have told it: whose directory was deleted is left from here, too.
-    mine += tuple(one for one in unlisted if one.direction == "deleted" and _is_of(one.cookie, known.instance))
+    # A daemon that found it elsewhere would have told it: whose directory was deleted is left from
+    # here, too.
+    mine += tuple(
+        one for one in unlisted if one.direction == "deleted" and _is_of(one.cookie, known.instance)
+    )
     foreign = {row.identity.cookie for row in live if seen[row].direction == "elsewhere"}
     standing = Standing(
         id=known.instance,
@@ -167,7 +201,9 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
         foreign=frozenset(foreign | {one.cookie for one in others if one.cookie is not None}),
         outdated=frozenset(row.identity.cookie for row in outdated),
         strays=mine,
-        put_back=frozenset([row.session_id for row in outdated] + await _launched_later(database, mine)),
+        put_back=frozenset(
+            [row.session_id for row in outdated] + await _launched_later(database, mine)
+        ),
     )
     return Identity(standing, replace(known, site=here), kept, name)
 
@@ -180,7 +216,9 @@ async def _first(
     places: Places, here: Site, rows: Sequence[WorkerRecord], whereabouts: Whereabouts, *, new: bool
 ) -> Identity:
     """The identity of a database without an id: a new one, or one from before there were ids."""
-    others = [row for row in rows if row.identity.instance != places.hash and whereabouts.lives(row)]
+    others = [
+        row for row in rows if row.identity.instance != places.hash and whereabouts.lives(row)
+    ]
     if others:  # from before there were ids: such a worker cannot say whose it is, and was launched for another place
         row = others[0]
         of = whereabouts.launched_for(row)
@@ -192,7 +230,9 @@ async def _first(
     return Identity(standing, made, None, await _claim(made.instance))
 
 
-async def _copy(here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]) -> Identity:
+async def _copy(
+    here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]
+) -> Identity:
     row = InstanceRow(_new_id(), None, here, copied_from=of, copied_at=now_ms())
     names = frozenset({row.instance})
     standing = Standing(row.instance, names, names, strays=mine, copied_from=of)
@@ -207,12 +247,18 @@ def _by_place(places: Places, here: Site) -> InstanceRow | None:
 
 
 def _directions(seen: Collection[Sighting]) -> list[Direction]:
-    # Of a directory that was deleted only one copy can be the successor: the one whose daemon the worker serves.
-    return ["elsewhere" if one.direction == "deleted" and one.attached else one.direction for one in seen]
+    # Of a directory that was deleted only one copy can be the successor: the one whose daemon the
+    # worker serves.
+    return [
+        "elsewhere" if one.direction == "deleted" and one.attached else one.direction
+        for one in seen
+    ]
 
 
 def _is_further_on(sighting: Sighting, row: WorkerRecord) -> bool:
-    """Whether the database has fewer frames than it acknowledged to the worker, or more than the worker has sent."""
+    """Whether the database has fewer frames than it acknowledged to the worker, or more than the
+    worker has sent.
+    """
     answer = sighting.answer
     return answer is not None and not answer.acked <= row.acked_frame <= answer.last
 
@@ -222,7 +268,9 @@ async def _launched_later(database: Database, workers: Collection[Unlisted]) -> 
     found: list[str] = []
     for worker in workers:
         session_id, _, epoch = (worker.cookie or "").partition(":")[2].rpartition(":")
-        rows = await database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
+        rows = await database.read(
+            "SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,)
+        )
         if rows and epoch.isdecimal() and int(epoch) > rows[0][0]:
             found.append(session_id)
     return found
@@ -243,7 +291,9 @@ def _lives_elsewhere(places: Places, name: str, here: Site) -> bool:
 
 
 def _is_another_with_database(site: Site, here: Site) -> bool:
-    """Whether another directory than ours is at this path, with a database; True if it cannot be read."""
+    """Whether another directory than ours is at this path, with a database; True if it cannot be
+    read.
+    """
     try:
         there = Site.of(site.path)
     except (FileNotFoundError, NotADirectoryError):
@@ -260,7 +310,8 @@ def _new_id() -> str:
 async def _claim(name: str) -> socket.socket | None:
     """Hold the instance's name until this process ends; None if another process holds it.
 
-    The name is that of an abstract socket (unix(7)): no file that could be copied, moved or deleted.
+    The name is that of an abstract socket (unix(7)): no file that could be copied, moved or
+    deleted.
     """
     held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     address = f"\0pykoclaw-acp/{os.geteuid()}/{name}"
@@ -272,7 +323,9 @@ async def _claim(name: str) -> socket.socket | None:
             return held
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                log.warning("The instance's name cannot be held", action="name_failed", error=str(error))
+                log.warning(
+                    "The instance's name cannot be held", action="name_failed", error=str(error)
+                )
                 return held
         owner = _owner(address)
         if asyncio.get_running_loop().time() > deadline or (owner and not processes.ending(owner)):

@@ -1,7 +1,8 @@
 """Identity of a client's process as a string, and whether it is alive.
 
-`<boot id>:<PID namespace>:<pid>:<start time>` names one process for ever. Of one of another boot or namespace, perhaps
-in a container, nothing can be said from here; neither of a client that nobody can name.
+`<boot id>:<PID namespace>:<pid>:<start time>` names one process for ever. Of one of another boot or
+namespace, perhaps in a container, nothing can be said from here; neither of a client that nobody
+can name.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def alive(words: str) -> bool | None:
     space, _, process = rest.partition(":")
     pid, _, start = process.partition(":")
     here = _here()
-    if here is None or (boot, space) != (here.boot, str(here.space)) or not (pid.isdecimal() and start.isdecimal()):
+    if (
+        here is None
+        or (boot, space) != (here.boot, str(here.space))
+        or not (pid.isdecimal() and start.isdecimal())
+    ):
         return None
     return processes.start_time(int(pid)) == int(start) and not processes.ending(int(pid))
 

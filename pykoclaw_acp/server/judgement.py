@@ -1,4 +1,6 @@
-"""Whether a database that was found is the instance itself, or a copy of it: a pure function of what is known."""
+"""Whether a database that was found is the instance itself, or a copy of it: a pure function of
+what is known.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ Verdict = Literal["same", "moved", "copy"]
 class Evidence:
     """`recorded` is where the data directory was, as the database says, `here` where it is.
 
-    `workers` is where the live workers of the instance see their data directory. `served`: another daemon has the
-    instance. `lives_elsewhere`: where the state directory last knew it, there still is that very directory with a
-    database. `original_is_there`: so it is, of whatever kind, at the recorded path.
+    `workers` is where the live workers of the instance see their data directory. `served`: another
+    daemon has the instance. `lives_elsewhere`: where the state directory last knew it, there still
+    is that very directory with a database. `original_is_there`: so it is, of whatever kind, at the
+    recorded path.
     """
 
     recorded: Site
@@ -30,7 +33,9 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """What workers see counts most, then what the state directory knows, then paths; any doubt makes it a copy."""
+    """What workers see counts most, then what the state directory knows, then paths; any doubt
+    makes it a copy.
+    """
     at_place = evidence.here.path == evidence.recorded.path
     ours: Verdict = "same" if at_place else "moved"
     if evidence.served:

@@ -34,10 +34,11 @@ class Doing(NamedTuple):
 
 
 class LoopLag:
-    """Measures one event loop. One round of the loop is all that it does between two looks at its descriptors.
+    """Measures one event loop. One round of the loop is all that it does between two looks at its
+    descriptors.
 
-    What ran is seen by a thread, which looks at the loop's stack while the round goes on. It costs nothing while the
-    loop is idle. A call that keeps Python's lock is seen when it returns.
+    What ran is seen by a thread, which looks at the loop's stack while the round goes on. It costs
+    nothing while the loop is idle. A call that keeps Python's lock is seen when it returns.
     """
 
     def __init__(self, limit: float = LIMIT) -> None:
@@ -74,7 +75,8 @@ class LoopLag:
     def _make(self) -> asyncio.AbstractEventLoop:
         return asyncio.SelectorEventLoop(_Selector(self))
 
-    # --- the loop's thread ------------------------------------------------------------------------------------------
+    # --- the loop's thread
+    # ------------------------------------------------------------------------------------------
 
     def begins(self) -> None:
         """A round begins."""
@@ -111,7 +113,8 @@ class LoopLag:
         while self._worst and self._worst[0][0] <= second - WINDOW:
             self._worst.popleft()
 
-    # --- the watcher's thread ---------------------------------------------------------------------------------------
+    # --- the watcher's thread
+    # ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         idle = 0
@@ -125,7 +128,11 @@ class LoopLag:
                     self._work.wait()
                 self._resting = False
                 idle = 0
-            elif since and time.monotonic() - since >= self._limit and (self._seen is None or self._seen[0] != since):
+            elif (
+                since
+                and time.monotonic() - since >= self._limit
+                and (self._seen is None or self._seen[0] != since)
+            ):
                 self._seen = since, self._look()
             time.sleep(LOOK)
 

@@ -27,7 +27,9 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.opening import AFTER, Opened, OpenOptions
 
-AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
+AWAY_POLICY: Final = (
+    "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
+)
 MAX_SERVERS: Final = 200
 MAX_DIRECTORIES: Final = 1000
 
@@ -37,7 +39,10 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     opened = await opening.create(call.subscriber, _options(params, params.mcp_servers), call.key)
     state = _state(call, opened)
     return NewSessionResult(
-        session_id=opened.session_id, modes=state.modes, models=state.models, config_options=state.config_options
+        session_id=opened.session_id,
+        modes=state.modes,
+        models=state.models,
+        config_options=state.config_options,
     )
 
 
@@ -45,14 +50,22 @@ async def load(call: Call, params: LoadSessionParams) -> OpenedState:
     """Send the whole history as updates, then the response."""
     options = _options(params, params.mcp_servers)
     number, again = call.line.number, call.line.sent_at is not None
-    return _state(call, await opening.load(call.subscriber, params.session_id, options, number=number, again=again))
+    return _state(
+        call,
+        await opening.load(call.subscriber, params.session_id, options, number=number, again=again),
+    )
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:
-    """Open a session without its history; updates that the client has not seen follow the response."""
+    """Open a session without its history; updates that the client has not seen follow
+    the response.
+    """
     after, again = _cursor(params), call.line.sent_at is not None
     options = _options(params, params.mcp_servers or [])
-    return _state(call, await opening.resume(call.subscriber, params.session_id, options, after=after, again=again))
+    return _state(
+        call,
+        await opening.resume(call.subscriber, params.session_id, options, after=after, again=again),
+    )
 
 
 async def close(call: Call, params: SessionParams) -> Empty:
@@ -62,11 +75,15 @@ async def close(call: Call, params: SessionParams) -> Empty:
     return Empty()
 
 
-def _options(params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]) -> OpenOptions:
+def _options(
+    params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]
+) -> OpenOptions:
     """The parameters that new, load and resume have in common; raises InvalidParams."""
     cwd = _absolute("cwd", params.cwd)
     policy = _away_policy(params)
-    return OpenOptions(cwd, directories(params.additional_directories), servers(raw_servers), policy)
+    return OpenOptions(
+        cwd, directories(params.additional_directories), servers(raw_servers), policy
+    )
 
 
 def _state(call: Call, opened: Opened) -> OpenedState:
@@ -76,9 +93,13 @@ def _state(call: Call, opened: Opened) -> OpenedState:
 
 def _cursor(params: ResumeSessionParams) -> int | None:
     after = (params.meta or {}).get(AFTER)
-    if after is None or (isinstance(after, int) and not isinstance(after, bool) and 0 <= after <= MAX_NUMBER):
+    if after is None or (
+        isinstance(after, int) and not isinstance(after, bool) and 0 <= after <= MAX_NUMBER
+    ):
         return after
-    raise InvalidParams(f"`_meta.{AFTER}`: must be a whole number, the `seq` of the last update that was seen.")
+    raise InvalidParams(
+        f"`_meta.{AFTER}`: must be a whole number, the `seq` of the last update that was seen."
+    )
 
 
 def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy | None:
@@ -105,14 +126,20 @@ def _absolute(name: str, path: str) -> str:
 def directories(paths: list[str] | None) -> tuple[str, ...]:
     """Check that all paths are absolute; raises InvalidParams."""
     if paths is not None and len(paths) > MAX_DIRECTORIES:
-        raise InvalidParams(f"`additionalDirectories`: are more than {MAX_DIRECTORIES}; name one that holds them.")
-    return tuple(_absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or []))
+        raise InvalidParams(
+            f"`additionalDirectories`: are more than {MAX_DIRECTORIES}; name one that holds them."
+        )
+    return tuple(
+        _absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or [])
+    )
 
 
 def servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
     """Decode the MCP servers; raises InvalidParams."""
     if len(raw) > MAX_SERVERS:
-        raise InvalidParams(f"`mcpServers`: are more than {MAX_SERVERS}; give a session those that it needs.")
+        raise InvalidParams(
+            f"`mcpServers`: are more than {MAX_SERVERS}; give a session those that it needs."
+        )
     taken: dict[str, McpStdio] = {}
     for at, one in enumerate(raw):
         place = f"mcpServers[{at}]"

@@ -20,7 +20,9 @@ class _Held:
 
 
 class LineRoom:
-    """Counts lines above `SMALL`. When the limit is reached, lines that have stalled are discarded."""
+    """Counts lines above `SMALL`. When the limit is reached, lines that have stalled
+    are discarded.
+    """
 
     def __init__(self, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most

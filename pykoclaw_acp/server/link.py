@@ -24,16 +24,20 @@ if TYPE_CHECKING:
 
 NOTHING: Final = msgspec.Raw(b"null")
 UNSAID: Final = msgspec.Raw()
-MAX_HELLO: Final = 8 * 1024 * 1024  # bytes; it names the sessions of a client, with their MCP servers
+MAX_HELLO: Final = (
+    8 * 1024 * 1024
+)  # bytes; it names the sessions of a client, with their MCP servers
 MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
 
 log: Final = structlog.get_logger()
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """A session that the front's client follows: its place, the load that set it (0: none), how it was opened last.
+    """A session that the front's client follows: its place, the load that set it (0: none), how it
+    was opened last.
 
-    `seq` is what the front was told, `seen` what its client has; None: a front of before does not say it.
+    `seq` is what the front was told, `seen` what its client has; None: a front of before does not
+    say it.
     """
 
     seq: Count
@@ -43,11 +47,13 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class FrontHello(msgspec.Struct, frozen=True):
-    """What a front knows when it connects; `asked` are ids of our requests that its client has not answered.
+    """What a front knows when it connects; `asked` are ids of our requests that its client has not
+    answered.
 
-    `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake, at one moment.
-    `deaths`: by line, how many daemons died before one had taken it.
-    `parent` is the process that has started it: empty from a front that does not say it, null if it could not be seen.
+    `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake,
+    at one moment. `deaths`: by line, how many daemons died before one had taken it. `parent` is the
+    process that has started it: empty from a front that does not say it, null if it could not be
+    seen.
     """
 
     front: Id
@@ -70,13 +76,19 @@ class FrontPeer:
 
     listener: Listener
 
-    def __init__(self, transport: Transport, hello: FrontHello, rest: bytes, pid: int, room: Room | None) -> None:
+    def __init__(
+        self, transport: Transport, hello: FrontHello, rest: bytes, pid: int, room: Room | None
+    ) -> None:
         """Use `meet`; `rest` was read after the hello."""
         self.hello = hello
         self.key: str | None = hello.front
         self.front = hello.front
-        parent = instances.parent_of(pid) if hello.parent == UNSAID else instances.told(hello.parent)
-        self.instance = parent or f"front:{hello.front}"  # its own, where nobody can say whose it is
+        parent = (
+            instances.parent_of(pid) if hello.parent == UNSAID else instances.told(hello.parent)
+        )
+        self.instance = (
+            parent or f"front:{hello.front}"
+        )  # its own, where nobody can say whose it is
         self._transport = transport
         self._rest = rest
         self._framer = LineFramer(MAX_LINE_EARLY + lines.HEAD, room)
@@ -90,7 +102,8 @@ class FrontPeer:
     ) -> FrontPeer:
         """Read the introduction, which begins with `begun`; raises ParseError.
 
-        `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that are not complete.
+        `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that
+        are not complete.
         """
         said = bytearray(begun)
         looked = 0
@@ -181,7 +194,9 @@ class FrontPeer:
         await self._transport.write(lines.NOTIFY.prefix(line=line))
 
     def _uptime(self, at: int) -> int:
-        """Time since boot when the front's wall clock showed `at`, even if that clock was set in the meantime."""
+        """Time since boot when the front's wall clock showed `at`, even if that clock was set in
+        the meantime.
+        """
         if self.hello.clocks is not None:
             wall, uptime = self.hello.clocks
             return at - wall + uptime
@@ -204,7 +219,9 @@ class FrontPeer:
     def _take_sent(self, numbers: list[int], content: bytes | bytearray | Oversized) -> ClientLine:
         return ClientLine(numbers[0], content)
 
-    def _take_resent(self, numbers: list[int], content: bytes | bytearray | Oversized) -> ClientLine:
+    def _take_resent(
+        self, numbers: list[int], content: bytes | bytearray | Oversized
+    ) -> ClientLine:
         number, sent = numbers
         deaths = self.hello.deaths.get(str(number), 0)
         return ClientLine(number, content, sent_at=sent, uptime=self._uptime(sent), deaths=deaths)

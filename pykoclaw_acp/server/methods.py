@@ -17,7 +17,9 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "session/close": Method(messages.SessionParams, lifecycle.close),
     "session/set_mode": Method(messages.SetModeParams, selection.set_mode),
     "session/set_model": Method(messages.SetModelParams, selection.set_model),
-    "session/set_config_option": Method(messages.SetConfigOptionParams, selection.set_config_option),
+    "session/set_config_option": Method(
+        messages.SetConfigOptionParams, selection.set_config_option
+    ),
     "session/prompt": Method(messages.PromptParams, prompts.prompt, answers_cancel=True),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

@@ -1,4 +1,6 @@
-"""Access for clients that run inside of a session, as PYKOCLAW_NESTED_ACCESS says; none by default."""
+"""Access for clients that run inside of a session, as PYKOCLAW_NESTED_ACCESS says; none
+by default.
+"""
 
 from __future__ import annotations
 

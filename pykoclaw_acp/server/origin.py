@@ -1,7 +1,9 @@
-"""Whether whoever has connected runs inside of a session: Claude, one of its tools, or what those have started.
+"""Whether whoever has connected runs inside of a session: Claude, one of its tools, or what those
+have started.
 
-It is recognised by the cookie of an ancestor, by an ancestor that is a live worker or this daemon (which get the
-orphans below them), or by the control group that systemd has made for this daemon alone.
+It is recognised by the cookie of an ancestor, by an ancestor that is a live worker or this daemon
+(which get the orphans below them), or by the control group that systemd has made for this daemon
+alone.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ Workers = Callable[[], Awaitable[dict[tuple[int, int], str]]]  # sessions, by pi
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """It runs inside of this session; None: of one that cannot be named, or it ended before it could be looked at."""
+    """It runs inside of this session; None: of one that cannot be named, or it ended before it
+    could be looked at.
+    """
 
     session: str | None = None
 
@@ -39,7 +43,9 @@ class Origins:
     """Looks at those who connect."""
 
     def __init__(self, owns: Callable[[str], bool], workers: Workers, name: str) -> None:
-        """`owns`: whether a cookie is of a worker of ours; `name`: of the data directory, in its daemon's scope."""
+        """`owns`: whether a cookie is of a worker of ours; `name`: of the data directory, in its
+        daemon's scope.
+        """
         self._owns = owns
         self._workers = workers
         self._group = _own_group(name)
@@ -66,7 +72,9 @@ class Origins:
         try:
             ancestors = await asyncio.to_thread(lineage.ancestry, pid)
             in_group = await asyncio.to_thread(self._is_in_group, ancestors)
-            signal.pidfd_send_signal(pidfd, 0)  # it was this process that was looked at, not a later one of its pid
+            signal.pidfd_send_signal(
+                pidfd, 0
+            )  # it was this process that was looked at, not a later one of its pid
         finally:
             os.close(pidfd)
         return await self._judge(ancestors) or (Inside() if in_group else None)
@@ -89,7 +97,9 @@ class Origins:
         group = _group_of(next(iter(ancestors)).pid)
         if group is None or not f"{group}/".startswith(f"{self._group}/"):
             return False
-        return not any(lineage.variable(one.pid, _STARTED_BY_SYSTEMD) == str(one.pid) for one in ancestors)
+        return not any(
+            lineage.variable(one.pid, _STARTED_BY_SYSTEMD) == str(one.pid) for one in ancestors
+        )
 
 
 def _pidfd_of(connection: socket.socket, pid: int) -> int:
@@ -99,11 +109,15 @@ def _pidfd_of(connection: socket.socket, pid: int) -> int:
     except OSError as error:
         if error.errno != errno.ENOPROTOOPT:
             raise
-    return os.pidfd_open(pid)  # an older kernel; the pid is looked at again when everything was read
+    return os.pidfd_open(
+        pid
+    )  # an older kernel; the pid is looked at again when everything was read
 
 
 def _own_group(name: str) -> str | None:
-    """Our control group if nothing else is in it: a service whose main process this is, or the scope of a daemon."""
+    """Our control group if nothing else is in it: a service whose main process this is, or the
+    scope of a daemon.
+    """
     group = _group_of(os.getpid())
     if group is None or group == "/":
         return None
@@ -113,7 +127,9 @@ def _own_group(name: str) -> str | None:
 
 
 def _group_of(pid: int) -> str | None:
-    """The process's control group as systemd sees it (cgroups(7)): in its own hierarchy, else in the unified one."""
+    """The process's control group as systemd sees it (cgroups(7)): in its own hierarchy, else in
+    the unified one.
+    """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
             found = {line.split(":", 2)[1]: line.rstrip("\n").split(":", 2)[2] for line in file}

@@ -29,8 +29,9 @@ class Transport(Protocol):
 class ClientLine:
     """A line of the client's, with its number.
 
-    For a line that a front re-sends, `sent_at` is when its client sent it (ms since 1970, for people), and `uptime` the
-    time since boot at that moment (ms). `deaths`: the number of daemons that died before they had taken it.
+    For a line that a front re-sends, `sent_at` is when its client sent it (ms since 1970, for
+    people), and `uptime` the time since boot at that moment (ms). `deaths`: the number of daemons
+    that died before they had taken it.
     """
 
     number: int
@@ -51,7 +52,8 @@ class Listener(Protocol):
 
 
 class Peer(Protocol):
-    """Sends to the client and reads from it. `key` identifies the client across connections; None if nothing does.
+    """Sends to the client and reads from it. `key` identifies the client across connections; None
+    if nothing does.
 
     `instance` is the process that the client is, `front` what it is connected through: a UUID.
     """
@@ -77,7 +79,9 @@ class Peer(Protocol):
         """Move the client's cursor to `seq`, without an update."""
 
     async def follow_session(self, session_id: str, seq: int, number: int) -> None:
-        """Announce the session's updates after `seq`; `number` is the line of the `session/load`, or 0."""
+        """Announce the session's updates after `seq`; `number` is the line of the `session/load`,
+        or 0.
+        """
 
     async def drop_session(self, session_id: str) -> None:
         """Announce that the session was closed."""
@@ -111,9 +115,14 @@ class DirectPeer:
     listener: Listener
 
     def __init__(
-        self, transport: Transport, begun: bytes = b"", instance: str | None = None, room: Room | None = None
+        self,
+        transport: Transport,
+        begun: bytes = b"",
+        instance: str | None = None,
+        room: Room | None = None,
     ) -> None:
-        """`begun`: what was read already. `instance`: None if it cannot be seen which process the client is.
+        """`begun`: what was read already. `instance`: None if it cannot be seen which process the
+        client is.
 
         `room` is for its lines that are not complete.
         """

@@ -21,7 +21,9 @@ MAX_KEY: Final = 255  # characters
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
-    """Journal the prompt; the response follows when its turn has ended and all its updates were sent."""
+    """Journal the prompt; the response follows when its turn has ended and all its updates were
+    sent.
+    """
     crash_points.reached("prompt_received")
     accepted = await prompting.accept(
         call.subscriber,
@@ -46,7 +48,9 @@ async def prompt(call: Call, params: PromptParams) -> Later:
 def _idempotency_key(params: PromptParams) -> str | None:
     key = (params.meta or {}).get(IDEMPOTENCY)
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY):
-        raise InvalidParams(f"`_meta.{IDEMPOTENCY}`: must be a string of 1 to {MAX_KEY} characters.")
+        raise InvalidParams(
+            f"`_meta.{IDEMPOTENCY}`: must be a string of 1 to {MAX_KEY} characters."
+        )
     return key
 
 
@@ -65,12 +69,16 @@ async def cancel(call: Call, params: SessionParams) -> Later:
     """
     if call.sessions.awaits_recovery and call.key is not None:
         return Later(_next_daemon())
-    leaving = await prompting.cancel(call.sessions, params.session_id, uptime=call.line.uptime, request_key=call.key)
+    leaving = await prompting.cancel(
+        call.sessions, params.session_id, uptime=call.line.uptime, request_key=call.key
+    )
     return Later(_all(leaving))
 
 
 async def _next_daemon() -> Never:
-    """Wait for ever: recovery is pending, and the front re-sends the line to the daemon that recovers."""
+    """Wait for ever: recovery is pending, and the front re-sends the line to the daemon that
+    recovers.
+    """
     await asyncio.Event().wait()
     raise AssertionError("nobody sets it")
 

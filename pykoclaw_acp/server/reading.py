@@ -1,4 +1,6 @@
-"""Parse a client's lines; a long one is parsed in steps, so that it does not block the event loop."""
+"""Parse a client's lines; a long one is parsed in steps, so that it does not block the
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Read:
 async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None) -> Read:
     """Parse a line. One that is too expensive is refused, under its id if that can be found.
 
-    `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a bytearray.
+    `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a
+    bytearray.
     """
     found = await _read(line, rest)
     if not isinstance(line, Oversized) and len(line) > MAX_OTHER:
@@ -70,7 +73,9 @@ async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | No
     return Read(_too_long(message))
 
 
-async def _prompt(message: Any, short: Short, rest: Callable[[], Awaitable[None]] | None) -> PromptParams | AcpError:
+async def _prompt(
+    message: Any, short: Short, rest: Callable[[], Awaitable[None]] | None
+) -> PromptParams | AcpError:
     try:
         params = jsonrpc.decode_params(message.params, PromptParams)
         return await in_pieces(prompt.restored(params, short.texts), rest)
@@ -80,7 +85,10 @@ async def _prompt(message: Any, short: Short, rest: Callable[[], Awaitable[None]
 
 def _is_long(message: Message | None, short: Short) -> bool:
     """Whether the message's id is one of the long texts."""
-    return isinstance(message, Request | Response | Invalid) and message.id.strip(b'"').decode() in short.texts
+    return (
+        isinstance(message, Request | Response | Invalid)
+        and message.id.strip(b'"').decode() in short.texts
+    )
 
 
 def _too_long(message: Message | None) -> Message | None:
@@ -101,11 +109,14 @@ def _too_long(message: Message | None) -> Message | None:
 def _thrown_away(line: Oversized) -> AcpError:
     if line.crowded:
         return Overloaded(
-            "Too many long messages are on their way; this one was not read. Send it again in a moment.", "lines"
+            "Too many long messages are on their way; this one was not read. Send it again in a moment.",
+            "lines",
         )
     before = " before `initialize`" if line.limit <= MAX_LINE_EARLY else ""
     limit = f"{line.limit >> 20} MiB{before}"
-    return InvalidRequest(f"The line is longer than {limit}; it was not read. Put long material in files.")
+    return InvalidRequest(
+        f"The line is longer than {limit}; it was not read. Put long material in files."
+    )
 
 
 _TOO_COMPLEX: Final = (

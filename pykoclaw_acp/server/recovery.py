@@ -1,7 +1,7 @@
 """Recovery at start-up: adopt the workers of an earlier server, and end what cannot be continued.
 
-Live workers are adopted, the spools of dead ones go into the log. Then turns end that nobody can finish, and permission
-requests that nobody waits for.
+Live workers are adopted, the spools of dead ones go into the log. Then turns end that nobody can
+finish, and permission requests that nobody waits for.
 """
 
 from __future__ import annotations
@@ -47,21 +47,35 @@ class Found:
     turns: list[UnfinishedTurn] = field(default_factory=list)
 
 
-async def recover(database: Database, launcher: Launcher, standing: Standing, *, resident: bool) -> Found:
+async def recover(
+    database: Database, launcher: Launcher, standing: Standing, *, resident: bool
+) -> Found:
     """Recover; the data directory's lock is held.
 
-    Without `resident` nothing is continued: no worker is adopted, and queued prompts end. `standing` says which
-    workers are the instance's own.
+    Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
+    `standing` says which workers are the instance's own.
     """
     ledger, journal = SqlWorkerStore(database), SessionJournal(database)
     rows = await ledger.rows()
     records = {row.session_id: await journal.find(row.session_id) for row in rows}
-    sessions = {session_id: record.conversation_name for session_id, record in records.items() if record is not None}
-    working = {left.turn.session_id for left in await turns.unfinished(database) if left.turn.state in STARTED}
-    rows.sort(key=lambda row: row.session_id in working)  # the last one of a conversation is adopted
+    sessions = {
+        session_id: record.conversation_name
+        for session_id, record in records.items()
+        if record is not None
+    }
+    working = {
+        left.turn.session_id
+        for left in await turns.unfinished(database)
+        if left.turn.state in STARTED
+    }
+    rows.sort(
+        key=lambda row: row.session_id in working
+    )  # the last one of a conversation is adopted
     own = [row for row in rows if standing.owns(row)]
     choose = partial(_newest, standing=standing, conversations=sessions if resident else {})
-    adopted = await launcher.recover(Inheritance(own, choose, standing.strays, standing.owns_process))
+    adopted = await launcher.recover(
+        Inheritance(own, choose, standing.strays, standing.owns_process)
+    )
     dead = [row for row in rows if row not in adopted]
     last_words: dict[str, TurnFailure] = {}
     unread: list[WorkerRecord] = []
@@ -71,7 +85,11 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
             last_words[row.session_id] = words
         if row not in own:  # a copy's original, which may be alive, wrote it
             continue
-        if row.session_id in sessions and words is None and not await _take_spool(launcher, journal, row, last_words):
+        if (
+            row.session_id in sessions
+            and words is None
+            and not await _take_spool(launcher, journal, row, last_words)
+        ):
             unread.append(row)
         await launcher.discard(row.identity, keep_spool=row in unread)
     await launcher.prepare(standing.id, [*adopted, *unread], spare=bool(standing.foreign))
@@ -86,8 +104,14 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
-            await _end_turn(database, journal, left, last_words.get(left.turn.session_id), standing.copied_from)
-    told = {left.turn.session_id for left in turns_left if left not in going_on and left.turn.state in STARTED}
+            await _end_turn(
+                database, journal, left, last_words.get(left.turn.session_id), standing.copied_from
+            )
+    told = {
+        left.turn.session_id
+        for left in turns_left
+        if left not in going_on and left.turn.state in STARTED
+    }
     for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
         open_tools = await events.open_tools(database, session_id, newest[session_id])
         if closed := _closed(open_tools):  # background work of a turn that had ended
@@ -95,7 +119,9 @@ async def recover(database: Database, launcher: Launcher, standing: Standing, *,
     for session_id in standing.put_back - told:
         if await journal.find(session_id) is not None:
             await journal.append(session_id, [Failure(str(uuid4()), endings.RESTORED, "restored")])
-    await database.commit(Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True)
+    await database.commit(
+        Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True
+    )
     for row in dead:
         if row not in unread:
             await ledger.worker_gone(row.session_id, row.epoch)
@@ -115,16 +141,26 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         if session is None:
             continue
         asked = await journal.find_active(session.id)
-        open_questions = [one for one in asked if one.policy != RequestPolicy.PARKED and not one.request.workspaces]
+        open_questions = [
+            one
+            for one in asked
+            if one.policy != RequestPolicy.PARKED and not one.request.workspaces
+        ]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
     queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
-    about_trust = [one for one in await journal.find_active() if one.request.workspaces and one.outcome is None]
+    about_trust = [
+        one for one in await journal.find_active() if one.request.workspaces and one.outcome is None
+    ]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:
-        mine = [left for left in found.turns if left.turn.session_id == session.id and left.turn.state in STARTED]
+        mine = [
+            left
+            for left in found.turns
+            if left.turn.session_id == session.id and left.turn.state in STARTED
+        ]
         current = next((left.turn for left in mine if not left.background), None)
         background = [left.turn.turn_id for left in mine if left.background]
         session.adopt(worker.identity.epoch, current, background, open_tools)
@@ -132,13 +168,18 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
     for owner, turn in waiting:
         if owner is not None:
             owner.requeue(turn)
-            owner.permissions.restore(0, [one for one in about_trust if one.turn_id == turn.turn_id])
+            owner.permissions.restore(
+                0, [one for one in about_trust if one.turn_id == turn.turn_id]
+            )
     if adopted or waiting:
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
 
-def _newest(alive: Sequence[WorkerRecord], standing: Standing, conversations: Mapping[str, str]) -> list[WorkerRecord]:
-    """The workers that go on: of each conversation the last one, unless it is further on than the database.
+def _newest(
+    alive: Sequence[WorkerRecord], standing: Standing, conversations: Mapping[str, str]
+) -> list[WorkerRecord]:
+    """The workers that go on: of each conversation the last one, unless it is further on than the
+    database.
 
     `conversations`: by the sessions that go on.
     """
@@ -148,7 +189,10 @@ def _newest(alive: Sequence[WorkerRecord], standing: Standing, conversations: Ma
 
 
 async def _take_spool(
-    launcher: Launcher, journal: SessionJournal, row: WorkerRecord, last_words: dict[str, TurnFailure]
+    launcher: Launcher,
+    journal: SessionJournal,
+    row: WorkerRecord,
+    last_words: dict[str, TurnFailure],
 ) -> bool:
     """Record the frames that a dead worker could not send, so that its turn ends as it did.
 
@@ -174,13 +218,23 @@ async def _take_spool(
     try:
         await launcher.deliver_spool(row.identity, after, record)
     except (ValueError, Conflict, RowRefused):
-        log.exception("A dead worker's spool could not be taken", action="spool_failed", session=row.session_id)
+        log.exception(
+            "A dead worker's spool could not be taken",
+            action="spool_failed",
+            session=row.session_id,
+        )
     except OSError as error:
         kept = {"session": row.session_id, "error": str(error)}
-        log.error("A dead worker's spool cannot be read; the next start tries again", action="spool_unreadable", **kept)
+        log.error(
+            "A dead worker's spool cannot be read; the next start tries again",
+            action="spool_unreadable",
+            **kept,
+        )
         taken = False
     if after > row.acked_frame:
-        log.info("Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after)
+        log.info(
+            "Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after
+        )
     return taken
 
 
@@ -206,7 +260,8 @@ async def _end_turn(
         said.extend(await in_pieces(endings.plain_messages(turn)))
         outcome = endings.deadly()
     elif turn.state == TurnState.QUEUED:
-        # It never left. Its client is gone and may send it again, so it is not run behind everybody's back.
+        # It never left. Its client is gone and may send it again, so it is not run behind
+        # everybody's back.
         said.extend(await in_pieces(endings.user_messages(turn)))
         outcome = endings.not_begun()
     else:

@@ -22,14 +22,18 @@ T = TypeVar("T")
 
 
 async def welcome(client: AcpClient, hello: FrontHello) -> None:
-    """Restore the client's `initialize` and subscriptions, and withdraw requests that were settled in the meantime."""
+    """Restore the client's `initialize` and subscriptions, and withdraw requests that were settled
+    in the meantime.
+    """
     if hello.initialize != NOTHING:
         try:
             params = _decode(hello.initialize, InitializeParams)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             params = InitializeParams(protocol_version=0)
         client.initialized(params)
-    places = {session_id: _place(session_id, followed) for session_id, followed in hello.sessions.items()}
+    places = {
+        session_id: _place(session_id, followed) for session_id, followed in hello.sessions.items()
+    }
     await come_back(client.subscriber, hello.front, places)
     for ask_id in hello.asked:
         if not await client.subscriber.sessions.is_open(ask_id):
@@ -42,14 +46,20 @@ def _place(session_id: str, followed: Followed) -> LastPlace:
     return LastPlace(followed.seq, followed.seen, followed.line, answered, opened)
 
 
-def _opened(session_id: str, raw: msgspec.Raw) -> tuple[tuple[str, ...], tuple[McpStdio, ...]] | None:
+def _opened(
+    session_id: str, raw: msgspec.Raw
+) -> tuple[tuple[str, ...], tuple[McpStdio, ...]] | None:
     """Directories and MCP servers; None if they cannot be read."""
     try:
         # The parameters of new, load and resume have these fields in common.
         opened = _decode(raw, _Opened)
-        return lifecycle.directories(opened.additional_directories), lifecycle.servers(opened.mcp_servers or [])
+        return lifecycle.directories(opened.additional_directories), lifecycle.servers(
+            opened.mcp_servers or []
+        )
     except (AcpError, msgspec.MsgspecError, UnicodeError, RecursionError):
-        log.warning("A front's session cannot be read", action="front_session_ignored", session=session_id)
+        log.warning(
+            "A front's session cannot be read", action="front_session_ignored", session=session_id
+        )
         return None
 
 

@@ -39,5 +39,7 @@ async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetCon
         chosen = await session.choosing.choose("value", model=params.value)
     else:
         allowed = [projection.MODE, projection.MODEL]
-        raise InvalidParams(f"`configId`: must be one of {', '.join(allowed)}.", {"allowed": allowed})
+        raise InvalidParams(
+            f"`configId`: must be one of {', '.join(allowed)}.", {"allowed": allowed}
+        )
     return SetConfigOptionResult(config_options=projection.config_options(chosen))

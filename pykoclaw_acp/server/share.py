@@ -8,14 +8,16 @@ from typing import Final
 
 SLICE: Final = 0.0005  # s of the thread's CPU time that one piece of work may take
 CALLS: Final = 16  # that may be begun in it
-REST: Final = 0.001  # s after a slice that belong to the others, and to the threads that read for them
+REST: Final = (
+    0.001  # s after a slice that belong to the others, and to the threads that read for them
+)
 
 
 class Turnstile:
     """Admits clients that have used up a slice, one at a time and in order, and rests after each.
 
-    All of them together have half of the loop at most: a small request takes dozens of rounds, and each would last a
-    slice longer.
+    All of them together have half of the loop at most: a small request takes dozens of rounds, and
+    each would last a slice longer.
     """
 
     def __init__(self) -> None:

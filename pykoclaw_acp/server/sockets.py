@@ -25,9 +25,11 @@ log: Final = structlog.get_logger()
 
 
 def listen(path: str) -> socket.socket:
-    """A listening socket at `path`, 0600, in a directory that is ours alone; the data directory's lock is held.
+    """A listening socket at `path`, 0600, in a directory that is ours alone; the data directory's
+    lock is held.
 
-    Raises ConfigurationError if the directory cannot be used, or if another daemon answers at `path`.
+    Raises ConfigurationError if the directory cannot be used, or if another daemon answers at
+    `path`.
     """
     directory_path, name = os.path.split(path)
     places.secure_directory(directory_path)
@@ -86,7 +88,9 @@ def _remove_stale(path: str, directory: int, name: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode):
-        raise ConfigurationError(f"{path} is in the socket's place. Remove it, or set PYKOCLAW_SOCKET.")
+        raise ConfigurationError(
+            f"{path} is in the socket's place. Remove it, or set PYKOCLAW_SOCKET."
+        )
     try:
         places.connect(path).close()
     except ConnectionRefusedError:
@@ -100,7 +104,9 @@ def _remove_stale(path: str, directory: int, name: str) -> None:
 
 
 class Unread:
-    """Limits the unread output of all clients: above the limit, the client with the most is disconnected."""
+    """Limits the unread output of all clients: above the limit, the client with the most is
+    disconnected.
+    """
 
     def __init__(self, most: int = MOST_UNREAD) -> None:
         self._most = most
@@ -124,10 +130,16 @@ class Unread:
 
 
 class SocketTransport:
-    """A connection; a client that does not read for `stall` s is cut off, to come back and go on by its cursor."""
+    """A connection; a client that does not read for `stall` s is cut off, to come back and go on by
+    its cursor.
+    """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stall: float, unread: Unread | None = None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        stall: float,
+        unread: Unread | None = None,
     ) -> None:
         self._all = unread or Unread()
         self._all.add(self)
@@ -137,7 +149,9 @@ class SocketTransport:
         self._stall = stall
 
     @classmethod
-    async def of(cls, connection: socket.socket, stall: float, unread: Unread | None = None) -> SocketTransport:
+    async def of(
+        cls, connection: socket.socket, stall: float, unread: Unread | None = None
+    ) -> SocketTransport:
         """The transport owns the connection from now on; `unread` counts what clients leave."""
         return cls(*(await asyncio.open_unix_connection(sock=connection)), stall, unread)
 

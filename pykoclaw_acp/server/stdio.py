@@ -36,10 +36,16 @@ log: Final = structlog.get_logger()
 
 
 class StdioTransport:
-    """Transport over two descriptors. Pipes, sockets and terminals are awaited; files are read and written directly."""
+    """Transport over two descriptors. Pipes, sockets and terminals are awaited; files are read and
+    written directly.
+    """
 
     def __init__(
-        self, source: int, sink: int, reader: asyncio.StreamReader | None, writer: asyncio.StreamWriter | None
+        self,
+        source: int,
+        sink: int,
+        reader: asyncio.StreamReader | None,
+        writer: asyncio.StreamWriter | None,
     ) -> None:
         """Use `open`. Without a reader or a writer, the descriptor is read or written directly."""
         self._source = source
@@ -51,7 +57,8 @@ class StdioTransport:
     async def open(cls, source: int, sink: int) -> StdioTransport:
         """`source` and `sink` belong to the transport from now on."""
         if _same_socket(source, sink):
-            # As socket activation hands it over. A write pipe takes whatever arrives there for the peer's end.
+            # As socket activation hands it over. A write pipe takes whatever arrives there for the
+            # peer's end.
             os.close(source)
             both = socket.socket(fileno=sink)
             return cls(sink, sink, *(await asyncio.open_connection(sock=both)))
@@ -131,7 +138,9 @@ def _same_modes_after() -> Iterator[None]:
 
 async def _serve(settings: Settings, source: int, sink: int) -> None:
     client = instances.of(os.getppid())
-    app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=False)
+    app = await App.start(
+        settings, Places(settings.data, settings.state, settings.socket), resident=False
+    )
     transport = await StdioTransport.open(source, sink)
     connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     loop = asyncio.get_running_loop()

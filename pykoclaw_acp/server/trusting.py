@@ -1,4 +1,6 @@
-"""The handlers of `_pykoclaw.dev/trust/…`: which directories are trusted, as the user says on the command line."""
+"""The handlers of `_pykoclaw.dev/trust/…`: which directories are trusted, as the user says on the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ class Trusting:
         """Their part of the dispatch table."""
         return {
             "_pykoclaw.dev/trust/list": Method(Params, self.list_all, before_initialize=True),
-            "_pykoclaw.dev/trust/show": Method(control.TrustParams, self.show, before_initialize=True),
-            "_pykoclaw.dev/trust/add": Method(control.TrustParams, self.add, before_initialize=True),
-            "_pykoclaw.dev/trust/remove": Method(control.TrustParams, self.remove, before_initialize=True),
+            "_pykoclaw.dev/trust/show": Method(
+                control.TrustParams, self.show, before_initialize=True
+            ),
+            "_pykoclaw.dev/trust/add": Method(
+                control.TrustParams, self.add, before_initialize=True
+            ),
+            "_pykoclaw.dev/trust/remove": Method(
+                control.TrustParams, self.remove, before_initialize=True
+            ),
         }
 
     async def list_all(self, call: Call, params: Params) -> list[control.TrustedDirectory]:  # noqa: ARG002
@@ -90,10 +98,15 @@ class Trusting:
     async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
         self._database.condition.require()
-        said = (text(params.path), text(await asyncio.to_thread(_absolute, params.path)))  # it may be gone
+        said = (
+            text(params.path),
+            text(await asyncio.to_thread(_absolute, params.path)),
+        )  # it may be gone
         known = {one.path for one in await trust.listing(self._database)} & set(said)
         if not known:
-            raise InvalidParams(f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`.")
+            raise InvalidParams(
+                f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`."
+            )
         for path in known:
             await self._write(trust.remove(path))
         return Empty()

@@ -22,7 +22,9 @@ log: Final = structlog.get_logger()
 
 
 class Choosing:
-    """Mode and model of one session. A choice is logged, then sent to the live worker; the next one starts with it."""
+    """Mode and model of one session. A choice is logged, then sent to the live worker; the next one
+    starts with it.
+    """
 
     def __init__(self, state: SessionState, store: OfferStore, workers: Workers) -> None:
         self._state = state
@@ -34,15 +36,21 @@ class Choosing:
         """Current mode and model with their choices, as far as known without Claude."""
         options = self._state.options
         offer = await self._store.offer(options.cwd)
-        return offers.selection(options.permission_mode, options.model, offer, bypass=options.bypass)
+        return offers.selection(
+            options.permission_mode, options.model, offer, bypass=options.bypass
+        )
 
     async def commands(self) -> tuple[Command, ...]:
         """Slash commands reported by the last worker in this directory."""
         offer = await self._store.offer(self._state.options.cwd)
         return () if offer is None else offer.commands
 
-    async def choose(self, parameter: str, *, mode: str | None = None, model: str | None = None) -> Selection:
-        """Change the mode or the model; raises InvalidParams, which names `parameter`, for one that is not offered."""
+    async def choose(
+        self, parameter: str, *, mode: str | None = None, model: str | None = None
+    ) -> Selection:
+        """Change the mode or the model; raises InvalidParams, which names `parameter`, for one that
+        is not offered.
+        """
         async with self._choice:
             now = await self.selection()
             if mode is not None:
@@ -57,25 +65,35 @@ class Choosing:
                 changed.insert(0, ModeChanged(then.mode))
             before = self._state.options
             await self._state.log.tell(changed)
-            log.info("Chosen", action="chosen", session=self._state.id, mode=then.mode, model=then.model)
+            log.info(
+                "Chosen", action="chosen", session=self._state.id, mode=then.mode, model=then.model
+            )
             await self.tell_worker(before)
             return then
 
     async def tell_worker(self, before: WorkerOptions) -> None:
-        """Tell the worker, which was launched or told `before`, what was chosen since; the next one starts with it."""
+        """Tell the worker, which was launched or told `before`, what was chosen since; the next one
+        starts with it.
+        """
         options, epoch = self._state.options, self._state.epoch
         with contextlib.suppress(ConnectionError):
             if options.permission_mode != before.permission_mode:
-                await self._workers.send(self._state.id, SetMode(epoch=epoch, mode=options.permission_mode))
+                await self._workers.send(
+                    self._state.id, SetMode(epoch=epoch, mode=options.permission_mode)
+                )
             model = options.model or offers.DEFAULT_MODEL
             if model != (before.model or offers.DEFAULT_MODEL):
                 await self._workers.send(self._state.id, SetModel(epoch=epoch, model=model))
 
     async def bring_up_to_date(self, ready: Ready) -> None:
-        """Tell an adopted worker what was chosen since the mode and model that it says it runs with."""
+        """Tell an adopted worker what was chosen since the mode and model that it says it runs
+        with.
+        """
         options = self._state.options
         mode, model = options.permission_mode, options.model or offers.DEFAULT_MODEL
-        await self.tell_worker(replace(options, permission_mode=ready.mode or mode, model=ready.model or model))
+        await self.tell_worker(
+            replace(options, permission_mode=ready.mode or mode, model=ready.model or model)
+        )
 
     async def keep_offer(self, offer: Offer) -> None:
         """Store what a worker that is ready offers, and tell clients of commands that are new."""
@@ -94,4 +112,6 @@ class Choosing:
 def _require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
     if all(one.id != wanted for one in choices):
         allowed = ", ".join(one.id for one in choices)
-        raise InvalidParams(f"`{parameter}`: must be one of {allowed}.", {"allowed": [one.id for one in choices]})
+        raise InvalidParams(
+            f"`{parameter}`: must be one of {allowed}.", {"allowed": [one.id for one in choices]}
+        )

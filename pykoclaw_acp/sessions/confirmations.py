@@ -28,7 +28,9 @@ def unknown(instance: str) -> bool | None:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A pending change of a cursor, None: removal. Unless `whole`, only its position is known, which only grows."""
+    """A pending change of a cursor, None: removal. Unless `whole`, only its position is known,
+    which only grows.
+    """
 
     cursor: Cursor | None
     whole: bool
@@ -43,10 +45,11 @@ class _Look:
 
 
 class Confirmations:
-    """Positions of clients, written behind: after a crash the last moment is shown again, never skipped.
+    """Positions of clients, written behind: after a crash the last moment is shown again, never
+    skipped.
 
-    `alive` returns whether an instance's process lives, None if unknown: then it counts as living while it has a
-    subscription.
+    `alive` returns whether an instance's process lives, None if unknown: then it counts as living
+    while it has a subscription.
     """
 
     def __init__(self, journal: CursorStore, alive: Callable[[str], bool | None] = unknown) -> None:
@@ -72,30 +75,44 @@ class Confirmations:
             self._change(key, _Change(cursor, whole=before.whole))
 
     async def claim(
-        self, session_id: str, end: int, reader: Reader, others: Collection[Reader], upto: int | None = None
+        self,
+        session_id: str,
+        end: int,
+        reader: Reader,
+        others: Collection[Reader],
+        upto: int | None = None,
     ) -> int | None:
-        """Position at which this reader, which opens the session, continues; None for an unknown client.
+        """Position at which this reader, which opens the session, continues; None for an unknown
+        client.
 
-        `end`: of the log. `others`: readers with a subscription now. `upto`: the reader names its position, and only
-        what it leaves to others is settled. The caller notes the position next, without awaiting: both are written
-        together.
+        `end`: of the log. `others`: readers with a subscription now. `upto`: the reader names its
+        position, and only what it leaves to others is settled. The caller notes the position next,
+        without awaiting: both are written together.
         """
         cursors = await self._cursors(session_id, reader.client)
         here = {one.instance for one in others}
         claimant = Claimant(
             reader,
             fronts={one.front for one in others if one.instance == reader.instance},
-            lives=lambda instance: instance in here if (known := self.alive(instance)) is None else known,
+            lives=lambda instance: (
+                instance in here if (known := self.alive(instance)) is None else known
+            ),
             now=self._journal.clock.now(),
             upto=upto,
         )
-        beyond = [one for one in cursors if one.seq > end]  # the database was restored from a backup
+        beyond = [
+            one for one in cursors if one.seq > end
+        ]  # the database was restored from a backup
         claim = claimant.claim([one for one in cursors if one.seq <= end])
         claim.gone += beyond
         for one in claim.gone:
-            self._change((session_id, reader.client, one.instance, one.front), _Change(None, whole=True))
+            self._change(
+                (session_id, reader.client, one.instance, one.front), _Change(None, whole=True)
+            )
         for one in claim.changed:
-            self._change((session_id, reader.client, one.instance, one.front), _Change(one, whole=True))
+            self._change(
+                (session_id, reader.client, one.instance, one.front), _Change(one, whole=True)
+            )
         return claim.start
 
     async def written(self, limit: float) -> None:
@@ -127,7 +144,10 @@ class Confirmations:
         try:
             while look.stale:  # others commit cursors of other sessions all the time
                 look.stale = False
-                found = {(one.instance, one.front): one for one in await self._journal.cursors(session_id, client)}
+                found = {
+                    (one.instance, one.front): one
+                    for one in await self._journal.cursors(session_id, client)
+                }
         finally:
             self._looks.discard(look)
         for changes in (self._written, self._unwritten):
@@ -136,7 +156,9 @@ class Confirmations:
                     continue
                 known = found.pop((instance, front), None)
                 if change.cursor is not None:
-                    keeps = known is not None and not change.whole and change.cursor.seq <= known.seq
+                    keeps = (
+                        known is not None and not change.whole and change.cursor.seq <= known.seq
+                    )
                     found[instance, front] = known if known is not None and keeps else change.cursor
         return list(found.values())
 

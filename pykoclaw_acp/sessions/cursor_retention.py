@@ -1,7 +1,8 @@
 """Retention of cursors: those of ended client instances are dropped after 30 days.
 
-The days are counted by the data directory's clock, from when a daemon first saw that the instance had ended: a wrong
-wall clock drops nothing early, and days on which the machine is off do not count.
+The days are counted by the data directory's clock, from when a daemon first saw that the instance
+had ended: a wrong wall clock drops nothing early, and days on which the machine is off do not
+count.
 """
 
 from __future__ import annotations

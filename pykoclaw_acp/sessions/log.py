@@ -14,9 +14,13 @@ from pykoclaw_acp.sessions.tail import Tail
 
 
 class SessionLog:
-    """The newest events in memory, the rest in the database. `apply` is called with each event that was committed."""
+    """The newest events in memory, the rest in the database. `apply` is called with each event that
+    was committed.
+    """
 
-    def __init__(self, record: SessionRecord, store: LogStore, apply: Callable[[Event | None], None]) -> None:
+    def __init__(
+        self, record: SessionRecord, store: LogStore, apply: Callable[[Event | None], None]
+    ) -> None:
         self.open_tools = OpenTools()
         self._record = record
         self._store = store
@@ -40,12 +44,21 @@ class SessionLog:
         return folding.merged(read) or [Logged(end, None, None)]
 
     async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
-        """Commit and publish events of no turn; `patient`: wait while the database cannot be written."""
-        self.committed(await self._store.append(self._record.session_id, events, patient=patient), None, events)
+        """Commit and publish events of no turn; `patient`: wait while the database cannot be
+        written.
+        """
+        self.committed(
+            await self._store.append(self._record.session_id, events, patient=patient), None, events
+        )
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
         """Publish committed events."""
-        self.publish([Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)])
+        self.publish(
+            [
+                Logged(seq, turn_id, event, size(event))
+                for seq, event in zip(seqs, events, strict=True)
+            ]
+        )
 
     def publish(self, logged: Sequence[Logged]) -> None:
         """Pass committed events to readers."""

@@ -1,4 +1,6 @@
-"""Opening a session for a client: anew, with its whole log, or where the client goes on. No worker is started."""
+"""Opening a session for a client: anew, with its whole log, or where the client goes on. No worker
+is started.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,18 @@ from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
 
 AFTER: Final = "pykoclaw.dev/after"
-PLACE_WAIT: Final = 0.2  # s; for a client's place in the session to be kept, if the database takes it
+PLACE_WAIT: Final = (
+    0.2  # s; for a client's place in the session to be kept, if the database takes it
+)
 
 FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """What a client says of a session that it opens; without an `away_policy` that stays as it is."""
+    """What a client says of a session that it opens; without an `away_policy` that
+    stays as it is.
+    """
 
     cwd: str
     directories: tuple[str, ...]
@@ -35,7 +41,9 @@ class OpenOptions:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An opened session, and what can be chosen in it. The follow-ups begin when the client was sent the answer."""
+    """An opened session, and what can be chosen in it. The follow-ups begin when the client was
+    sent the answer.
+    """
 
     session_id: str
     selection: Selection
@@ -43,12 +51,18 @@ class Opened:
 
 
 async def create(subscriber: Subscriber, options: OpenOptions, request_key: str | None) -> Opened:
-    """A new session, in the database before this returns; the same one for a request that comes again."""
+    """A new session, in the database before this returns; the same one for a request that comes
+    again.
+    """
     sessions = subscriber.sessions
     if not await asyncio.to_thread(os.path.isdir, options.cwd):
         raise InvalidParams("`cwd`: there is no such directory.")
     session = await sessions.create(
-        options.cwd, options.directories, options.servers, request_key=request_key, client=subscriber.name
+        options.cwd,
+        options.directories,
+        options.servers,
+        request_key=request_key,
+        client=subscriber.name,
     )
     if options.away_policy is not None:
         await sessions.set_away_policy(session.id, options.away_policy)
@@ -57,13 +71,22 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
 
 
 async def load(
-    subscriber: Subscriber, session_id: str, options: OpenOptions, *, number: int, again: bool = False
+    subscriber: Subscriber,
+    session_id: str,
+    options: OpenOptions,
+    *,
+    number: int,
+    again: bool = False,
 ) -> Opened:
-    """Open a session and send its whole log. Request `number` comes `again` from a front that has lost its daemon."""
+    """Open a session and send its whole log. Request `number` comes `again` from a front that has
+    lost its daemon.
+    """
     session = await _reopen(subscriber, session_id, options)
     end = session.last_seq
     if again and subscriber.loading.get(session_id) == number:
-        subscription = subscriber.subscription(session, session_id)  # its front has a part of the log already
+        subscription = subscriber.subscription(
+            session, session_id
+        )  # its front has a part of the log already
     else:
         await subscriber.claim(session, session_id, upto=session.last_seq)
         subscription = subscriber.subscribe(session, session_id, after=0, number=number)
@@ -76,12 +99,17 @@ async def load(
 
 
 async def resume(
-    subscriber: Subscriber, session_id: str, options: OpenOptions, *, after: int | None = None, again: bool = False
+    subscriber: Subscriber,
+    session_id: str,
+    options: OpenOptions,
+    *,
+    after: int | None = None,
+    again: bool = False,
 ) -> Opened:
     """Open a session without its log: what the client has not seen yet follows the answer.
 
-    That is what comes after `after`, or else after what this instance of the client has confirmed, or one of its name
-    that has ended.
+    That is what comes after `after`, or else after what this instance of the client has confirmed,
+    or one of its name that has ended.
     """
     session = await _reopen(subscriber, session_id, options)
     follow_ups: list[FollowUp] = []
@@ -90,7 +118,10 @@ async def resume(
         pass  # its front stands further on already
     elif after is not None:
         if after > session.last_seq:
-            raise InvalidParams(f"`_meta.{AFTER}`: the session's log ends before that.", {"lastSeq": session.last_seq})
+            raise InvalidParams(
+                f"`_meta.{AFTER}`: the session's log ends before that.",
+                {"lastSeq": session.last_seq},
+            )
         start = await subscriber.sessions.place(session, session_id, after)
         await subscriber.claim(session, session_id, upto=start)
         subscriber.subscribe(session, session_id, start)
@@ -111,7 +142,9 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     session = await sessions.get(session_id)
     known = session.record.cwd
     if known is not None and not await asyncio.to_thread(_same_place, known, options.cwd):
-        raise InvalidParams("`cwd`: the session belongs to another directory.", {"sessionCwd": known})
+        raise InvalidParams(
+            "`cwd`: the session belongs to another directory.", {"sessionCwd": known}
+        )
     await sessions.reopen(session, options.cwd, options.directories, options.servers)
     session.unclaimed.claim_for(subscriber.name)
     if options.away_policy is not None:
@@ -119,7 +152,9 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     return session
 
 
-async def _opened(subscriber: Subscriber, session: Session, session_id: str, *follow_ups: FollowUp) -> Opened:
+async def _opened(
+    subscriber: Subscriber, session: Session, session_id: str, *follow_ups: FollowUp
+) -> Opened:
     await subscriber.sessions.confirmations.written(PLACE_WAIT)
     selection = await session.choosing.selection()
     show = partial(_show_commands, subscriber, session, session_id)
@@ -127,7 +162,9 @@ async def _opened(subscriber: Subscriber, session: Session, session_id: str, *fo
 
 
 async def _warm(subscriber: Subscriber) -> None:
-    """A prompt is likely to follow; after the answer, since to start a process takes some milliseconds."""
+    """A prompt is likely to follow; after the answer, since to start a process takes some
+    milliseconds.
+    """
     subscriber.sessions.workers.warm()
 
 

@@ -46,8 +46,14 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     keys = PromptKeys(prompt.request_key, prompt.idempotency_key, fingerprint)
     shown = prompt.sent_at or time.time_ns() // 1_000_000
     sent = sessions.clock.now() if prompt.uptime is None else sessions.clock.at(prompt.uptime)
-    turn = Turn(str(uuid4()), session.id, prompt.content, keys, shown, client=subscriber.name, sent=sent)
-    if prompt.request_key is not None and sessions.awaits_recovery and await sessions.in_journal(session, keys):
+    turn = Turn(
+        str(uuid4()), session.id, prompt.content, keys, shown, client=subscriber.name, sent=sent
+    )
+    if (
+        prompt.request_key is not None
+        and sessions.awaits_recovery
+        and await sessions.in_journal(session, keys)
+    ):
         return None
     turn = await session.intake.accept(turn, subscription)
     subscriber.expect_answer(prompt.number, session, turn)
@@ -55,11 +61,16 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
 
 
 async def cancel(
-    sessions: Sessions, session_id: str, *, uptime: int | None = None, request_key: str | None = None
+    sessions: Sessions,
+    session_id: str,
+    *,
+    uptime: int | None = None,
+    request_key: str | None = None,
 ) -> list[asyncio.Task[None]]:
     """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms).
 
-    Without effect for an unknown or idle session. The returned tasks end when the cancel is durable.
+    Without effect for an unknown or idle session. The returned tasks end when the cancel is
+    durable.
     """
     session = await sessions.find(session_id)
     until = None if uptime is None else sessions.clock.at(uptime)

@@ -82,7 +82,9 @@ class Sessions:
         request_key: str | None = None,
         client: str | None = None,
     ) -> Session:
-        """A new session, in the database before this returns; the same one for a request that comes again."""
+        """A new session, in the database before this returns; the same one for a request that comes
+        again.
+        """
         if request_key is None:
             return await self._create(cwd, directories, servers, None, client)
         lock = self._creating.setdefault(request_key, asyncio.Lock())
@@ -176,7 +178,9 @@ class Sessions:
         if record is None:
             return None
         parked = [
-            one for one in await self._journal.find_active(record.session_id) if one.policy == RequestPolicy.PARKED
+            one
+            for one in await self._journal.find_active(record.session_id)
+            if one.policy == RequestPolicy.PARKED
         ]
         live = self._live.get(record.session_id)
         if live is not None:
@@ -186,7 +190,11 @@ class Sessions:
         return live
 
     async def reopen(
-        self, session: Session, cwd: str, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
+        self,
+        session: Session,
+        cwd: str,
+        directories: tuple[str, ...],
+        servers: tuple[McpStdio, ...],
     ) -> None:
         """Reopen the session; directories and servers apply to its next worker."""
         session.record.cwd = session.record.cwd or cwd
@@ -194,13 +202,21 @@ class Sessions:
         session.record.closed = False
         await self._soon(self._journal.reopen(replace(session.record)))
         session.opened = True
-        own = {"cwd": session.record.cwd, "additional_directories": directories, "mcp_servers": servers}
+        own = {
+            "cwd": session.record.cwd,
+            "additional_directories": directories,
+            "mcp_servers": servers,
+        }
         options = msgspec.structs.replace(session.options, **own)
         if options != session.options:
             session.change_worker(options)
 
-    def remember(self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]) -> None:
-        """Take the options from a returning front, unless a client has opened the session under this daemon."""
+    def remember(
+        self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
+    ) -> None:
+        """Take the options from a returning front, unless a client has opened the session under
+        this daemon.
+        """
         own = {"additional_directories": directories, "mcp_servers": servers}
         session.told_options(msgspec.structs.replace(session.options, **own))
 
@@ -283,7 +299,9 @@ class Sessions:
         session.permissions.restart_clocks()
 
     async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
-        """Write a change of an opened session; waits only briefly, as the client can read meanwhile."""
+        """Write a change of an opened session; waits only briefly, as the client can read
+        meanwhile.
+        """
         task = self._writing.start(writing)
         await asyncio.wait([task], timeout=WRITE_WAIT)
         if task.done():
@@ -307,11 +325,15 @@ class Sessions:
             live.log.pruned()
 
     def forget(self, unseen: float) -> None:
-        """Drop idle sessions that were not accessed for `unseen` s from memory; `find` loads them again."""
+        """Drop idle sessions that were not accessed for `unseen` s from memory; `find` loads them
+        again.
+        """
         before = time.monotonic() - unseen
         for session_id, found in list(self._found.items()):
             live = self._live.get(session_id)
-            if found <= before and (live is None or (live.dormant and self.workers.forget(session_id))):
+            if found <= before and (
+                live is None or (live.dormant and self.workers.forget(session_id))
+            ):
                 del self._found[session_id]
                 self._live.pop(session_id, None)
 

@@ -1,7 +1,7 @@
 """Retention of sessions: unused ones are emptied and hidden after a while; their ids stay valid.
 
-The time is measured by the data directory's clock, which is saved with each check. Sessions and conversations that are
-idle also leave this process's memory.
+The time is measured by the data directory's clock, which is saved with each check. Sessions and
+conversations that are idle also leave this process's memory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ log: Final = structlog.get_logger()
 
 
 class Pruner:
-    """Prunes sessions never prompted by a person, `after` (s) their last use; one with a client is in use.
+    """Prunes sessions never prompted by a person, `after` (s) their last use; one with a client is
+    in use.
 
-    A conversation is never pruned. A pruned session can be loaded and resumed, empty, and is no longer pruned then.
+    A conversation is never pruned. A pruned session can be loaded and resumed, empty, and is no
+    longer pruned then.
     """
 
     def __init__(self, sessions: Sessions, journal: SessionStore, after: float) -> None:
@@ -51,7 +53,9 @@ class Pruner:
         before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):
-            if not self._sessions.in_use(session_id) and await self._journal.prune(session_id, before):
+            if not self._sessions.in_use(session_id) and await self._journal.prune(
+                session_id, before
+            ):
                 self._sessions.pruned(session_id)
                 pruned += 1
         if pruned:

@@ -14,9 +14,10 @@ from pykoclaw_acp.sessions.subscriber import Subscriber
 class LastPlace:
     """Position of a client in a session, as its front reports it.
 
-    `seq` is the last update that the front was sent, `seen` the last that has arrived at the client; None: the front
-    does not say it. `load` is the number of the `session/load` whose replay goes on, or 0. `answered`: the request that
-    opened the session was; `opened`: its directories and MCP servers, None if they cannot be read.
+    `seq` is the last update that the front was sent, `seen` the last that has arrived at the
+    client; None: the front does not say it. `load` is the number of the `session/load` whose replay
+    goes on, or 0. `answered`: the request that opened the session was; `opened`: its directories
+    and MCP servers, None if they cannot be read.
     """
 
     seq: int
@@ -30,12 +31,15 @@ async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, Las
     """Subscribe the client to the sessions it had open, under the ids it uses."""
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
     for session_id, place in places.items():
-        # Under which of several ids it prompted is unknown: rather show its own message than nothing.
+        # Under which of several ids it prompted is unknown: rather show its own message than
+        # nothing.
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
         await _go_on(subscriber, front if is_only else None, session_id, place)
 
 
-async def _go_on(subscriber: Subscriber, front: str | None, session_id: str, place: LastPlace) -> None:
+async def _go_on(
+    subscriber: Subscriber, front: str | None, session_id: str, place: LastPlace
+) -> None:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
     if session is None or session.record.closed:
@@ -44,13 +48,15 @@ async def _go_on(subscriber: Subscriber, front: str | None, session_id: str, pla
         sessions.remember(session, *place.opened)
     subscriber.loading[session_id] = place.load
     own = set() if front is None else await sessions.asked_by(session.id, front)
-    # A replay includes the client's own messages; updates must not overtake the response to a resume.
+    # A replay includes the client's own messages; updates must not overtake the response to a
+    # resume.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen
     if seen is not None:
         seen = min(await sessions.place(session, session_id, seen), session.last_seq)
     seq = min(await sessions.place(session, session_id, place.seq), session.last_seq)
-    # What was sent to the front may be in transit: use what was confirmed, or what the front reports.
+    # What was sent to the front may be in transit: use what was confirmed, or what the front
+    # reports.
     known = await subscriber.claim(session, session_id, upto=seq)
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)

@@ -1,4 +1,5 @@
-"""A session in this process: the owner of its turns and its log, which decides and orders what its parts do.
+"""A session in this process: the owner of its turns and its log, which decides and orders what its
+parts do.
 
 It stands for its conversation, which clients may know under further ids (aliases).
 """
@@ -13,7 +14,15 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, Ready, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import (
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    Ready,
+    TurnEnded,
+    TurnStarted,
+)
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
@@ -54,7 +63,9 @@ class Session:
         all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
-        self.opened = False  # in this daemon: its options are what a client has said, not the database
+        self.opened = (
+            False  # in this daemon: its options are what a client has said, not the database
+        )
         self.record = record
         self._state = state = SessionState(record, options, journal)
         self.log = state.log
@@ -96,10 +107,18 @@ class Session:
     def subscribe(
         self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
     ) -> Subscription:
-        """Deliver everything after `after` to this client, from now on; the rest as in Subscription."""
+        """Deliver everything after `after` to this client, from now on; the rest as in
+        Subscription.
+        """
         after = max(after, self.record.pruned_upto)
         subscription = Subscription(
-            session_id or self.id, self.log, client, after, self._unsubscribe, number=number, hold=hold
+            session_id or self.id,
+            self.log,
+            client,
+            after,
+            self._unsubscribe,
+            number=number,
+            hold=hold,
         )
         self.subscriptions.append(subscription)
         self.permissions.add_client(subscription)
@@ -111,7 +130,8 @@ class Session:
             self.permissions.start_clocks()
             self._save_memory()
 
-    # --- turns ------------------------------------------------------------------------------------------------------
+    # --- turns
+    # ------------------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -122,7 +142,9 @@ class Session:
     def dormant(self) -> bool:
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks or self.intake
-        return not held and not self.permissions.pending_ids and not self.deduplication.expects_resends
+        return (
+            not held and not self.permissions.pending_ids and not self.deduplication.expects_resends
+        )
 
     def _save_memory(self) -> None:
         if not self.subscriptions and not self.busy:
@@ -143,7 +165,9 @@ class Session:
         self._tasks.start(self.deduplication.mark_answered(turn))
 
     def mark_request_answered(self, request_key: str) -> None:
-        """Note that a client has the response to this request, which may be of a turn that an earlier daemon ended."""
+        """Note that a client has the response to this request, which may be of a turn that an
+        earlier daemon ended.
+        """
         self._tasks.start(self.deduplication.mark_request_answered(request_key))
 
     async def submit(self, turn: Turn) -> None:
@@ -170,8 +194,9 @@ class Session:
     ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        `until` (ms, own clock) spares turns that came later: a front repeats a cancel that was not confirmed, and
-        `request` is its key. What is returned is done when the cancel outlives this daemon.
+        `until` (ms, own clock) spares turns that came later: a front repeats a cancel that was not
+        confirmed, and `request` is its key. What is returned is done when the cancel outlives this
+        daemon.
         """
         leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
@@ -187,7 +212,9 @@ class Session:
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._runner.finish(one, outcomes.CANCELLED)))
         background = self._background if turn is None and until is None else ()
-        return leaving + [self._tasks.start(self._runner.stop_background(turn_id)) for turn_id in background]
+        return leaving + [
+            self._tasks.start(self._runner.stop_background(turn_id)) for turn_id in background
+        ]
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -205,8 +232,12 @@ class Session:
         if self._queue.current is not None:
             self._tasks.start(self._runner.pause(self._queue.current))
 
-    def adopt(self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools) -> None:
-        """Go on with the worker of another daemon: with the turn that it was given, and those that it began itself."""
+    def adopt(
+        self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools
+    ) -> None:
+        """Go on with the worker of another daemon: with the turn that it was given, and those that
+        it began itself.
+        """
         self._state.epoch = self._adopted_epoch = epoch
         self._background.update(background)
         self.log.open_tools = open_tools
@@ -220,7 +251,9 @@ class Session:
             self._tasks.start(self._give_up_worker(turn.turn_id))
 
     def requeue(self, turn: Turn) -> None:
-        """Run a prompt that another daemon had accepted and not begun, as soon as somebody stands behind it."""
+        """Run a prompt that another daemon had accepted and not begun, as soon as somebody stands
+        behind it.
+        """
         self.deduplication.expect(turn)
         self.unclaimed.add(turn)
         self.enqueue(turn)
@@ -232,11 +265,17 @@ class Session:
                 self.unclaimed.claim(turn)
 
     async def catch_up(self, ready: Ready, *, foreign: bool) -> None:
-        """Give the adopted worker, which has answered, what the other daemon could not give it any more."""
+        """Give the adopted worker, which has answered, what the other daemon could not give it any
+        more.
+        """
         await self.choosing.bring_up_to_date(ready)
         await self.permissions.interrupt_orphans(ready.asks)
         turn = self._queue.current
-        if turn is not None and turn.state == TurnState.DISPATCHED and turn.turn_id != ready.turn_id:
+        if (
+            turn is not None
+            and turn.state == TurnState.DISPATCHED
+            and turn.turn_id != ready.turn_id
+        ):
             # The worker has read all that the other daemon wrote: this prompt never left.
             if turn.cancelled.is_set():
                 await self._runner.finish(turn, outcomes.CANCELLED)
@@ -245,16 +284,22 @@ class Session:
             else:
                 await self._runner.send_prompt(turn)
         if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._tasks.start(self._runner.stop(turn))  # it was cancelled before there was a way to say so
+            self._tasks.start(
+                self._runner.stop(turn)
+            )  # it was cancelled before there was a way to say so
         with contextlib.suppress(ConnectionError):
             for one in await self._journal.find_settled(ready.asks):
-                await self._workers.send(self.id, decisions.stored_to_worker(self._state.epoch, one))
+                await self._workers.send(
+                    self.id, decisions.stored_to_worker(self._state.epoch, one)
+                )
 
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""
         self._save_memory()
         self._workers.release(self.id)
-        if self._worker_outdated or self.record.auxiliary:  # a client's own helper: nobody comes back to it
+        if (
+            self._worker_outdated or self.record.auxiliary
+        ):  # a client's own helper: nobody comes back to it
             self._worker_outdated = False
             self._workers.retire(self.id)
 
@@ -262,10 +307,13 @@ class Session:
         """Store what the session's worker, which is ready, offers."""
         self._tasks.start(self.choosing.keep_offer(offer))
 
-    # --- parking ----------------------------------------------------------------------------------------------------
+    # --- parking
+    # ----------------------------------------------------------------------------------------------------
 
     async def _park(self, request: PermissionRequest) -> None:
-        """Park a pending request: write down that it waits on, stop its turn, give up the worker."""
+        """Park a pending request: write down that it waits on, stop its turn, give up
+        the worker.
+        """
         note = decisions.parked_note(request)
         self.log.committed(await self._journal.park(self.id, request, note), request.turn_id, note)
         self._tasks.start(self._give_up_worker(request.turn_id))
@@ -287,24 +335,33 @@ class Session:
         return self._queue.held
 
     def told_options(self, options: WorkerOptions) -> None:
-        """Take the options with which a client opened the session under another daemon; an adopted worker has them."""
+        """Take the options with which a client opened the session under another daemon; an adopted
+        worker has them.
+        """
         if self.opened:
             return
         self.opened = True
-        if options != self.options and self._state.epoch != self._adopted_epoch and self._workers.is_live(self.id):
+        if (
+            options != self.options
+            and self._state.epoch != self._adopted_epoch
+            and self._workers.is_live(self.id)
+        ):
             self.change_worker(options)
         else:
             self._state.options = options
 
     def change_worker(self, options: WorkerOptions) -> None:
-        """Launch the next worker with these options; the live one ends as soon as nothing runs on it."""
+        """Launch the next worker with these options; the live one ends as soon as nothing runs on
+        it.
+        """
         self._state.options = options
         if self.busy:
             self._worker_outdated = True
         else:
             self._workers.retire(self.id)
 
-    # --- from the worker --------------------------------------------------------------------------------------------
+    # --- from the worker
+    # --------------------------------------------------------------------------------------------
 
     async def frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit a worker's frames, then tell everybody."""
@@ -312,11 +369,17 @@ class Session:
         for frame in frames:
             if isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)
-                ends[frame.turn_id] = outcomes.of_frame(frame, cancelled=bool(turn and turn.cancelled.is_set()))
+                ends[frame.turn_id] = outcomes.of_frame(
+                    frame, cancelled=bool(turn and turn.cancelled.is_set())
+                )
         logged = await self._journal.record(self.id, epoch, frames, ends)
         self.log.publish(logged)
         for frame in frames:
-            if isinstance(frame, EventFrame | Gap) and frame.turn_id and (turn := self._queue.running(frame.turn_id)):
+            if (
+                isinstance(frame, EventFrame | Gap)
+                and frame.turn_id
+                and (turn := self._queue.running(frame.turn_id))
+            ):
                 turn.spoke = True
             elif isinstance(frame, PermissionRequest):
                 self.permissions.open(epoch, frame, self.last_seq)
@@ -333,7 +396,9 @@ class Session:
                 self._runner.resolve(turn, outcome)
 
     async def lost(self, epoch: int, kind: str, message: str) -> None:
-        """The worker is gone: what it was doing ends now, in words. After an error it may be called again."""
+        """The worker is gone: what it was doing ends now, in words. After an error it may be called
+        again.
+        """
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self.log.open_tools]
         turn = self._queue.current
         if turn is not None and turn.state != TurnState.QUEUED and epoch == self._state.epoch:

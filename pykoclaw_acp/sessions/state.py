@@ -14,7 +14,8 @@ from pykoclaw_acp.sessions.subscription import Subscription
 
 
 class SessionState:
-    """A session's row, its log, the clients that follow it, and what its next worker is launched with.
+    """A session's row, its log, the clients that follow it, and what its next worker is launched
+    with.
 
     Parts of a session read it; what they change in it, apart from `apply`, is `epoch`.
     """

@@ -1,4 +1,6 @@
-"""A client of sessions, independent of its connection: subscriptions, positions, awaited prompts."""
+"""A client of sessions, independent of its connection: subscriptions, positions,
+awaited prompts.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +47,22 @@ class Subscriber:
         self._prompts.clear()
         return left
 
-    # --- subscriptions ------------------------------------------------------------------------------------------------
+    # --- subscriptions
+    # ------------------------------------------------------------------------------------------------
 
     def subscribe(
         self, session: Session, session_id: str, after: int, number: int = 0, hold: float = 0, *,
         seen: int | None = None,
     ) -> Subscription:  # fmt: skip
-        """Subscribe the client to the session's log after `after`; `number` and `hold` as in Subscription.
+        """Subscribe the client to the session's log after `after`; `number` and `hold` as in
+        Subscription.
 
         `seen`: position the client has certainly seen; None: `after`.
         """
         previous = self.subscriptions.pop(session_id, None)
-        made = self.subscriptions[session_id] = session.subscribe(self.client, after, number, hold, session_id)
+        made = self.subscriptions[session_id] = session.subscribe(
+            self.client, after, number, hold, session_id
+        )
         made.reader = self._reader
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
@@ -70,23 +76,30 @@ class Subscriber:
         return subscription is not None and subscription.alive
 
     def subscription(self, session: Session, session_id: str) -> Subscription:
-        """Return the client's subscription, or make one from the log's end on; a broken one continues."""
+        """Return the client's subscription, or make one from the log's end on; a broken one
+        continues.
+        """
         known = self.subscriptions.get(session_id)
         if known is not None and known.alive:
             return known
-        return self.subscribe(session, session_id, session.last_seq if known is None else known.cursor)
+        return self.subscribe(
+            session, session_id, session.last_seq if known is None else known.cursor
+        )
 
     def drop(self, session_id: str) -> None:
         """Drop the subscription of a closed session."""
         self.subscriptions.pop(session_id, None)
 
-    # --- places -------------------------------------------------------------------------------------------------------
+    # --- places
+    # -------------------------------------------------------------------------------------------------------
 
     async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
         """As `Confirmations.claim`, for this client."""
         there = [one for one in session.subscriptions if one.alive and one.session_id == session_id]
         others = {one.reader for one in there if one.reader is not None}
-        return await self.sessions.confirmations.claim(session_id, session.last_seq, self._reader, others, upto)
+        return await self.sessions.confirmations.claim(
+            session_id, session.last_seq, self._reader, others, upto
+        )
 
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """Note that the client has the updates up to `seq`."""
@@ -95,7 +108,8 @@ class Subscriber:
         if subscription is not None and seq <= subscription.last_seq:
             self.sessions.confirmations.note(session_id, self._reader, seq)
 
-    # --- prompts ------------------------------------------------------------------------------------------------------
+    # --- prompts
+    # ------------------------------------------------------------------------------------------------------
 
     def expect_answer(self, number: int, session: Session, turn: Turn) -> None:
         """Note that the turn answers the request with this number."""

@@ -21,13 +21,15 @@ log: Final = structlog.get_logger()
 
 
 class Subscription:
-    """Delivers a session's events to one client, in order, each once, from `after` on; calls `end` when it ends.
+    """Delivers a session's events to one client, in order, each once, from `after` on; calls `end`
+    when it ends.
 
-    `session_id` is the ACP id under which the client knows the session; everything that it is told carries this one.
-    A client is not sent its own message live: `own` are the turns that it submitted and whose message is still to come.
-    `number` is the client's line that asked for everything, or 0. `hold` (s) lets the client get ready first. With
-    `ends_lines` an empty line ends the text that it is shown, before the client's own next turn.
-    `reader` is whose cursor moves with what it confirms, if that is anybody's.
+    `session_id` is the ACP id under which the client knows the session; everything that it is told
+    carries this one. A client is not sent its own message live: `own` are the turns that it
+    submitted and whose message is still to come. `number` is the client's line that asked for
+    everything, or 0. `hold` (s) lets the client get ready first. With `ends_lines` an empty line
+    ends the text that it is shown, before the client's own next turn. `reader` is whose cursor
+    moves with what it confirms, if that is anybody's.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Subscription:
         self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._deliver())
-        self._task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it has logged what ended it
+        self._task.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # it has logged what ended it
 
     @property
     def alive(self) -> bool:
@@ -106,7 +110,9 @@ class Subscription:
                         await self.client.skip_own(self.session_id, logged.seq)
                     else:
                         await self.client.deliver(self.session_id, logged)
-                        self._text_shown = self._text_shown or isinstance(logged.event, Text | Failure | None)
+                        self._text_shown = self._text_shown or isinstance(
+                            logged.event, Text | Failure | None
+                        )
                     self.cursor = logged.seq
                     await pace.step()
                 self._moved.set()
@@ -114,7 +120,9 @@ class Subscription:
             log.info("The client is gone", action="client_gone", session=self.session_id)
             raise
         except Exception:
-            log.exception("The log could not be shown", action="delivery_failed", session=self.session_id)
+            log.exception(
+                "The log could not be shown", action="delivery_failed", session=self.session_id
+            )
             raise
         finally:
             self._end(self)

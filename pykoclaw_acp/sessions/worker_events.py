@@ -10,7 +10,9 @@ from pykoclaw_acp.sessions.session import Session
 
 
 class WorkerEvents:
-    """Passes a worker's frames and its end to the session in memory; `retire` ends the worker of a deleted session."""
+    """Passes a worker's frames and its end to the session in memory; `retire` ends the worker of a
+    deleted session.
+    """
 
     def __init__(self, live: Mapping[str, Session], retire: Callable[[str], None]) -> None:
         self._live = live
@@ -40,11 +42,17 @@ class WorkerEvents:
             await live.lost(epoch, kind, message)
 
     def make_room(self, session_id: str) -> None:
-        """Park the oldest request that can be, one at a time: this session waits for a worker, and none is free."""
+        """Park the oldest request that can be, one at a time: this session waits for a worker, and
+        none is free.
+        """
         if (waiting := self._live.get(session_id)) is not None:
             waiting.pause_current()
         if any(session.gives_up_worker for session in self._live.values()):
             return
-        away = {session: since for session in self._live.values() if (since := session.permissions.unattended_since)}
+        away = {
+            session: since
+            for session in self._live.values()
+            if (since := session.permissions.unattended_since)
+        }
         if away:
             min(away, key=lambda session: away[session]).permissions.park_oldest()

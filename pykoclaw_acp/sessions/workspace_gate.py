@@ -1,8 +1,8 @@
 """Whether what acts in a session's directories counts for its worker: known, or asked of the user.
 
-Nothing acts before somebody has said that it may. While the question waits, its prompt does: it needs no worker, and is
-asked again by the next daemon. Only the choice to trust trusts; refusing ends the prompt, and whatever else becomes of
-the question lets Claude run without.
+Nothing acts before somebody has said that it may. While the question waits, its prompt does: it
+needs no worker, and is asked again by the next daemon. Only the choice to trust trusts; refusing
+ends the prompt, and whatever else becomes of the question lets Claude run without.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class WorkspaceGate:
     async def admit(
         self, turn: Turn, options: WorkerOptions, pause: Callable[[Turn], None]
     ) -> tuple[WorkerOptions, list[Event]]:
-        """The options with what counts for its worker, and what the log says about it; asks if need be.
+        """The options with what counts for its worker, and what the log says about it; asks if need
+        be.
 
         `pause` is called with the turn once it waits for the user.
         Raises WorkerFailed if the user refuses.
@@ -84,19 +85,25 @@ class WorkspaceGate:
             return Content()
         if self._seen is not None and self._seen[0] == options and await self.unchanged():
             return self._seen[1]
-        content = await self._workspaces.look(options.cwd, options.additional_directories, options.setting_sources)
+        content = await self._workspaces.look(
+            options.cwd, options.additional_directories, options.setting_sources
+        )
         await self._first_use(options.cwd, content)
         self._seen = (options, content)
         return content
 
     async def _first_use(self, cwd: str, content: Content) -> None:
-        """Directories of conversations from before there was a question are trusted as they are now."""
+        """Directories of conversations from before there was a question are trusted as they are
+        now.
+        """
         paths = [cwd, *(place.path for place in content.acting)]
         for one in await self._store.trusted(paths):
             if one.content == FIRST_USE and one.path in paths:
                 await self._store.trust_first_use(one.path, content.acting)
 
-    async def _decide(self, turn: Turn, content: Content, pause: Callable[[Turn], None]) -> tuple[list[Event], str]:
+    async def _decide(
+        self, turn: Turn, content: Content, pause: Callable[[Turn], None]
+    ) -> tuple[list[Event], str]:
         if not content.key:
             return [], ""
         known = await self._store.trusted([one.path for one in content.acting])
@@ -110,7 +117,12 @@ class WorkspaceGate:
             return [], without
         request, decision = await self._ask(turn, doubtful, pause)
         chosen = decision.option if decisions.is_choice(request, decision) else None
-        log.info("Workspace question settled", action="workspace_settled", session=self._state.id, choice=chosen)
+        log.info(
+            "Workspace question settled",
+            action="workspace_settled",
+            session=self._state.id,
+            choice=chosen,
+        )
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
         said = workspace_words.log_events(request)
@@ -121,7 +133,9 @@ class WorkspaceGate:
     async def _ask(
         self, turn: Turn, doubtful: Sequence[Workspace], pause: Callable[[Turn], None]
     ) -> tuple[PermissionRequest, Decision]:
-        """The answer to the question about these: of now, or of a daemon that died before the prompt left."""
+        """The answer to the question about these: of now, or of a daemon that died before the
+        prompt left.
+        """
         for one in await self._store.find_answers(turn.turn_id):
             if one.outcome is not None and one.request.workspaces == tuple(doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
@@ -139,7 +153,10 @@ class WorkspaceGate:
 
 def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:
     """Whether the user has said that what acts there may."""
-    return any((row.path == one.path and row.content == one.content != FIRST_USE) or _covers(row, one) for row in known)
+    return any(
+        (row.path == one.path and row.content == one.content != FIRST_USE) or _covers(row, one)
+        for row in known
+    )
 
 
 def _whatever(content: Content, known: Sequence[Trusted]) -> bool:
@@ -148,4 +165,6 @@ def _whatever(content: Content, known: Sequence[Trusted]) -> bool:
 
 
 def _covers(row: Trusted, one: Workspace) -> bool:
-    return row.content == ANY and (row.path in (one.path, "/") or one.path.startswith(f"{row.path}/"))
+    return row.content == ANY and (
+        row.path in (one.path, "/") or one.path.startswith(f"{row.path}/")
+    )

@@ -1,4 +1,6 @@
-"""What is said about directories that are not trusted: questions, notes and refusals; pure functions."""
+"""What is said about directories that are not trusted: questions, notes and refusals; pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def request(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
 
 def log_events(request: PermissionRequest) -> list[Event]:
     """The log events of a request that is settled."""
-    started = ToolStarted(request.tool_call_id, TOOL, request.title, "other", request.input, request.content)
+    started = ToolStarted(
+        request.tool_call_id, TOOL, request.title, "other", request.input, request.content
+    )
     return [started, ToolEnded(request.tool_call_id, "completed")]
 
 

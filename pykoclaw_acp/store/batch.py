@@ -1,4 +1,6 @@
-"""The synchronous half of group commit, in the writer's thread: a batch of units becomes one transaction."""
+"""The synchronous half of group commit, in the writer's thread: a batch of units becomes one
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,31 @@ class BatchWriter:
     """Writes batches and assigns seqs: per session from 1, without a gap."""
 
     def __init__(self, file: OpenFile, *, relaxed: bool) -> None:
-        """`relaxed`: the connection runs at `synchronous=NORMAL`; durable units raise it to FULL."""
+        """`relaxed`: the connection runs at `synchronous=NORMAL`; durable units raise
+        it to FULL.
+        """
         self._file = file
         self._relaxed = relaxed
         self._full = False
         self._logs = Logs()
 
-    def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int] | Exception]:
-        """Commit a batch; returns for each unit the seqs of its events, or the error. Never raises an Exception."""
+    def write(
+        self, connection: sqlite3.Connection, units: Sequence[Unit]
+    ) -> list[list[int] | Exception]:
+        """Commit a batch; returns for each unit the seqs of its events, or the error. Never raises
+        an Exception.
+        """
         try:
             return list(self._transact(connection, units))
         except Exception as error:  # noqa: BLE001  reported to the unit's caller
-            # A lock or a lost file fails all units alike; retrying each would wait each time, or write a committed one
-            # twice. A full disk may have room for some of them.
+            # A lock or a lost file fails all units alike; retrying each would wait each time, or
+            # write a committed one twice. A full disk may have room for some of them.
             found = trouble(error)
-            if len(units) == 1 or isinstance(error, OSError) or (found is not None and found[0] in ("locked", "gone")):
+            if (
+                len(units) == 1
+                or isinstance(error, OSError)
+                or (found is not None and found[0] in ("locked", "gone"))
+            ):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]
 
@@ -85,18 +97,24 @@ class BatchWriter:
         return seqs
 
     def _synchronize(self, connection: sqlite3.Connection, *, full: bool) -> None:
-        """Set before the transaction: a failure after COMMIT would be reported as if nothing was kept."""
+        """Set before the transaction: a failure after COMMIT would be reported as if nothing was
+        kept.
+        """
         if self._relaxed and full != self._full:
             connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full = full
 
 
 def write_nothing_new(connection: sqlite3.Connection) -> None:
-    """Commit a transaction without effect; raises sqlite3.Error if the database cannot be written."""
+    """Commit a transaction without effect; raises sqlite3.Error if the database cannot
+    be written.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
         # An UPDATE that changes nothing would write no page.
-        connection.execute("INSERT INTO acp_migrations (version, name, sha256, applied_at) VALUES (-1, '', '', 0)")
+        connection.execute(
+            "INSERT INTO acp_migrations (version, name, sha256, applied_at) VALUES (-1, '', '', 0)"
+        )
         connection.execute("DELETE FROM acp_migrations WHERE version = -1")
         connection.execute("COMMIT")
     finally:
@@ -105,7 +123,9 @@ def write_nothing_new(connection: sqlite3.Connection) -> None:
 
 
 class _Transaction:
-    """One transaction. Events are buffered, and inserted before any statement that could read them."""
+    """One transaction. Events are buffered, and inserted before any statement that
+    could read them.
+    """
 
     def __init__(self, connection: sqlite3.Connection, committed: Logs) -> None:
         self._connection = connection
@@ -134,7 +154,9 @@ class _Transaction:
     def _execute(self, statement: Statement) -> None:
         changed = self._connection.execute(statement.sql, statement.parameters).rowcount
         if statement.rows is not None and changed != statement.rows:
-            raise Conflict(f"{changed} rows were changed instead of {statement.rows} by: {statement.sql}")
+            raise Conflict(
+                f"{changed} rows were changed instead of {statement.rows} by: {statement.sql}"
+            )
 
     def _number(self, event: NewEvent, worker: int | None) -> int:
         log = self.logs.of(self._connection, event.session_id)
@@ -147,7 +169,18 @@ class _Transaction:
             self._replaced.append((log.key, replaced))
         epoch, frame = event.frame or (None, None)
         self._rows.append(
-            (seq, seq, turn, event.kind, epoch, frame, event.source_uuid, event.payload, event.session_id, worker)
+            (
+                seq,
+                seq,
+                turn,
+                event.kind,
+                epoch,
+                frame,
+                event.source_uuid,
+                event.payload,
+                event.session_id,
+                worker,
+            )
         )
         return seq
 
@@ -176,4 +209,6 @@ class _Transaction:
         if newest is None:
             raise Conflict(f"an event for the session {session_id}, which is gone")
         if epoch not in (None, newest[0]):
-            raise StaleEpoch(f"frames of the epoch {epoch} of the session {session_id}, which is at {newest[0]}")
+            raise StaleEpoch(
+                f"frames of the epoch {epoch} of the session {session_id}, which is at {newest[0]}"
+            )

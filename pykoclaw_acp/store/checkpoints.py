@@ -1,8 +1,9 @@
 """Checkpoints of the write-ahead log (WAL).
 
-A fixed engine checkpoints by itself as it commits; this module truncates the WAL when the database is quiet. With an
-engine that has the WAL-reset bug only this module checkpoints, about a thousand pages at a time, while a second
-connection, the guard, holds the write lock so that no program writes. https://sqlite.org/wal.html#walresetbug
+A fixed engine checkpoints by itself as it commits; this module truncates the WAL when the database
+is quiet. With an engine that has the WAL-reset bug only this module checkpoints, about a thousand
+pages at a time, while a second connection, the guard, holds the write lock so that no program
+writes. https://sqlite.org/wal.html#walresetbug
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from pykoclaw_acp.store.units import Unit
 
 QUIET: Final = 2.0  # s without a commit, after which the WAL is checkpointed and truncated
 STEP: Final = 1000  # pages per checkpoint while commits go on: some 10 ms
-RETRY: Final = 30.0  # s at most between attempts, while a reader of another program prevents truncation
+RETRY: Final = (
+    30.0  # s at most between attempts, while a reader of another program prevents truncation
+)
 BUSY_MS: Final = 50  # wait for readers on truncation; commits wait as long
 _PAGE: Final = 4096  # bytes
 _PAGES_OF_UNIT: Final = 3  # changed by a small unit, estimated
@@ -51,7 +54,9 @@ class Checkpoints:
 
     @classmethod
     async def open(cls, writer: Connection, path: Path, settled: JournalMode) -> Checkpoints:
-        """Start, with the WAL that an earlier process left. Raises sqlite3.Error if the guard cannot be opened."""
+        """Start, with the WAL that an earlier process left. Raises sqlite3.Error if the guard
+        cannot be opened.
+        """
         made = cls(writer, path, settled)
         if made._own:
             await writer.run(made._open_guard)
@@ -104,10 +109,15 @@ class Checkpoints:
         try:
             return await self._writer.run(step)
         except (sqlite3.Error, FileGone, OSError) as error:
-            log.warning("The write-ahead log could not be brought in", action="checkpoint_failed", error=str(error))
+            log.warning(
+                "The write-ahead log could not be brought in",
+                action="checkpoint_failed",
+                error=str(error),
+            )
             return False
 
-    # --- in the writer's thread -------------------------------------------------------------------------------------
+    # --- in the writer's thread
+    # -------------------------------------------------------------------------------------
 
     def _bring_in(self, connection: sqlite3.Connection) -> bool:
         """Checkpoint while nobody writes; False if frames are left that a reader needs."""
@@ -154,5 +164,10 @@ class Checkpoints:
 
 def _pages(unit: Unit) -> int:
     long = sum(len(event.payload) for event in unit.events)
-    long += sum(len(value) for statement in unit.statements for value in statement.parameters if isinstance(value, str))
+    long += sum(
+        len(value)
+        for statement in unit.statements
+        for value in statement.parameters
+        if isinstance(value, str)
+    )
     return _PAGES_OF_UNIT + long // _PAGE

@@ -33,7 +33,9 @@ class FileGone(Exception):
 
 
 def trouble(error: BaseException) -> tuple[State, str] | None:
-    """The condition that an error reveals, with a sentence for people; None: the unit itself is at fault."""
+    """The condition that an error reveals, with a sentence for people; None: the unit itself is at
+    fault.
+    """
     if isinstance(error, FileGone):
         return "gone", str(error)
     if isinstance(error, OSError):
@@ -49,10 +51,11 @@ def trouble(error: BaseException) -> tuple[State, str] | None:
 
 
 class StoreCondition:
-    """The condition of one database: `writable` until a write fails, and again once a probe succeeds.
+    """The condition of one database: `writable` until a write fails, and again once a probe
+    succeeds.
 
-    `locked`: another program holds the write lock beyond a short wait. `blocked`: the disk is full, over quota or
-    read-only, or has an error. `gone`: the file was removed or replaced.
+    `locked`: another program holds the write lock beyond a short wait. `blocked`: the disk is full,
+    over quota or read-only, or has an error. `gone`: the file was removed or replaced.
     """
 
     def __init__(self) -> None:
@@ -82,7 +85,12 @@ class StoreCondition:
     def failed(self, state: State, reason: str) -> None:
         """A write has failed, and not because of its unit."""
         if state != self.state:
-            log.error("The database cannot be written", action="store_unavailable", state=state, reason=reason)
+            log.error(
+                "The database cannot be written",
+                action="store_unavailable",
+                state=state,
+                reason=reason,
+            )
             self.since = time.monotonic()
         self.troubles += self.is_writable
         self.state, self.reason = state, reason
@@ -94,7 +102,12 @@ class StoreCondition:
         if self.is_writable:
             return
         seconds = round(time.monotonic() - self.since, 1)
-        log.warning("The database can be written again", action="store_available", was=self.state, seconds=seconds)
+        log.warning(
+            "The database can be written again",
+            action="store_available",
+            was=self.state,
+            seconds=seconds,
+        )
         self.state, self.reason, self.since = "writable", "", time.monotonic()
         self._trouble.clear()
         self._writable.set()

@@ -25,7 +25,8 @@ _Calls = SimpleQueue[Callable[[], None] | None]
 
 
 class Connection:
-    """A connection in autocommit mode. Calls run in its thread, one after the other, in the order they were made.
+    """A connection in autocommit mode. Calls run in its thread, one after the other, in the order
+    they were made.
 
     A call is a whole function, not a statement: a transaction takes one trip to the thread.
     """
@@ -34,7 +35,8 @@ class Connection:
         """Use `open`."""
         self._calls: _Calls = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
-        # A daemon thread: a program that does not close the connection still ends, as if it had been killed.
+        # A daemon thread: a program that does not close the connection still ends, as if it had
+        # been killed.
         Thread(target=_serve, args=(self._calls,), name="sqlite", daemon=True).start()
 
     @classmethod
@@ -57,11 +59,14 @@ class Connection:
         return self._connection
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of `function(connection)`, which runs to its end even if the caller is cancelled."""
+        """The result of `function(connection)`, which runs to its end even if the caller is
+        cancelled.
+        """
         return await self._call(partial(function, self.raw))
 
     def post(self, function: Callable[[sqlite3.Connection], T], done: Callable[[T], None]) -> None:
-        """Run a function that never raises; its result goes to `done`, in the event loop of the caller.
+        """Run a function that never raises; its result goes to `done`, in the event loop of the
+        caller.
 
         Without a task and a future, whose turns in the loop cost more than a small transaction.
         """
@@ -69,7 +74,9 @@ class Connection:
         self._calls.put(lambda: _tell(loop, partial(done, function(connection))))
 
     async def close(self) -> None:
-        """Wait for the calls that were made, close the file, end the thread; a second call does nothing."""
+        """Wait for the calls that were made, close the file, end the thread; a second call does
+        nothing.
+        """
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
@@ -97,7 +104,9 @@ def _serve(calls: _Calls) -> None:
         del call  # and what it holds
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], function: Callable[[], T]) -> None:
+def _resolve(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], function: Callable[[], T]
+) -> None:
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001  the caller's, whatever it is
@@ -106,7 +115,9 @@ def _resolve(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], function:
         _tell(loop, partial(_settle, done, done.set_result, result))
 
 
-def _settle(done: asyncio.Future[T], settle: Callable[[Any], None], value: T | BaseException) -> None:
+def _settle(
+    done: asyncio.Future[T], settle: Callable[[Any], None], value: T | BaseException
+) -> None:
     if not done.done():  # its caller may have been cancelled
         settle(value)
 

@@ -1,6 +1,8 @@
-"""One session per conversation: of several that share one, one is kept and the others become its aliases.
+"""One session per conversation: of several that share one, one is kept and the others become its
+aliases.
 
-An adopted table may hold several ACP ids of a conversation; earlier versions kept a log, a queue and a worker for each.
+An adopted table may hold several ACP ids of a conversation; earlier versions kept a log, a queue
+and a worker for each.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ log: Final = structlog.get_logger()
 
 
 async def unite(database: Database, kept: Collection[str]) -> bool:
-    """Give each conversation one session, in one transaction each; returns whether there was anything to do.
+    """Give each conversation one session, in one transaction each; returns whether there was
+    anything to do.
 
-    Logs to be moved are converted first, piece by piece, so that few rows move and other programs, which give up after
-    5 s, can write in between. `kept`: sessions with a live worker, which are preferred. The caller serves nobody yet,
-    and no other worker lives.
+    Logs to be moved are converted first, piece by piece, so that few rows move and other programs,
+    which give up after 5 s, can write in between. `kept`: sessions with a live worker, which are
+    preferred. The caller serves nobody yet, and no other worker lives.
     """
     shared: dict[str, list[Ended]] = {}
     for session_id, name, last_seq in await database.read(_SHARED):
@@ -63,12 +66,16 @@ async def _convert(database: Database, sessions: Sequence[Ended]) -> None:
 
 async def aliases(database: Database) -> dict[str, str]:
     """Aliases, with the id of their session; only `unite` makes new ones."""
-    rows = await database.read("SELECT acp_session_id, alias_of FROM acp_sessions WHERE alias_of IS NOT NULL")
+    rows = await database.read(
+        "SELECT acp_session_id, alias_of FROM acp_sessions WHERE alias_of IS NOT NULL"
+    )
     return dict(rows)
 
 
 def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
-    """The session to keep: with a live worker, else one that was used, so that few logs move; else the first."""
+    """The session to keep: with a live worker, else one that was used, so that few logs move; else
+    the first.
+    """
     return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))
 
 

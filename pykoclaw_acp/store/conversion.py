@@ -1,7 +1,7 @@
 """Background conversion of logs from `acp_events`, which older versions wrote, to `acp_log`.
 
-One transaction takes a piece, the first rows of a log that are still in `acp_events`, deletes them and inserts the
-folded rows, so that a log is complete at any moment.
+One transaction takes a piece, the first rows of a log that are still in `acp_events`, deletes them
+and inserts the folded rows, so that a log is complete at any moment.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ _FIRST: Final = (
     " WHERE s.deleted_at IS NULL ORDER BY e.acp_session_id, e.seq LIMIT 1"
 )
 _PIECE: Final = (
-    "SELECT seq, kind, turn_id, source_uuid, payload FROM acp_events WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
+    "SELECT seq, kind, turn_id, source_uuid, payload FROM acp_events"
+    " WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
 )
-_HAS_OLD_TURNS: Final = "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND position IS NULL LIMIT 1"
+_HAS_OLD_TURNS: Final = (
+    "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND position IS NULL LIMIT 1"
+)
 _DELETE: Final = "DELETE FROM acp_events WHERE acp_session_id = ? AND seq >= ? AND seq <= ?"
 _INSERT: Final = (
     "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, source_uuid, cuts, payload) SELECT log_key, ?, ?,"
@@ -90,7 +93,11 @@ class Conversion:
                 await self._database.condition.writable()
                 continue
             except (RowRefused, sqlite3.Error) as error:
-                log.warning("Old logs cannot be converted now", action="conversion_delayed", error=str(error))
+                log.warning(
+                    "Old logs cannot be converted now",
+                    action="conversion_delayed",
+                    error=str(error),
+                )
                 await asyncio.sleep(RETRY)
                 continue
             if not converted:
@@ -101,10 +108,11 @@ class Conversion:
         log.info("All logs are in the new form", action="conversion_ended", events=events)
 
     async def step(self, session_id: str | None = None) -> int:
-        """Convert a piece of this session's log, or of any; returns the number of its events, 0 if none are left.
+        """Convert a piece of this session's log, or of any; returns the number of its events, 0 if
+        none are left.
 
-        Raises Conflict if the log was changed meanwhile, StoreUnavailable, RowRefused and sqlite3.Error; then nothing
-        has changed.
+        Raises Conflict if the log was changed meanwhile, StoreUnavailable, RowRefused and
+        sqlite3.Error; then nothing has changed.
         """
         if session_id is None:
             found = await self._database.read(_FIRST)
@@ -142,7 +150,16 @@ def _convert(session_id: str, rows: Sequence[tuple[Any, ...]], *, old_turns: boo
     statements += [
         Statement(
             _INSERT,
-            (one.first, one.seq, turns[one.turn or 0], one.kind, one.source, one.cuts, one.payload, session_id),
+            (
+                one.first,
+                one.seq,
+                turns[one.turn or 0],
+                one.kind,
+                one.source,
+                one.cuts,
+                one.payload,
+                session_id,
+            ),
             rows=1,
         )
         for one in fold(old)

@@ -52,14 +52,19 @@ async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
 
 async def instances(database: Database) -> list[str]:
     """Instances that have cursors."""
-    return [instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")]
+    return [
+        instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")
+    ]
 
 
 def age(ended: Sequence[str], living: Sequence[str], now: int, before: int) -> Iterator[Statement]:
-    """Mark instances as ended or living at `now` (ms, own clock); delete cursors left by `before`."""
+    """Mark instances as ended or living at `now` (ms, own clock); delete cursors left
+    by `before`.
+    """
     for instance in ended:
         yield Statement(
-            "UPDATE acp_cursors SET ended_clock = ? WHERE instance = ? AND ended_clock IS NULL", (now, instance)
+            "UPDATE acp_cursors SET ended_clock = ? WHERE instance = ? AND ended_clock IS NULL",
+            (now, instance),
         )
     for instance in living:
         yield Statement(
@@ -67,4 +72,6 @@ def age(ended: Sequence[str], living: Sequence[str], now: int, before: int) -> I
             " AND (ended_clock IS NOT NULL OR spare_clock IS NOT NULL)",
             (instance,),
         )
-    yield Statement("DELETE FROM acp_cursors WHERE ended_clock <= ? OR spare_clock <= ?", (before, before))
+    yield Statement(
+        "DELETE FROM acp_cursors WHERE ended_clock <= ? OR spare_clock <= ?", (before, before)
+    )

@@ -1,4 +1,6 @@
-"""The database: one writer with group commit, two readers, one file that pykoclaw's other programs use as well."""
+"""The database: one writer with group commit, two readers, one file that pykoclaw's other programs
+use as well.
+"""
 
 from __future__ import annotations
 
@@ -80,28 +82,31 @@ class Database:
     async def open(cls, path: Path, spare: Sequence[Path] = ()) -> Database:
         """Open the file, create it (0600) if it is missing, and migrate it.
 
-        A file that cannot be written now (full or read-only disk, another program's lock) is opened all the same, in
-        the condition that says why. If SQLite cannot even open it, a copy is read, in the first directory of `spare`
-        with room: the database is `limited` until `reopen_wanted`.
+        A file that cannot be written now (full or read-only disk, another program's lock) is opened
+        all the same, in the condition that says why. If SQLite cannot even open it, a copy is read,
+        in the first directory of `spare` with room: the database is `limited` until
+        `reopen_wanted`.
 
-        Raises DatabaseBusy if another program denies even reading, and DatabaseUnusable, with the file untouched, if it
-        is damaged, newer than this program, unreadable, or unwritable with no room for a copy. The caller holds the
-        data directory's lock.
+        Raises DatabaseBusy if another program denies even reading, and DatabaseUnusable, with the
+        file untouched, if it is damaged, newer than this program, unreadable, or unwritable with no
+        room for a copy. The caller holds the data directory's lock.
         """
         return cls(path, await open_files(path, spare))
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commit the unit; returns the seqs of its events, in their order.
 
-        Units are committed in the order of the calls. One whose caller is cancelled may be committed nevertheless.
+        Units are committed in the order of the calls. One whose caller is cancelled may be
+        committed nevertheless.
 
-        While the database cannot be written, a `patient` unit waits; any other is refused at once with
-        StoreUnavailable.
+        While the database cannot be written, a `patient` unit waits; any other is refused at once
+        with StoreUnavailable.
 
-        Raises Conflict if a statement changed another number of rows than it demands or if an event's session does not
-        exist, StaleEpoch if the unit's worker is not the newest, RowRefused if a row breaks a rule of its table,
-        sqlite3.Error if SQLite refused the unit itself, and DatabaseClosed; then nothing of the unit was kept, and no
-        other unit is affected.
+        Raises Conflict if a statement changed another number of rows than it demands or if an
+        event's session does not exist, StaleEpoch if the unit's worker is not the newest,
+        RowRefused if a row breaks a rule of its table, sqlite3.Error if SQLite refused the unit
+        itself, and DatabaseClosed; then nothing of the unit was kept, and no other unit is
+        affected.
         """
         while True:
             self._require_open()
@@ -118,19 +123,26 @@ class Database:
                     raise RowRefused(str(error)) from error
                 if found is None:
                     raise
-                self._uncertain = self._uncertain or isinstance(error, GoneAfterCommit | UnseenAfterCommit)
+                self._uncertain = self._uncertain or isinstance(
+                    error, GoneAfterCommit | UnseenAfterCommit
+                )
                 self.note_access(history_copy.is_accessible(self.path))
                 self.condition.failed(*found)
                 if not patient:
                     raise self.condition.refusal() from error
 
-    async def read(self, sql: str, parameters: tuple[Any, ...] = (), size: int | None = None) -> list[tuple[Any, ...]]:
-        """All rows of a query, which sees every unit whose `commit` has returned; never waits for the writer.
+    async def read(
+        self, sql: str, parameters: tuple[Any, ...] = (), size: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query, which sees every unit whose `commit` has returned; never waits for
+        the writer.
 
-        `size` limits the characters of the rows' last columns together; one row at least is returned.
+        `size` limits the characters of the rows' last columns together; one row at least is
+        returned.
 
-        Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another program locks readers
-        out, which it can without a write-ahead log, or if the disk fails, and DatabaseClosed.
+        Raises sqlite3.Error if the query is wrong or tries to write, StoreUnavailable if another
+        program locks readers out, which it can without a write-ahead log, or if the disk fails, and
+        DatabaseClosed.
         """
         self._require_open()
         try:
@@ -144,7 +156,9 @@ class Database:
             raise StoreUnavailable(*found) from error
 
     async def probe(self) -> None:
-        """Wait for the writer to answer, an error included; for the watchdog: never returns if it hangs."""
+        """Wait for the writer to answer, an error included; for the watchdog: never returns if it
+        hangs.
+        """
         if self._closing is None and self._copy is None:
             try:
                 await self._commits.answered()
@@ -154,14 +168,18 @@ class Database:
                 self.condition.failed(*found)
 
     async def close(self) -> None:
-        """Commit what is queued, refuse what comes later, close the file; further calls wait for the first."""
+        """Commit what is queued, refuse what comes later, close the file; further calls wait for
+        the first.
+        """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
             self.condition.give_up()
         await asyncio.shield(self._closing)
 
     def note_access(self, accessible: bool) -> None:
-        """Note whether the system grants writing; a file that SQLite opens while it does not stays read-only."""
+        """Note whether the system grants writing; a file that SQLite opens while it does not stays
+        read-only.
+        """
         self._was_inaccessible = self._was_inaccessible or not accessible
 
     async def _watch(self) -> None:
@@ -204,9 +222,15 @@ class Database:
     async def _rescue_log(self) -> bool:
         """Checkpoint a WAL whose file was removed; the database can be reopened then."""
         try:
-            busy = await self._writer.run(lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            busy = await self._writer.run(
+                lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            )
         except sqlite3.Error as error:
-            log.warning("The removed log could not be brought in", action="log_not_rescued", error=str(error))
+            log.warning(
+                "The removed log could not be brought in",
+                action="log_not_rescued",
+                error=str(error),
+            )
             return False
         self._rescued = not busy
         return self._rescued
@@ -223,8 +247,14 @@ class Database:
             if isinstance(error, LogMissing) and self._rescued:
                 await self._close_files()
                 return
-            log.warning("The database's files are left as they are", action="database_abandoned", reason=str(error))
-            ABANDONED.append(self)  # closing would delete the WAL at the path, which is another file's
+            log.warning(
+                "The database's files are left as they are",
+                action="database_abandoned",
+                reason=str(error),
+            )
+            ABANDONED.append(
+                self
+            )  # closing would delete the WAL at the path, which is another file's
             return
         await self._close_files()
 

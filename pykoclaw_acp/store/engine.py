@@ -1,4 +1,6 @@
-"""The SQLite library of this process: exactly one, and if possible one without the WAL-reset bug."""
+"""The SQLite library of this process: exactly one, and if possible one without the
+WAL-reset bug.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Engine:
 
 
 def wal_reset_affected(version: tuple[int, int, int]) -> bool:
-    """Whether this SQLite can corrupt a WAL file that several processes write (https://sqlite.org/wal.html#walresetbug).
+    """Whether this SQLite can corrupt a WAL file that several processes write
+    (https://sqlite.org/wal.html#walresetbug).
 
     The bug is in 3.7.0 to 3.51.2; 3.51.3 fixed it, and so did the back-ports 3.50.7 and 3.44.6.
     """
@@ -31,10 +34,12 @@ def wal_reset_affected(version: tuple[int, int, int]) -> bool:
 
 
 def install() -> Engine:
-    """Make `import sqlite3` import `pysqlite3` in this process, if that is installed; returns the engine in use.
+    """Make `import sqlite3` import `pysqlite3` in this process, if that is installed; returns the
+    engine in use.
 
-    May be called any number of times. Raises RuntimeError if the standard `sqlite3` was imported before: with two
-    engines in one process, closing a file in one drops the POSIX locks that the other holds on it
+    May be called any number of times. Raises RuntimeError if the standard `sqlite3` was imported
+    before: with two engines in one process, closing a file in one drops the POSIX locks that the
+    other holds on it
     (https://sqlite.org/howtocorrupt.html#_multiple_copies_of_sqlite_linked_into_the_same_application).
     """
     try:
@@ -46,7 +51,9 @@ def install() -> Engine:
         return _describe("sqlite3", sqlite3.sqlite_version_info)
     if sys.modules.get("sqlite3") is not pysqlite3:
         if loaded := sorted(_STANDARD_MODULES & sys.modules.keys()):
-            raise RuntimeError(f"{', '.join(loaded)} was imported before pykoclaw_acp.store.engine.install()")
+            raise RuntimeError(
+                f"{', '.join(loaded)} was imported before pykoclaw_acp.store.engine.install()"
+            )
         sys.modules["sqlite3"] = pysqlite3
         sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
     return _describe("pysqlite3", pysqlite3.sqlite_version_info)

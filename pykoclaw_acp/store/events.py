@@ -1,4 +1,5 @@
-"""Sessions' logs: `acp_log`, and `acp_events` with rows of older versions that are not converted yet.
+"""Sessions' logs: `acp_log`, and `acp_events` with rows of older versions that are not converted
+yet.
 
 Each seq of a log is in one of the two tables. Queries read both, so that conversion does not show.
 """

@@ -1,7 +1,9 @@
-"""Folding of log rows: a message becomes one row, which covers a range of seqs and records where its pieces end.
+"""Folding of log rows: a message becomes one row, which covers a range of seqs and records where
+its pieces end.
 
-`cuts` are the lengths of the pieces in characters, one per seq: `8x399,5` are 400 of them; the last is never used. The
-row of a state that was replaced is deleted: the next row covers its seq, with a piece of length 0 if it is a text.
+`cuts` are the lengths of the pieces in characters, one per seq: `8x399,5` are 400 of them; the last
+is never used. The row of a state that was replaced is deleted: the next row covers its seq, with a
+piece of length 0 if it is a text.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def rest(event: Event | None, first: int, cuts: str | None, after: int) -> Event
     """The part of a row's event after a cursor, which may lie inside of the row."""
     if cuts is None or after < first or not isinstance(event, Piece):
         return event
-    return msgspec.structs.replace(event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :])
+    return msgspec.structs.replace(
+        event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :]
+    )
 
 
 def lengths(cuts: str) -> Iterable[int]:
@@ -106,7 +110,9 @@ def _cuts(pieces: Iterable[int]) -> str:
     return ",".join(str(length) if times == 1 else f"{length}x{times}" for length, times in counted)
 
 
-def _without_replaced(rows: Sequence[Row], events: Sequence[Event | None]) -> tuple[list[Row], list[Event | None]]:
+def _without_replaced(
+    rows: Sequence[Row], events: Sequence[Event | None]
+) -> tuple[list[Row], list[Event | None]]:
     last: dict[tuple[str, int | None], int] = {}
     replaced: set[int] = set()
     for at, (row, event) in enumerate(zip(rows, events, strict=True)):
@@ -133,7 +139,9 @@ def _cover(gone: Row, row: Row) -> Row:
     cuts = row.cuts
     if row.kind in ("text", "thinking"):
         # The piece's own length is not needed: nothing comes after it.
-        cuts = _cuts([*[0] * (gone.seq - gone.first + 1), *(lengths(row.cuts) if row.cuts else [0])])
+        cuts = _cuts(
+            [*[0] * (gone.seq - gone.first + 1), *(lengths(row.cuts) if row.cuts else [0])]
+        )
     frame = (row.epoch, row.frame) if row.frame is not None else (gone.epoch, gone.frame)
     return replace(row, first=gone.first, cuts=cuts, epoch=frame[0], frame=frame[1])
 
@@ -157,7 +165,14 @@ def _join(run: list[tuple[Row, Piece]]) -> Row:
     for row, one in run:
         before = list(lengths(row.cuts))[:-1] if row.cuts else []
         pieces += [*before, len(one.text) - sum(before)]
-    frame = next(((row.epoch, row.frame) for row, _ in reversed(run) if row.frame is not None), (None, None))
+    frame = next(
+        ((row.epoch, row.frame) for row, _ in reversed(run) if row.frame is not None), (None, None)
+    )
     return replace(
-        last, first=run[0][0].first, cuts=_cuts(pieces), epoch=frame[0], frame=frame[1], payload=encode(event)
+        last,
+        first=run[0][0].first,
+        cuts=_cuts(pieces),
+        epoch=frame[0],
+        frame=frame[1],
+        payload=encode(event),
     )

@@ -1,4 +1,6 @@
-"""Group commit: while one transaction runs, the units for the next one gather. There is no timer."""
+"""Group commit: while one transaction runs, the units for the next one gather. There is
+no timer.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ class GroupCommit:
     """The queue in front of the writer, whose only user it is. Belongs to one event loop."""
 
     def __init__(
-        self, writer: Connection, batches: BatchWriter, written: Callable[[Sequence[Unit]], None] | None = None
+        self,
+        writer: Connection,
+        batches: BatchWriter,
+        written: Callable[[Sequence[Unit]], None] | None = None,
     ) -> None:
         """`written` is called after each transaction, with its units."""
         self._writer = writer
@@ -66,7 +71,11 @@ class GroupCommit:
         self._answered.set()
         if self._written is not None:
             self._written([unit for unit, _ in batch])
-        if isinstance(outcomes[0], Exception) and trouble(outcomes[0]) and len(set(map(id, outcomes))) == 1:
+        if (
+            isinstance(outcomes[0], Exception)
+            and trouble(outcomes[0])
+            and len(set(map(id, outcomes))) == 1
+        ):
             # Units queued meanwhile would only wait for the same lock, one batch after another.
             batch, self._waiting = [*batch, *self._waiting], []
             outcomes = [outcomes[0]] * len(batch)

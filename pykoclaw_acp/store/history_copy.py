@@ -1,4 +1,6 @@
-"""A readable copy of a database that SQLite cannot open in place, as on a read-only or full disk."""
+"""A readable copy of a database that SQLite cannot open in place, as on a read-only or
+full disk.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def is_worth_it(path: Path) -> bool:
 
 
 def make(path: Path, directories: Sequence[Path]) -> Path | None:
-    """Copy the file and its WAL (0600, in a directory of mode 0700); None if there is no room anywhere.
+    """Copy the file and its WAL (0600, in a directory of mode 0700); None if there is no room
+    anywhere.
 
     The caller holds the data directory's lock, and other programs cannot write either.
     """
@@ -49,7 +52,12 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
             for name in sources:
                 _copy(name, place / name.name)
         except OSError as error:
-            log.info("A copy cannot be made here", action="copy_failed", directory=str(directory), error=str(error))
+            log.info(
+                "A copy cannot be made here",
+                action="copy_failed",
+                directory=str(directory),
+                error=str(error),
+            )
             shutil.rmtree(place, ignore_errors=True)
             continue
         log.warning("History is read from a copy", action="history_copied", copy=str(place))
@@ -63,14 +71,18 @@ def remove(copied: Path) -> None:
 
 
 def is_accessible(path: Path) -> bool:
-    """Whether the system grants writing; opens no file, because closing it would drop SQLite's locks."""
+    """Whether the system grants writing; opens no file, because closing it would drop SQLite's
+    locks.
+    """
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def probe(path: Path) -> Exception | None:
     """Try to write the database at `path`; returns the error, if there is one."""
     try:
-        with closing(sqlite3.connect(path, timeout=PROBE_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(path, timeout=PROBE_TIMEOUT_MS / 1000, isolation_level=None)
+        ) as connection:
             write_nothing_new(connection)
     except sqlite3.Error as error:
         return error

@@ -1,4 +1,6 @@
-"""Whether a database is pykoclaw's and can be migrated; decided in memory, before the file is changed."""
+"""Whether a database is pykoclaw's and can be migrated; decided in memory, before the file is
+changed.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,17 @@ _UPSERT: Final = (
 
 
 def inspect(
-    connection: sqlite3.Connection, missing: list[migrate.Migration], path: Path, *, adopt: bool = False
+    connection: sqlite3.Connection,
+    missing: list[migrate.Migration],
+    path: Path,
+    *,
+    adopt: bool = False,
 ) -> None:
-    """Check that the database can be migrated; reads only. Raises DatabaseForeign or DatabaseIncompatible.
+    """Check that the database can be migrated; reads only. Raises DatabaseForeign or
+    DatabaseIncompatible.
 
-    `missing`: migrations that are not applied yet. `adopt`: tables of another program may stay beside ours.
+    `missing`: migrations that are not applied yet. `adopt`: tables of another program may stay
+    beside ours.
     """
     tables = _tables(connection)
     if not tables or not missing:
@@ -47,7 +55,9 @@ def inspect(
     schema = connection.execute(_SCHEMA).fetchall()
     mapped = []
     if RECORD not in tables and _MAPPING in tables:
-        mapped = connection.execute(f"SELECT acp_session_id, conversation_name FROM {_MAPPING}").fetchall()  # noqa: S608
+        mapped = connection.execute(
+            f"SELECT acp_session_id, conversation_name FROM {_MAPPING}"  # noqa: S608  constant
+        ).fetchall()
     try:
         _rehearse([sql for (sql,) in schema], mapped, missing)
     except sqlite3.Error as error:
@@ -60,25 +70,36 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    return {
+        name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    }
 
 
 def _is_pykoclaws(connection: sqlite3.Connection, tables: set[str]) -> bool:
-    """Whether pykoclaw made it: its first table exists, and none of its tables has another shape."""
+    """Whether pykoclaw made it: its first table exists, and none of its tables has
+    another shape.
+    """
     known = tables & PYKOCLAWS.keys()
     if any(not PYKOCLAWS[table] <= _columns(connection, table) for table in known):
         return False
     return "conversations" in tables or tables <= {*PYKOCLAWS, _MAPPING}
 
 
-def _rehearse(schema: list[str], mapped: list[tuple[object, ...]], missing: list[migrate.Migration]) -> None:
-    """Try the missing migrations and everyday writes on a copy of the schema, with the rows that they move."""
+def _rehearse(
+    schema: list[str], mapped: list[tuple[object, ...]], missing: list[migrate.Migration]
+) -> None:
+    """Try the missing migrations and everyday writes on a copy of the schema, with the rows that
+    they move.
+    """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         for sql in schema:
             with suppress(sqlite3.Error):  # a virtual table of a module that is not here
                 copy.execute(sql)
         if mapped:
-            copy.executemany(f"INSERT INTO {_MAPPING} (acp_session_id, conversation_name) VALUES (?, ?)", mapped)  # noqa: S608
+            copy.executemany(
+                f"INSERT INTO {_MAPPING} (acp_session_id, conversation_name) VALUES (?, ?)",  # noqa: S608  constant
+                mapped,
+            )
         for migration in missing:
             for statement in migrate.split(migration.sql):
                 copy.execute(statement)

@@ -28,7 +28,9 @@ async def read(database: Database) -> InstanceRow | None:
     if not rows:
         return None
     instance, formerly, data, device, inode, boot_id, copied_from, copied_at = rows[0]
-    return InstanceRow(instance, formerly, Site(data, int(device), int(inode), boot_id), copied_from, copied_at)
+    return InstanceRow(
+        instance, formerly, Site(data, int(device), int(inode), boot_id), copied_from, copied_at
+    )
 
 
 def save(row: InstanceRow) -> Statement:

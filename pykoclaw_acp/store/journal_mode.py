@@ -38,8 +38,8 @@ class JournalMode:
 def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:
     """Set the journal mode that is safe with this engine.
 
-    That is WAL for a fixed engine. An affected one leaves the mode as it is: a new file is in rollback mode, and
-    other programs may be using a WAL file.
+    That is WAL for a fixed engine. An affected one leaves the mode as it is: a new file is in
+    rollback mode, and other programs may be using a WAL file.
     """
     mode = _mode(connection)
     if not used.affected and mode != "wal":
@@ -57,7 +57,8 @@ def _change_to_wal(connection: sqlite3.Connection) -> str:
         try:
             return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
         except sqlite3.OperationalError:
-            # SQLite's busy timeout waits for readers here, but not for a writer or for another that makes this change.
+            # SQLite's busy timeout waits for readers here, but not for a writer or for another that
+            # makes this change.
             if time.monotonic() > deadline:
                 return _mode(connection)
             time.sleep(0.02)

@@ -8,41 +8,55 @@ import os
 import stat
 from pathlib import Path
 
-from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable, Exhausted
+from pykoclaw_acp.errors import (
+    ConfigurationError,
+    DataDirectoryLocked,
+    DirectoryUnusable,
+    Exhausted,
+)
 from pykoclaw_acp.link.places import DATABASE, LOCK_NAME
 from pykoclaw_acp.system import shortage, trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
 
 class DataLock:
-    """The right to be the server of a data directory, held until `release` or the end of the process.
+    """The right to be the server of a data directory, held until `release` or the end of the
+    process.
 
-    The lock is flock(2) on `<data_dir>/pykoclaw-acp.lock`. The file is never removed: a new one could be locked by a
-    second server while the first still holds the old one.
+    The lock is flock(2) on `<data_dir>/pykoclaw-acp.lock`. The file is never removed: a new one
+    could be locked by a second server while the first still holds the old one.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, data_dir: Path, socket: str | None = None, group: int | None = None) -> DataLock:
-        """Lock the directory, created (0700) if it is missing; never waits. Members of `group` are trusted.
+    def acquire(
+        cls, data_dir: Path, socket: str | None = None, group: int | None = None
+    ) -> DataLock:
+        """Lock the directory, created (0700) if it is missing; never waits. Members of `group` are
+        trusted.
 
         The file then holds the pid and, on a second line, the path of the `socket`.
 
-        Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and ConfigurationError if
-        the directory cannot be used or other users could change what is in it.
+        Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and
+        ConfigurationError if the directory cannot be used or other users could change what is in
+        it.
         """
         try:
             trusted_path.require(os.fspath(data_dir.parent))
             trusted_path.make(os.fspath(data_dir))
             _require_private(data_dir)
-            trusted_path.require(os.fspath(data_dir / DATABASE), group)  # that may be a link to elsewhere
+            trusted_path.require(
+                os.fspath(data_dir / DATABASE), group
+            )  # that may be a link to elsewhere
             descriptor = _open(data_dir)
         except OSError as error:
             if (found := shortage.of(error)) is not None:
                 raise Exhausted(*found) from error
-            raise DirectoryUnusable(data_dir, error, "PYKOCLAW_DATA", "The data directory") from error
+            raise DirectoryUnusable(
+                data_dir, error, "PYKOCLAW_DATA", "The data directory"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,8 +66,12 @@ class DataLock:
                 f"Another pykoclaw-acp server (pid {holder or 'unknown'}) uses the data directory {data_dir}. "
                 "Stop it, or set PYKOCLAW_DATA to another directory."
             ) from None
-        holder_lines = os.fsencode(f"{os.getpid()}\n" if socket is None else f"{os.getpid()}\n{socket}\n")
-        with contextlib.suppress(OSError):  # a full or read-only disk: the lock holds, only its words are missing
+        holder_lines = os.fsencode(
+            f"{os.getpid()}\n" if socket is None else f"{os.getpid()}\n{socket}\n"
+        )
+        with contextlib.suppress(
+            OSError
+        ):  # a full or read-only disk: the lock holds, only its words are missing
             os.pwrite(descriptor, holder_lines, 0)
             os.ftruncate(descriptor, len(holder_lines))
         return cls(descriptor)

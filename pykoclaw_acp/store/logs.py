@@ -1,6 +1,7 @@
 """The writer's cache of logs: the last seq of each, and the unfinished message at its end.
 
-Read from the database when a log is first written to. A transaction changes copies, which are kept once it commits.
+Read from the database when a log is first written to. A transaction changes copies, which are kept
+once it commits.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import NewEvent
 
 LAST_SEQ: Final = (
-    "COALESCE((SELECT MAX(e.seq) FROM acp_log e WHERE e.log_key = s.log_key AND e.seq > s.last_seq), s.last_seq)"
+    "COALESCE((SELECT MAX(e.seq) FROM acp_log e WHERE e.log_key = s.log_key AND e.seq > s.last_seq),"
+    " s.last_seq)"
 )
 """Last seq of the session `s`; the column counts for logs without rows: old ones and pruned ones."""
 
-# Turns that ended before there were positions come before all that have one, which left room for them.
+# Turns that ended before there were positions come before all that have one, which left room for
+# them.
 NUMBER_OLD_TURNS: Final = (
     "UPDATE acp_turns SET position = old.place FROM"
     " (SELECT turn_id, ROW_NUMBER() OVER (ORDER BY created_at, turn_id) AS place FROM acp_turns"
@@ -38,7 +41,8 @@ _BEGIN: Final = (
     " WHERE turn_id = ? AND first_seq IS NULL"
 )
 _BEFORE_RUN: Final = (
-    "SELECT seq FROM acp_log WHERE log_key = ? AND kind NOT IN ('text', 'thinking') ORDER BY seq DESC LIMIT 1"
+    "SELECT seq FROM acp_log"
+    " WHERE log_key = ? AND kind NOT IN ('text', 'thinking') ORDER BY seq DESC LIMIT 1"
 )
 _END_OF_LOG: Final = (
     "SELECT e.seq, e.first_seq, e.payload, t.turn_id FROM acp_log e"
@@ -65,7 +69,11 @@ class Run(NamedTuple):
 
     def takes(self, event: NewEvent) -> bool:
         """Whether the event continues the message and fits into one line with it."""
-        same = event.message == self.message and event.turn_id == self.turn_id and event.source_uuid is None
+        same = (
+            event.message == self.message
+            and event.turn_id == self.turn_id
+            and event.source_uuid is None
+        )
         return same and self.weight + event.weight <= folding.PART
 
 
@@ -77,7 +85,10 @@ class Log:
     last: int
     run: Run | None = None
     passing: dict[str, int] = field(default_factory=dict)
-    turn: tuple[str | None, int | None] = (None, None)  # the one that told last: its id, its position
+    turn: tuple[str | None, int | None] = (
+        None,
+        None,
+    )  # the one that told last: its id, its position
 
     def copy(self) -> Log:
         """An independent copy."""
@@ -112,7 +123,9 @@ class Logs:
         self._logs.update(changed._logs)
 
     def of(self, connection: sqlite3.Connection, session_id: str) -> Log:
-        """The session's log. Inside of a transaction; raises Conflict if there is no such session."""
+        """The session's log. Inside of a transaction; raises Conflict if there is no
+        such session.
+        """
         log = self._logs.get(session_id)
         if log is None:
             known = self._committed._logs.get(session_id) if self._committed is not None else None
@@ -155,7 +168,9 @@ def _find(connection: sqlite3.Connection, session_id: str) -> Log:
         ((key, last),) = connection.execute(_FIND, (session_id,)).fetchall()
         return Log(int(key), int(last))
     log = Log(int(key), int(last), run=_open_run(connection, session_id, int(key), int(last)))
-    for seq, payload, turn_id in connection.execute(_PASSING, (session_id, key, session_id, session_id)):
+    for seq, payload, turn_id in connection.execute(
+        _PASSING, (session_id, key, session_id, session_id)
+    ):
         event = decode(payload)
         state = folding.state(event)
         if state is not None:
@@ -171,7 +186,9 @@ def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: i
     before = connection.execute(_BEFORE_RUN, (key,)).fetchone()
     run: Run | None = None
     below = last + 1
-    for seq, first, payload, turn_id in connection.execute(_END_OF_LOG, (session_id, key, before[0] if before else 0)):
+    for seq, first, payload, turn_id in connection.execute(
+        _END_OF_LOG, (session_id, key, before[0] if before else 0)
+    ):
         event = decode(payload)
         if not isinstance(event, Piece) or seq + 1 != below:
             break

@@ -1,8 +1,9 @@
-"""Merging the logs of sessions that become one, in the order in which their turns began; no turn is split.
+"""Merging the logs of sessions that become one, in the order in which their turns began; no turn is
+split.
 
-The logs are converted: none of their rows is in `acp_events`. The merged log starts above all old seqs, so that a seq
-tells by itself whether it is an old one; `acp_merged_logs` maps old seqs to new ones. Turns get new positions, in the
-order of the merged log.
+The logs are converted: none of their rows is in `acp_events`. The merged log starts above all old
+seqs, so that a seq tells by itself whether it is an old one; `acp_merged_logs` maps old seqs to new
+ones. Turns get new positions, in the order of the merged log.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def _place(column: str) -> str:
 
 
 _MOVE_CURSORS: Final = (
-    f"UPDATE acp_cursors SET seq = {_place('seq')}, least = {_place('least')} WHERE acp_session_id = ?"  # noqa: S608
+    f"UPDATE acp_cursors SET seq = {_place('seq')},"  # noqa: S608
+    f" least = {_place('least')} WHERE acp_session_id = ?"
 )
 
 
@@ -98,7 +100,9 @@ async def moved(database: Database, session_id: str, seq: int) -> int:
 
 
 async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> list[Statement]:
-    """Statements that move the others' logs and turns to the owner; its log stays if it is the only one."""
+    """Statements that move the others' logs and turns to the owner; its log stays if it is the only
+    one.
+    """
     sessions = [owner, *others]
     logs: list[list[_Part]] = []
     waiting: list[list[_Turn]] = []
@@ -110,7 +114,13 @@ async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> l
         told = {turn.turn_id for part in parts for turn in part.turns}
         logs.append(parts)
         stays = session is owner and not move
-        waiting.append([turn for turn in turns if turn.turn_id not in told and (turn.state == "queued" or not stays)])
+        waiting.append(
+            [
+                turn
+                for turn in turns
+                if turn.turn_id not in told and (turn.state == "queued" or not stays)
+            ]
+        )
         places.extend(turn.position for turn in turns if turn.position is not None)
     statements = [Statement(_FREE_KEYS, (other.session_id, owner.session_id)) for other in others]
     positions = _Positions(max(places, default=0))
@@ -124,7 +134,9 @@ async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> l
 
 
 class _Positions:
-    """Assigns new positions after all old ones; turns of one part move together, as its rows name them."""
+    """Assigns new positions after all old ones; turns of one part move together, as its rows name
+    them.
+    """
 
     def __init__(self, last: int) -> None:
         self._last = last
@@ -169,8 +181,12 @@ async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) ->
     return parts
 
 
-def _moved(logs: Iterable[list[_Part]], owner: Ended, last: int, positions: _Positions) -> Iterator[Statement]:
-    runs: list[tuple[str, int, int, int]] = []  # session, first and last place, by how much they move
+def _moved(
+    logs: Iterable[list[_Part]], owner: Ended, last: int, positions: _Positions
+) -> Iterator[Statement]:
+    runs: list[
+        tuple[str, int, int, int]
+    ] = []  # session, first and last place, by how much they move
     for part in heapq.merge(*logs, key=lambda part: part.at):
         by = last + 1 - part.first
         turn_by, new_positions = positions.give(part.turns)
@@ -185,7 +201,11 @@ def _moved(logs: Iterable[list[_Part]], owner: Ended, last: int, positions: _Pos
             runs.append((session_id, part.first, part.last, by))
     for run in runs:
         yield Statement("INSERT INTO acp_merged_logs VALUES (?, ?, ?, ?)", run, rows=1)
-    yield Statement("UPDATE acp_sessions SET last_seq = ? WHERE acp_session_id = ?", (last, owner.session_id), rows=1)
+    yield Statement(
+        "UPDATE acp_sessions SET last_seq = ? WHERE acp_session_id = ?",
+        (last, owner.session_id),
+        rows=1,
+    )
 
 
 def _turns(owner: Ended, positions: dict[str, int], by: int) -> Iterator[Statement]:

@@ -1,4 +1,6 @@
-"""The migrations runner: `migrations/NNNN_name.sql`, applied in order, each in a transaction of its own, each once."""
+"""The migrations runner: `migrations/NNNN_name.sql`, applied in order, each in a transaction of its
+own, each once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Migration:
 
 
 def load(folder: Path | None = None) -> list[Migration]:
-    """The migrations in `folder`, in order; by default the wheel's or, in an editable install, the checkout's."""
+    """The migrations in `folder`, in order; by default the wheel's or, in an editable install, the
+    checkout's.
+    """
     if folder is None:
         folder = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
     return [
@@ -48,10 +52,13 @@ def load(folder: Path | None = None) -> list[Migration]:
     ]
 
 
-def pending(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> list[Migration]:
+def pending(
+    connection: sqlite3.Connection, migrations: list[Migration], path: Path
+) -> list[Migration]:
     """The migrations that are not applied yet; reads only.
 
-    Raises DatabaseUnusable if the database has one that we do not know, or one whose file was changed since.
+    Raises DatabaseUnusable if the database has one that we do not know, or one whose file was
+    changed since.
     """
     if not connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'acp_migrations'"
@@ -79,8 +86,8 @@ def pending(connection: sqlite3.Connection, migrations: list[Migration], path: P
 def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Path) -> None:
     """Apply the missing migrations; several processes may do so at once.
 
-    `connection` is in autocommit mode (`isolation_level=None`). Raises DatabaseUnusable as `pending` does, and if a
-    migration fails; what a failed one did is rolled back.
+    `connection` is in autocommit mode (`isolation_level=None`). Raises DatabaseUnusable as
+    `pending` does, and if a migration fails; what a failed one did is rolled back.
     """
     for migration in pending(connection, migrations, path):
         try:

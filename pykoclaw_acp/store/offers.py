@@ -16,7 +16,12 @@ def keep(cwd: str, offer: Offer) -> Statement:
         " VALUES (?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
         " SET commands = excluded.commands, models = excluded.models, updated_at = excluded.updated_at,"
         " position = excluded.position",
-        (cwd, msgspec.json.encode(offer.commands).decode(), msgspec.json.encode(offer.models).decode(), now_ms()),
+        (
+            cwd,
+            msgspec.json.encode(offer.commands).decode(),
+            msgspec.json.encode(offer.models).decode(),
+            now_ms(),
+        ),
     )
 
 
@@ -28,7 +33,9 @@ async def of(database: Database, cwd: str) -> Offer | None:
 
 async def newest(database: Database) -> Offer | None:
     """The newest offer of any directory: models belong to the account."""
-    rows = await database.read("SELECT commands, models FROM acp_offers ORDER BY position DESC LIMIT 1")
+    rows = await database.read(
+        "SELECT commands, models FROM acp_offers ORDER BY position DESC LIMIT 1"
+    )
     return _offer(*rows[0]) if rows else None
 
 

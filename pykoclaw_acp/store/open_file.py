@@ -11,7 +11,8 @@ from typing import Final
 
 from pykoclaw_acp.store.condition import FileGone
 
-# The index of the write-ahead log: page size and number of the last frame (https://sqlite.org/walformat.html).
+# The index of the write-ahead log: page size and number of the last frame
+# (https://sqlite.org/walformat.html).
 _HEADER: Final = struct.Struct("=IIIBBHI")
 _HEADER_SIZE: Final = 48  # bytes; there are two copies, which differ while one is written
 _VERSION: Final = 3007000
@@ -25,7 +26,9 @@ class GoneAfterCommit(FileGone):
 
 
 class UnseenAfterCommit(OSError):
-    """The file could not be checked after a commit: whether the transaction was kept is not known."""
+    """The file could not be checked after a commit: whether the transaction was kept is
+    not known.
+    """
 
 
 class LogMissing(FileGone):
@@ -62,7 +65,9 @@ class OpenFile:
             )
 
     def check_after_commit(self) -> None:
-        """Raises GoneAfterCommit if the database or its WAL was moved, UnseenAfterCommit if that cannot be checked."""
+        """Raises GoneAfterCommit if the database or its WAL was moved, UnseenAfterCommit if that
+        cannot be checked.
+        """
         try:
             for name in (self._path, self._log):
                 if name in self._known:
@@ -105,7 +110,9 @@ class OpenFile:
             return 0
         version, _, _, _, _, page, frames = _HEADER.unpack_from(copies)
         size = 65536 if page == 1 else page
-        return _LOG_HEADER + frames * (_FRAME_HEADER + size) if version == _VERSION and frames else 0
+        return (
+            _LOG_HEADER + frames * (_FRAME_HEADER + size) if version == _VERSION and frames else 0
+        )
 
 
 def _place(name: str) -> tuple[int, int]:

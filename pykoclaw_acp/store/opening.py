@@ -1,4 +1,6 @@
-"""Opening the database: connections, journal mode, migrations; or a copy of a file that cannot be written."""
+"""Opening the database: connections, journal mode, migrations; or a copy of a file that cannot be
+written.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ READERS: Final = 2
 class Opened:
     """An open database. `trouble`: why it cannot be written, if it cannot.
 
-    `copy`: the file that is read instead, if the database itself cannot be opened. `accessible`: whether the system
-    would have let this process write when the files were opened.
+    `copy`: the file that is read instead, if the database itself cannot be opened. `accessible`:
+    whether the system would have let this process write when the files were opened.
     """
 
     writer: Connection
@@ -45,7 +47,9 @@ class Opened:
 
 
 async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
-    """Open the file, or a copy in the first directory of `spare` with room; raises as `Database.open`."""
+    """Open the file, or a copy in the first directory of `spare` with room; raises as
+    `Database.open`.
+    """
     migrations = migrate.load()
     try:
         await asyncio.to_thread(preflight.verify, path, migrations)
@@ -63,7 +67,9 @@ async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
                 "soon as that program lets go; `pykoclaw-acp doctor` names it."
             ) from cause
         if found is None or not history_copy.is_worth_it(path):
-            raise (preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error) from cause
+            raise (
+                preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error
+            ) from cause
     copied = await asyncio.to_thread(history_copy.make, path, spare)
     if copied is None:
         raise DatabaseUnusable(
@@ -73,7 +79,9 @@ async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
     try:
         return await _open_copy(copied, migrations, found)
     except OSError as error:
-        raise DatabaseUnusable(f"The copy {copied} of the database cannot be used: {error.strerror}.") from error
+        raise DatabaseUnusable(
+            f"The copy {copied} of the database cannot be used: {error.strerror}."
+        ) from error
 
 
 def _create(path: Path) -> None:
@@ -91,10 +99,14 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Opened:
         checkpoints = await Checkpoints.open(writer, path, mode)
         file = OpenFile(path)
         stack.pop_all()
-    return Opened(writer, readers, mode, clock, file, checkpoints, accessible=accessible, trouble=refused)
+    return Opened(
+        writer, readers, mode, clock, file, checkpoints, accessible=accessible, trouble=refused
+    )
 
 
-async def _open_copy(copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]) -> Opened:
+async def _open_copy(
+    copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]
+) -> Opened:
     async with AsyncExitStack() as stack:
         stack.callback(history_copy.remove, copied)
         writer, readers, mode, clock = await _connect(stack, copied, migrations)
@@ -106,7 +118,9 @@ async def _open_copy(copied: Path, migrations: list[migrate.Migration], found: t
 async def _connect(
     stack: AsyncExitStack, path: Path, migrations: list[migrate.Migration]
 ) -> tuple[Connection, list[Connection], JournalMode, Clock]:
-    """The writer, with which the database is brought up to date, the readers, and what was found."""
+    """The writer, with which the database is brought up to date, the readers, and what
+    was found.
+    """
 
     async def connection() -> Connection:
         opened = await Connection.open(path)
@@ -134,8 +148,12 @@ def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
     return None
 
 
-def _prepare(connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path) -> JournalMode:
-    inspection.inspect(connection, migrate.pending(connection, migrations, path), path)  # a rollback may have hidden it
+def _prepare(
+    connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path
+) -> JournalMode:
+    inspection.inspect(
+        connection, migrate.pending(connection, migrations, path), path
+    )  # a rollback may have hidden it
     mode = journal_mode.settle(connection, ENGINE)
     mode.configure(connection)
     connection.execute("PRAGMA foreign_keys=ON")

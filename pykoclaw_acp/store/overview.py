@@ -67,9 +67,11 @@ class Details:
 
 
 async def matching(database: Database, word: str) -> list[str]:
-    """Ids of the sessions that `word` matches: as an id, a conversation's name, or the beginning of an id.
+    """Ids of the sessions that `word` matches: as an id, a conversation's name, or the beginning of
+    an id.
 
-    Aliases match, too. An exact id or name matches alone; of a beginning two matches at most are returned.
+    Aliases match, too. An exact id or name matches alone; of a beginning two matches at most are
+    returned.
     """
     rows = await database.read(
         "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
@@ -91,7 +93,11 @@ async def listing(database: Database, *, every: bool, limit: int) -> AsyncIterat
 
     Yields to other tasks in between, however many there are.
     """
-    used = "" if every else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
+    used = (
+        ""
+        if every
+        else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
+    )
     rows = await database.read(
         f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}"
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
@@ -110,7 +116,9 @@ async def _summaries(rows: list[tuple[Any, ...]]) -> AsyncIterator[SessionSummar
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:
     """One session; None if there is none, or it was deleted."""
-    rows = await database.read(f"{_SUMMARY} WHERE s.acp_session_id = ? AND s.deleted_at IS NULL", (session_id,))
+    rows = await database.read(
+        f"{_SUMMARY} WHERE s.acp_session_id = ? AND s.deleted_at IS NULL", (session_id,)
+    )
     return _summary(rows[0]) if rows else None
 
 
@@ -121,7 +129,9 @@ async def details(database: Database, session_id: str) -> Details:
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
         (session_id,),
     )
-    ((count,),) = await database.read("SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,))
+    ((count,),) = await database.read(
+        "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,)
+    )
     rows = await database.read(
         "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"  # noqa: S608  constant
         f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
@@ -167,7 +177,9 @@ async def counts(database: Database) -> SessionCounts:
 
 async def queue(database: Database) -> tuple[int, int]:
     """Number of running and of queued turns."""
-    rows = await database.read(f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {UNFINISHED} GROUP BY state")  # noqa: S608
+    rows = await database.read(
+        f"SELECT state, COUNT(*) FROM acp_turns WHERE state IN {UNFINISHED} GROUP BY state"  # noqa: S608  constant
+    )
     by_state = dict(rows)
     return sum(by_state.get(state, 0) for state in STARTED), by_state.get(TurnState.QUEUED, 0)
 
@@ -194,7 +206,8 @@ async def workers(database: Database) -> list[WorkerSummary]:
 async def delete(database: Database, session_id: str) -> None:
     """Delete a session: hidden by the first commit, its contents gone at the return.
 
-    The rows of its ids stay, without a title, because an id is never used again; its request key becomes free.
+    The rows of its ids stay, without a title, because an id is never used again; its request key
+    becomes free.
     """
     change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
     at = now_ms()
@@ -212,18 +225,37 @@ async def purge(database: Database) -> None:
                 await database.commit(Unit(statements=(Statement(delete_before, (key, seq)),)))
     deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
     tables = ("acp_turns", "acp_permissions", "acp_cursors", "acp_merged_logs")
-    rest = tuple(Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}") for table in tables)  # noqa: S608
+    rest = tuple(
+        Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}")  # noqa: S608  constant
+        for table in tables
+    )
     await database.commit(Unit(statements=rest))
 
 
 def size(database: Database) -> int:
     """Size of the database on disk in bytes, including its journals."""
-    files = [database.path.with_name(database.path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    files = [
+        database.path.with_name(database.path.name + suffix)
+        for suffix in ("", "-wal", "-shm", "-journal")
+    ]
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _summary(row: tuple[Any, ...]) -> SessionSummary:
-    session_id, name, title, cwd, client, created, updated, prompted, closed, pruned, auxiliary, busy = row
+    (
+        session_id,
+        name,
+        title,
+        cwd,
+        client,
+        created,
+        updated,
+        prompted,
+        closed,
+        pruned,
+        auxiliary,
+        busy,
+    ) = row
     return SessionSummary(
         id=session_id,
         conversation=name,

@@ -1,10 +1,11 @@
 """`acp_permissions`: permission requests, pending and settled.
 
-`request` is the whole request (JSON), enough to ask it again; `content` is a form's filled-in content (JSON). While
-`outcome` is NULL the request is pending, and `policy` is `attended` (a client is there), the away policy that acts at
-`deadline_clock` (ms, own clock; `deadline` and `created_at` are for people), or `parked` (its worker was given up).
-`position` orders all requests. `turn_id` is the turn that asks; of a decided parked request the turn that goes on with
-the decision, and NULL once the decision is used up.
+`request` is the whole request (JSON), enough to ask it again; `content` is a form's filled-in
+content (JSON). While `outcome` is NULL the request is pending, and `policy` is `attended` (a client
+is there), the away policy that acts at `deadline_clock` (ms, own clock; `deadline` and `created_at`
+are for people), or `parked` (its worker was given up). `position` orders all requests. `turn_id` is
+the turn that asks; of a decided parked request the turn that goes on with the decision, and NULL
+once the decision is used up.
 """
 
 from __future__ import annotations
@@ -57,10 +58,14 @@ def insert(session_id: str, request: PermissionRequest, clock: int) -> Statement
     )
 
 
-def insert_workspace(session_id: str, request: PermissionRequest, clock: int) -> tuple[Statement, Statement]:
+def insert_workspace(
+    session_id: str, request: PermissionRequest, clock: int
+) -> tuple[Statement, Statement]:
     """Insert a trust request, which comes from no worker."""
     about = ", ".join(one.path for one in request.workspaces)
-    told = Statement("UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, request.ask_id))
+    told = Statement(
+        "UPDATE acp_permissions SET workspace = ? WHERE permission_id = ?", (about, request.ask_id)
+    )
     return insert(session_id, request, clock), told
 
 
@@ -69,7 +74,13 @@ def set_clock(ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> 
     return Statement(
         "UPDATE acp_permissions SET policy = ?, deadline = ?, deadline_clock = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy <> ?",
-        (policy, deadline and deadline.shown, deadline and deadline.clock, ask_id, RequestPolicy.PARKED),
+        (
+            policy,
+            deadline and deadline.shown,
+            deadline and deadline.clock,
+            ask_id,
+            RequestPolicy.PARKED,
+        ),
     )
 
 
@@ -89,12 +100,21 @@ def settle(settled: Settlement) -> Statement:
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, content = ?, answered_at = ?"
         " WHERE permission_id = ? AND outcome IS NULL",
-        (settled.outcome, settled.option_id, settled.answered_by, content, now_ms(), settled.permission_id),
+        (
+            settled.outcome,
+            settled.option_id,
+            settled.answered_by,
+            content,
+            now_ms(),
+            settled.permission_id,
+        ),
     )
 
 
 def settle_parked(settled: Settlement, turn_id: str) -> Statement:
-    """Settle a parked request, with the turn that goes on with it; fails with Conflict if it is settled."""
+    """Settle a parked request, with the turn that goes on with it; fails with Conflict if it is
+    settled.
+    """
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, option_id = ?, answered_by = ?, answered_at = ?, turn_id = ?"
         " WHERE permission_id = ? AND outcome IS NULL AND policy = ?",
@@ -129,10 +149,14 @@ def withdraw(ask_id: str) -> Statement:
 
 
 def interrupt_all(adopted: Collection[str] = ()) -> Statement:
-    """Settle requests whose worker is gone: all but those of `adopted` sessions, parked ones, and trust requests
-    whose prompt is still queued.
+    """Settle requests whose worker is gone: all but those of `adopted` sessions, parked ones, and
+    trust requests whose prompt is still queued.
     """
-    spared = f" AND (workspace IS NOT NULL OR acp_session_id NOT IN {places(adopted)})" if adopted else ""
+    spared = (
+        f" AND (workspace IS NOT NULL OR acp_session_id NOT IN {places(adopted)})"
+        if adopted
+        else ""
+    )
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, answered_at = ?"  # noqa: S608  placeholders only
         f" WHERE outcome IS NULL AND policy <> ?{spared} AND NOT (workspace IS NOT NULL AND EXISTS"
@@ -143,7 +167,9 @@ def interrupt_all(adopted: Collection[str] = ()) -> Statement:
 
 async def waiting(database: Database, session_id: str | None = None) -> list[StoredRequest]:
     """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
-    mine, of_session = ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
+    mine, of_session = (
+        ("", ()) if session_id is None else (" AND p.acp_session_id = ?", (session_id,))
+    )
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
         f" WHERE p.outcome IS NULL AND s.deleted_at IS NULL{mine} ORDER BY +p.position",  # sorted: few are pending
@@ -180,7 +206,9 @@ async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
 
 async def is_open(database: Database, ask_id: str) -> bool:
     """Whether the request is pending."""
-    rows = await database.read("SELECT outcome IS NULL FROM acp_permissions WHERE permission_id = ?", (ask_id,))
+    rows = await database.read(
+        "SELECT outcome IS NULL FROM acp_permissions WHERE permission_id = ?", (ask_id,)
+    )
     return bool(rows and rows[0][0])
 
 
@@ -197,12 +225,23 @@ async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRe
 
 
 def _questions(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
-    """Decode rows; an unreadable one is skipped, so that it does not keep the server from starting."""
+    """Decode rows; an unreadable one is skipped, so that it does not keep the server
+    from starting.
+    """
     found: list[StoredRequest] = []
     for session_id, request, turn_id, policy, *rest, content in rows:
         try:
             rest.append(None if content is None else msgspec.json.decode(content))
-            found.append(StoredRequest(session_id, _decoder.decode(request), turn_id, RequestPolicy(policy), *rest))
+            found.append(
+                StoredRequest(
+                    session_id, _decoder.decode(request), turn_id, RequestPolicy(policy), *rest
+                )
+            )
         except (msgspec.MsgspecError, ValueError) as error:
-            log.warning("A question cannot be read", action="question_unreadable", session=session_id, error=str(error))
+            log.warning(
+                "A question cannot be read",
+                action="question_unreadable",
+                session=session_id,
+                error=str(error),
+            )
     return found

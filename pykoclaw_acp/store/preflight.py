@@ -21,9 +21,11 @@ ATTEMPTS = 5
 
 
 def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = False) -> None:
-    """Raises DatabaseUnusable if the file is damaged, newer than this program, or cannot be migrated.
+    """Raises DatabaseUnusable if the file is damaged, newer than this program, or cannot be
+    migrated.
 
-    Changes no byte and leaves no file. A missing or empty file is a new database. `adopt`: as `inspection.inspect`.
+    Changes no byte and leaves no file. A missing or empty file is a new database. `adopt`: as
+    `inspection.inspect`.
     """
     if _size(path) == 0:
         if _size(_beside(path, "-wal")) > 0:
@@ -34,7 +36,9 @@ def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = Fal
         try:
             with closing(_connect(path)) as connection:
                 _check(connection, path)
-                inspection.inspect(connection, migrate.pending(connection, migrations, path), path, adopt=adopt)
+                inspection.inspect(
+                    connection, migrate.pending(connection, migrations, path), path, adopt=adopt
+                )
             return
         except sqlite3.Error as error:
             if result_code(error) == sqlite3.SQLITE_READONLY:
@@ -96,10 +100,14 @@ def _connect(path: Path) -> sqlite3.Connection:
     elif _beside(path, "-wal").exists() or _beside(path, "-journal").exists():
         options = "mode=ro"
     else:
-        # Nobody has a transaction open, and mode=ro alone would leave an empty -wal and -shm beside a WAL file.
+        # Nobody has a transaction open, and mode=ro alone would leave an empty -wal and -shm beside
+        # a WAL file.
         options = "mode=ro&immutable=1"
     return sqlite3.connect(
-        f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT, isolation_level=None
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=BUSY_TIMEOUT,
+        isolation_level=None,
     )
 
 

@@ -1,4 +1,6 @@
-"""Access to the database: its user, and the members of a configured group; independent of the umask."""
+"""Access to the database: its user, and the members of a configured group; independent of the
+umask.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,28 @@ log: Final = structlog.get_logger()
 
 
 def group_id(name: str | None) -> int | None:
-    """The group's number; raises ConfigurationError if it does not exist or this user is not a member."""
+    """The group's number; raises ConfigurationError if it does not exist or this user is not a
+    member.
+    """
     if name is None:
         return None
     try:
         group = grp.getgrnam(name).gr_gid
     except KeyError:
-        raise ConfigurationError(f"PYKOCLAW_GROUP is {name[:80]!r}: there is no such group.") from None
+        raise ConfigurationError(
+            f"PYKOCLAW_GROUP is {name[:80]!r}: there is no such group."
+        ) from None
     if os.geteuid() and group not in {os.getegid(), *os.getgroups()}:
-        raise ConfigurationError(f"PYKOCLAW_GROUP is {name[:80]!r}: this user (user {os.geteuid()}) is not in it.")
+        raise ConfigurationError(
+            f"PYKOCLAW_GROUP is {name[:80]!r}: this user (user {os.geteuid()}) is not in it."
+        )
     return group
 
 
 def require_shared(data_dir: Path, group: int, name: str) -> None:
-    """Raises ConfigurationError unless the group's members can use the data directory, and nobody else can write it."""
+    """Raises ConfigurationError unless the group's members can use the data directory, and nobody
+    else can write it.
+    """
     status = data_dir.stat()
     if status.st_gid != group or status.st_mode & 0o2072 != 0o2070:
         raise ConfigurationError(
@@ -62,7 +72,12 @@ def close(path: Path, group: int | None) -> None:
         except OSError as error:
             if error.errno != errno.EROFS:
                 advice = f"Close it with `chmod {wanted:o} {one}`."
-                log.warning("Others may use the database", action="database_open", file=str(one), advice=advice)
+                log.warning(
+                    "Others may use the database",
+                    action="database_open",
+                    file=str(one),
+                    advice=advice,
+                )
             continue
         if mode & ~wanted:
             log.warning(

@@ -20,7 +20,9 @@ class ReaderPool:
             self._idle.put_nowait(reader)
         self._queries = Tasks()
 
-    async def read(self, sql: str, parameters: tuple[Any, ...], size: int | None) -> list[tuple[Any, ...]]:
+    async def read(
+        self, sql: str, parameters: tuple[Any, ...], size: int | None
+    ) -> list[tuple[Any, ...]]:
         """As `Database.read`."""
         # A separate task: the reader is busy until the query ends, even if the caller is cancelled.
         return await asyncio.shield(self._queries.start(self._query(sql, parameters, size)))
@@ -31,10 +33,14 @@ class ReaderPool:
         for reader in self._readers:
             await reader.close()
 
-    async def _query(self, sql: str, parameters: tuple[Any, ...], size: int | None) -> list[tuple[Any, ...]]:
+    async def _query(
+        self, sql: str, parameters: tuple[Any, ...], size: int | None
+    ) -> list[tuple[Any, ...]]:
         reader = await self._idle.get()
         try:
-            return await reader.run(lambda connection: _fetch(connection.execute(sql, parameters), size))
+            return await reader.run(
+                lambda connection: _fetch(connection.execute(sql, parameters), size)
+            )
         finally:
             self._idle.put_nowait(reader)
 

@@ -12,6 +12,12 @@ from pykoclaw_acp.store.journal.turns import SqlTurnJournal
 
 
 class SessionJournal(
-    SqlSessionStore, SqlTurnJournal, SqlLogStore, SqlPermissionStore, SqlTrustStore, SqlCursorStore, SqlOfferStore
+    SqlSessionStore,
+    SqlTurnJournal,
+    SqlLogStore,
+    SqlPermissionStore,
+    SqlTrustStore,
+    SqlCursorStore,
+    SqlOfferStore,
 ):
     """Implements `sessions.ports.Journal`."""

@@ -23,7 +23,9 @@ def now_ms() -> int:
 
 
 def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
-    """Insert a session and its conversation. `clock`, here and below: the own clock's reading (ms)."""
+    """Insert a session and its conversation. `clock`, here and below: the own clock's
+    reading (ms).
+    """
     at = now_ms()
     session = Statement(
         "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, request_key,"
@@ -93,7 +95,10 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
     """Apply events that change the session's mode, model or title."""
     for event in events:
         if isinstance(event, ModeChanged):
-            yield Statement("UPDATE acp_sessions SET mode = ? WHERE acp_session_id = ?", (event.mode, session_id))
+            yield Statement(
+                "UPDATE acp_sessions SET mode = ? WHERE acp_session_id = ?",
+                (event.mode, session_id),
+            )
         elif isinstance(event, ConfigChanged):
             # The default stays the default until somebody chooses.
             yield Statement(
@@ -101,7 +106,10 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
                 (event.selection.model, session_id, event.selection.model, DEFAULT_MODEL),
             )
         elif isinstance(event, TitleChanged):
-            yield Statement("UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?", (event.title, session_id))
+            yield Statement(
+                "UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?",
+                (event.title, session_id),
+            )
 
 
 _UNUSED: Final = (
@@ -120,12 +128,17 @@ _CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
 
 async def unused(database: Database, before: int) -> list[str]:
     """Sessions never prompted by a person and not used since `before` (ms, own clock)."""
-    rows = await database.read(f"SELECT acp_session_id FROM acp_sessions WHERE {_UNUSED}", (before,))  # noqa: S608
+    rows = await database.read(
+        f"SELECT acp_session_id FROM acp_sessions WHERE {_UNUSED}",  # noqa: S608  constant
+        (before,),
+    )
     return [session_id for (session_id,) in rows]
 
 
 def prune(session_id: str, before: int) -> tuple[Statement, ...]:
-    """Hide an unused session and delete its contents; `last_seq` stays, since no seq is assigned twice."""
+    """Hide an unused session and delete its contents; `last_seq` stays, since no seq is assigned
+    twice.
+    """
     hide = (
         "UPDATE acp_sessions SET pruned_at = ?, last_seq ="  # noqa: S608  constants
         " COALESCE((SELECT MAX(seq) FROM acp_log WHERE acp_log.log_key = acp_sessions.log_key"
@@ -135,17 +148,26 @@ def prune(session_id: str, before: int) -> tuple[Statement, ...]:
     return (
         Statement(hide, (now_ms(), session_id, before), rows=1),
         Statement(f"DELETE FROM acp_log WHERE log_key = {LOG_KEY}", (session_id,)),  # noqa: S608  constant
-        *(Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,)) for table in _CONTENTS),  # noqa: S608
+        *(
+            Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,))  # noqa: S608  constant
+            for table in _CONTENTS
+        ),
     )
 
 
 def close(session_id: str) -> Statement:
     """The client has closed the session."""
-    return Statement("UPDATE acp_sessions SET closed_at = ? WHERE acp_session_id = ?", (now_ms(), session_id), rows=1)
+    return Statement(
+        "UPDATE acp_sessions SET closed_at = ? WHERE acp_session_id = ?",
+        (now_ms(), session_id),
+        rows=1,
+    )
 
 
 async def find(database: Database, session_id: str) -> SessionRecord | None:
-    """The session that this id, which may be an alias, stands for; None if there is none or it was deleted."""
+    """The session that this id, which may be an alias, stands for; None if there is none or it was
+    deleted.
+    """
     rows = await database.read(
         f"SELECT s.acp_session_id, s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
         f" {LAST_SEQ},"
@@ -182,12 +204,18 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
 
 def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:
     """Set the session's own away policy; None: that of the settings."""
-    return Statement("UPDATE acp_sessions SET away_policy = ? WHERE acp_session_id = ?", (policy, session_id), rows=1)
+    return Statement(
+        "UPDATE acp_sessions SET away_policy = ? WHERE acp_session_id = ?",
+        (policy, session_id),
+        rows=1,
+    )
 
 
 async def find_created(database: Database, request_key: str) -> str | None:
     """Id of the session that this `session/new` request has created."""
-    rows = await database.read("SELECT acp_session_id FROM acp_sessions WHERE request_key = ?", (request_key,))
+    rows = await database.read(
+        "SELECT acp_session_id FROM acp_sessions WHERE request_key = ?", (request_key,)
+    )
     return str(rows[0][0]) if rows else None
 
 

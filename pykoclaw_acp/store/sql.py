@@ -10,7 +10,9 @@ from pykoclaw_acp.model.turns import TurnState
 
 
 def literals(values: Collection[str]) -> str:
-    """These words as the right side of IN; a partial index is used for literals only, not for parameters."""
+    """These words as the right side of IN; a partial index is used for literals only, not for
+    parameters.
+    """
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 

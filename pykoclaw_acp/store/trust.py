@@ -41,7 +41,10 @@ async def of(database: Database, paths: Collection[str]) -> list[Trusted]:
     wanted = sorted({above for path in paths for above in upwards(path)})
     if not wanted:
         return []
-    rows = await database.read(f"SELECT {_COLUMNS} FROM acp_trust WHERE path IN {places(wanted)}", (*wanted,))  # noqa: S608
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_trust WHERE path IN {places(wanted)}",  # noqa: S608  constant
+        (*wanted,),
+    )
     return [Trusted(*row) for row in rows]
 
 

@@ -24,7 +24,9 @@ Key = Literal["request_key", "idempotency_key"]
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTurn:
-    """A turn that an earlier server left. `background`: Claude started it by itself. `epoch`: its worker's."""
+    """A turn that an earlier server left. `background`: Claude started it by itself. `epoch`: its
+    worker's.
+    """
 
     turn: Turn
     epoch: int | None
@@ -68,7 +70,9 @@ def answered(turn_id: str) -> Statement:
     return Statement("UPDATE acp_turns SET answered_at = ? WHERE turn_id = ?", (now_ms(), turn_id))
 
 
-async def ended(database: Database, session_id: str, column: Key, value: str) -> list[tuple[Turn, Outcome]]:
+async def ended(
+    database: Database, session_id: str, column: Key, value: str
+) -> list[tuple[Turn, Outcome]]:
     """Ended turns of clients, by one of their unique keys; without their content."""
     return await _ended(
         database,
@@ -94,20 +98,42 @@ async def newest(database: Database, session_id: str, since: int) -> tuple[Turn,
     return found[0] if found else None
 
 
-async def _ended(database: Database, where: str, values: tuple[Any, ...]) -> list[tuple[Turn, Outcome]]:
+async def _ended(
+    database: Database, where: str, values: tuple[Any, ...]
+) -> list[tuple[Turn, Outcome]]:
     rows = await database.read(
         "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state,"  # noqa: S608
         f" stop_reason, error, usage FROM acp_turns {where}",
         values,
     )
     found: list[tuple[Turn, Outcome]] = []
-    for turn_id, session_id, request, idempotency, fingerprint, created_at, answered_at, state, *end in rows:
+    for (
+        turn_id,
+        session_id,
+        request,
+        idempotency,
+        fingerprint,
+        created_at,
+        answered_at,
+        state,
+        *end,
+    ) in rows:
         keys = PromptKeys(request, idempotency, fingerprint)
-        turn = Turn(turn_id, session_id, [], keys, created_at, state=TurnState(state), answered=answered_at is not None)
+        turn = Turn(
+            turn_id,
+            session_id,
+            [],
+            keys,
+            created_at,
+            state=TurnState(state),
+            answered=answered_at is not None,
+        )
         stop_reason, error, usage = end
         failure = None if error is None else TurnFailure(**json.loads(error))
         used = None if usage is None else json.loads(usage)
-        found.append((turn, Outcome(turn.state, stop_reason=stop_reason, failure=failure, usage=used)))
+        found.append(
+            (turn, Outcome(turn.state, stop_reason=stop_reason, failure=failure, usage=used))
+        )
     return found
 
 
@@ -123,7 +149,9 @@ async def has_unfinished(database: Database, session_id: str, keys: PromptKeys) 
 
 async def exists(database: Database, request_key: str) -> bool:
     """Whether there is a turn of this request."""
-    return bool(await database.read("SELECT 1 FROM acp_turns WHERE request_key = ?", (request_key,)))
+    return bool(
+        await database.read("SELECT 1 FROM acp_turns WHERE request_key = ?", (request_key,))
+    )
 
 
 async def of_front(database: Database, session_id: str, front: str) -> list[str]:
@@ -165,7 +193,9 @@ def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
 
 
 def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> Statement:
-    """End an unfinished turn `at` (ms, own clock); of an ended one nothing changes, or `once` fails with Conflict."""
+    """End an unfinished turn `at` (ms, own clock); of an ended one nothing changes, or `once` fails
+    with Conflict.
+    """
     return Statement(
         "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
         f" WHERE turn_id = ? AND state IN {UNFINISHED}",
@@ -195,11 +225,28 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         f" FROM acp_turns t WHERE t.state IN {UNFINISHED} ORDER BY t.acp_session_id, t.position"
     )
     found: list[UnfinishedTurn] = []
-    for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, client, *rest in rows:
+    for (
+        turn_id,
+        session_id,
+        prompt,
+        request,
+        idempotency,
+        fingerprint,
+        created_at,
+        client,
+        *rest,
+    ) in rows:
         sent, state, epoch, origin, unattended, attempts, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
-            turn_id, session_id, _content(prompt), keys, created_at, client, state=TurnState(state), spoke=bool(spoke)
+            turn_id,
+            session_id,
+            _content(prompt),
+            keys,
+            created_at,
+            client,
+            state=TurnState(state),
+            spoke=bool(spoke),
         )
         turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
@@ -207,9 +254,13 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
 
 
 def _content(prompt: str) -> list[dict[str, Any]]:
-    """Decode a prompt; an unreadable one is empty, so that it does not keep the server from starting."""
+    """Decode a prompt; an unreadable one is empty, so that it does not keep the server from
+    starting.
+    """
     try:
-        return [block for block in json.loads(prompt) if isinstance(block, dict) and "type" in block]
+        return [
+            block for block in json.loads(prompt) if isinstance(block, dict) and "type" in block
+        ]
     except (ValueError, TypeError):
         return []
 
@@ -219,4 +270,6 @@ def _failure_json(failure: TurnFailure | None) -> str | None:
     if failure is None:
         return None
     kept = {"kind": failure.kind, "message": failure.message, "status": failure.status}
-    return json.dumps(kept if failure.retry_after is None else kept | {"retry_after": failure.retry_after})
+    return json.dumps(
+        kept if failure.retry_after is None else kept | {"retry_after": failure.retry_after}
+    )

@@ -17,7 +17,8 @@ class SqlWorkerStore:
         self._database = database
 
     async def next_epoch(self, session_id: str) -> int:
-        """Commit and return the session's next epoch; called by the pool only, once at a time for a session.
+        """Commit and return the session's next epoch; called by the pool only, once at a time for a
+        session.
 
         Raises SpoolPending while an older worker has a row: its spool would become stale.
         """
@@ -31,7 +32,9 @@ class SqlWorkerStore:
             await self._database.commit(Unit(statements=(step,)), patient=True)
         except Conflict as error:
             raise SpoolPending(session_id) from error
-        rows = await self._database.read("SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,))
+        rows = await self._database.read(
+            "SELECT epoch FROM acp_sessions WHERE acp_session_id = ?", (session_id,)
+        )
         return int(rows[0][0])
 
     async def left(self, session_id: str) -> list[WorkerRecord]:
@@ -59,7 +62,9 @@ class SqlWorkerStore:
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """The worker is gone, and nothing that it left is needed."""
-        row = Statement("DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch))
+        row = Statement(
+            "DELETE FROM acp_workers WHERE acp_session_id = ? AND epoch = ?", (session_id, epoch)
+        )
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def rows(self) -> list[WorkerRecord]:
@@ -72,18 +77,28 @@ class SqlWorkerStore:
             " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
         return [
-            _record(session_id, epoch, WorkerHandle(WorkerProcess(pid, start_time, boot_id), socket), acked, workspace)
+            _record(
+                session_id,
+                epoch,
+                WorkerHandle(WorkerProcess(pid, start_time, boot_id), socket),
+                acked,
+                workspace,
+            )
             for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace in rows
         ]
 
 
-def _record(session_id: str, epoch: int, handle: WorkerHandle, acked: int, workspace: str | None) -> WorkerRecord:
+def _record(
+    session_id: str, epoch: int, handle: WorkerHandle, acked: int, workspace: str | None
+) -> WorkerRecord:
     identity = WorkerIdentity(instance=handle.instance, session_id=session_id, epoch=epoch)
     return WorkerRecord(identity, handle, acked, workspace)
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:
-    """Record the acknowledged frame, with its events; later ones may be recorded in the log's rows."""
+    """Record the acknowledged frame, with its events; later ones may be recorded in the
+    log's rows.
+    """
     return Statement(
         "UPDATE acp_workers SET acked_frame = ?, acked_seq = COALESCE((SELECT MAX(e.seq) FROM acp_sessions s"
         " JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = acp_workers.acp_session_id), 0)"

@@ -1,7 +1,9 @@
-"""How the C library keeps large blocks of memory: each in a mapping of its own, which grows without being copied.
+"""How the C library keeps large blocks of memory: each in a mapping of its own, which grows without
+being copied.
 
-By itself glibc puts blocks of up to 32 MiB into its heap once such a one was freed. A line of a client that grows there
-is copied as a whole now and then, in one call, which takes as long as 13 ms while nobody else is served.
+By itself glibc puts blocks of up to 32 MiB into its heap once such a one was freed. A line of a
+client that grows there is copied as a whole now and then, in one call, which takes as long as 13 ms
+while nobody else is served.
 """
 
 from __future__ import annotations

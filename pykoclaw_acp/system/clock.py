@@ -1,8 +1,10 @@
-"""The data directory's clock: a monotonic clock for ages and deadlines, independent of the wall clock.
+"""The data directory's clock: a monotonic clock for ages and deadlines, independent of the wall
+clock.
 
-It counts the milliseconds in which the machine was awake (CLOCK_MONOTONIC). All processes of one boot agree on it. At
-the next boot it continues from its last saved value; the time in which the machine was off, and the time since the last
-save, are not counted. An age that it reports is therefore a lower bound.
+It counts the milliseconds in which the machine was awake (CLOCK_MONOTONIC). All processes of one
+boot agree on it. At the next boot it continues from its last saved value; the time in which the
+machine was off, and the time since the last save, are not counted. An age that it reports is
+therefore a lower bound.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def uptime() -> int:
 
 
 class Clock:
-    """The clock, continued from a saved value, or started at 0. `started`: its value at creation."""
+    """The clock, continued from a saved value, or started at 0. `started`: its value at
+    creation.
+    """
 
     def __init__(self, noted: Note | None) -> None:
         self._boot_id = processes.boot_id()
@@ -38,7 +42,9 @@ class Clock:
         elif noted.boot_id != self._boot_id:
             counted = noted.counted + now  # the whole of this boot is newer than the saved value
         else:
-            counted = noted.counted + max(0, now - noted.uptime)  # less: the machine was restored from a snapshot
+            counted = noted.counted + max(
+                0, now - noted.uptime
+            )  # less: the machine was restored from a snapshot
         self._before = counted - now
         self.started = counted
 

@@ -1,4 +1,6 @@
-"""Parser of `.env` files, compatible with python-dotenv; the standard library only, for the front's start-up time."""
+"""Parser of `.env` files, compatible with python-dotenv; the standard library only, for the front's
+start-up time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _COMMENT = re.compile(r"(?:[^\S\r\n]*#[^\r\n]*)?")
 _END = re.compile(r"[^\S\r\n]*(?:\r\n|\n|\r|$)")
 _REST = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)?")
 _VARIABLE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
-_ESCAPES = {f"\\{letter}": sign for letter, sign in zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True)}
+_ESCAPES = {
+    f"\\{letter}": sign for letter, sign in zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True)
+}
 
 
 class _Malformed(Exception):
@@ -61,7 +65,9 @@ class _Reader:
         if self._next("'"):
             return re.sub(r"\\[\\']", lambda found: _ESCAPES[found[0]], self._take(_SINGLE)[1])
         if self._next('"'):
-            return re.sub(r"\\[\\'\"abfnrtv]", lambda found: _ESCAPES[found[0]], self._take(_DOUBLE)[1])
+            return re.sub(
+                r"\\[\\'\"abfnrtv]", lambda found: _ESCAPES[found[0]], self._take(_DOUBLE)[1]
+            )
         return re.sub(r"\s+#.*", "", self._take(_PLAIN)[1]).rstrip()
 
     def _next(self, character: str) -> bool:
@@ -76,7 +82,9 @@ class _Reader:
 
 
 def read(path: str) -> dict[str, str]:
-    """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError, UnicodeDecodeError."""
+    """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError,
+    UnicodeDecodeError.
+    """
     with open(path, encoding="utf-8") as file:
         text = file.read().removeprefix("\ufeff")
     values: dict[str, str | None] = {}

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-WORKER: Final = "PYKOCLAW_WORKER"  # in the environment of a worker's descendants, not of the worker itself
+WORKER: Final = (
+    "PYKOCLAW_WORKER"  # in the environment of a worker's descendants, not of the worker itself
+)
 COOKIE: Final = f"{WORKER}=".encode()
 MARKS: Final = frozenset(
     {WORKER, "CLAUDE_CODE_TMPDIR"}
@@ -27,7 +29,9 @@ _MOST: Final = 1000  # ancestors
 
 
 class Process:
-    """Snapshot of a process: `start` in clock ticks after boot, `cookie` of the worker that it descends from."""
+    """Snapshot of a process: `start` in clock ticks after boot, `cookie` of the worker that it
+    descends from.
+    """
 
     __slots__ = ("cookie", "name", "parent", "pid", "start")
 
@@ -59,7 +63,9 @@ def is_inside(pid: int) -> bool:
 
 
 def cookie(pid: int) -> str | None:
-    """Cookie of the worker that the process descends from; None without one, or if it cannot be read."""
+    """Cookie of the worker that the process descends from; None without one, or if it cannot be
+    read.
+    """
     return variable(pid, COOKIE)
 
 
@@ -104,7 +110,9 @@ def _stat(pid: int) -> tuple[str, int, int] | None:
 
 
 def _seen(look: Callable[[], T], otherwise: T) -> T:
-    """Result of `look`, or the default if it fails; raises OSError if this process is out of descriptors."""
+    """Result of `look`, or the default if it fails; raises OSError if this process is out of
+    descriptors.
+    """
     try:
         return look()
     except OSError as error:

@@ -20,10 +20,12 @@ def check_platform() -> None:
 
 
 def withhold_memory() -> None:
-    """Exclude memory from core dumps of this process and its children: it holds keys and conversations.
+    """Exclude memory from core dumps of this process and its children: it holds keys and
+    conversations.
 
-    The filter (core(5)) also applies where core_pattern pipes to a program, which RLIMIT_CORE does not stop.
-    PR_SET_DUMPABLE is not used: it would close /proc to `doctor` and the daemon. A child may reset the filter.
+    The filter (core(5)) also applies where core_pattern pipes to a program, which RLIMIT_CORE does
+    not stop. PR_SET_DUMPABLE is not used: it would close /proc to `doctor` and the daemon. A child
+    may reset the filter.
     """
     try:
         descriptor = os.open("/proc/self/coredump_filter", os.O_WRONLY | os.O_CLOEXEC)
@@ -43,7 +45,9 @@ def make_no_core_files() -> None:
 
 
 def open_missing_streams() -> None:
-    """A descriptor below 3 that was closed at the start must not become a file or a socket of ours."""
+    """A descriptor below 3 that was closed at the start must not become a file or a
+    socket of ours.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

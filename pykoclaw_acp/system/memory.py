@@ -19,7 +19,9 @@ KILLED: Final = (
 
 
 def kills() -> int:
-    """Number of processes that the kernel's OOM killer ended: in our cgroup, else on the machine."""
+    """Number of processes that the kernel's OOM killer ended: in our cgroup, else on
+    the machine.
+    """
     try:
         path = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
         counted = (CGROUPS / path / "memory.events").read_text()
@@ -28,7 +30,9 @@ def kills() -> int:
             counted = Path("/proc/vmstat").read_text()
         except OSError:
             return 0
-    return sum(int(line.split()[1]) for line in counted.splitlines() if line.startswith("oom_kill "))
+    return sum(
+        int(line.split()[1]) for line in counted.splitlines() if line.startswith("oom_kill ")
+    )
 
 
 def of_process(pid: int) -> int | None:
@@ -41,7 +45,9 @@ def of_process(pid: int) -> int | None:
 
 
 def of_tree(pid: int) -> int | None:
-    """Proportional set size of a process and its descendants, in bytes; None if the process is gone."""
+    """Proportional set size of a process and its descendants, in bytes; None if the process is
+    gone.
+    """
     own = of_process(pid)
     if own is None:
         return None

@@ -14,7 +14,9 @@ START: Final = 19  # clock ticks after boot
 
 
 def stat(pid: int) -> tuple[str, list[str]]:
-    """Name of the process, and the fields after it; raises OSError, ProcessLookupError without such a process."""
+    """Name of the process, and the fields after it; raises OSError, ProcessLookupError without such
+    a process.
+    """
     raw = read(f"/proc/{pid}/stat")
     name, end, rest = raw.partition(b"(")[2].rpartition(b")")
     if not end:

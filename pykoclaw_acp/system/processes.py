@@ -35,8 +35,12 @@ def name(pid: int) -> str | None:
 
 
 def die_with_parent(wanted: bool) -> None:
-    """Set whether this process gets SIGKILL when its parent ends (prctl(2)); without effect if the parent has ended."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if wanted else 0, 0, 0, 0)
+    """Set whether this process gets SIGKILL when its parent ends (prctl(2)); without effect if the
+    parent has ended.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(
+        _PR_SET_PDEATHSIG, signal.SIGKILL if wanted else 0, 0, 0, 0
+    )
 
 
 def boot_id() -> str:
@@ -57,9 +61,15 @@ def state(pid: int) -> str | None:
 
 
 def ending(pid: int) -> bool:
-    """Whether the process is dead or exiting; an exit takes some 10 ms, in which its files stay open."""
+    """Whether the process is dead or exiting; an exit takes some 10 ms, in which its files stay
+    open.
+    """
     fields = _stat(pid)
-    return fields is None or fields[proc.STATE] in ("Z", "X") or bool(int(fields[proc.FLAGS]) & _PF_EXITING)
+    return (
+        fields is None
+        or fields[proc.STATE] in ("Z", "X")
+        or bool(int(fields[proc.FLAGS]) & _PF_EXITING)
+    )
 
 
 def parent(pid: int) -> int | None:
@@ -82,13 +92,18 @@ def children(pid: int) -> list[int]:
 def reap_orphans(own: frozenset[int] = frozenset()) -> None:
     """Reap zombies that were reparented to this subreaper.
 
-    Pids in `own`, and children in this process's session, are left to whoever waits for them: tools run in sessions
-    of their own.
+    Pids in `own`, and children in this process's session, are left to whoever waits for them: tools
+    run in sessions of their own.
     """
     session = os.getsid(0)
     for pid in children(os.getpid()):
         fields = _stat(pid)
-        if fields and fields[proc.STATE] == "Z" and int(fields[proc.SESSION]) != session and pid not in own:
+        if (
+            fields
+            and fields[proc.STATE] == "Z"
+            and int(fields[proc.SESSION]) != session
+            and pid not in own
+        ):
             try:
                 os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:

@@ -1,4 +1,5 @@
-"""The reaper: ends processes that dead workers left behind, found by the cookie in their environment.
+"""The reaper: ends processes that dead workers left behind, found by the cookie in their
+environment.
 
 A tool may start daemons in sessions of their own; the environment is what all descendants inherit.
 """
@@ -47,12 +48,18 @@ def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[S
     return strays
 
 
-async def end(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
-    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those found at first."""
+async def end(
+    belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()
+) -> list[Stray]:
+    """End them: SIGTERM, after `grace` (s) SIGKILL, until none is left. Returns those found at
+    first.
+    """
     return await asyncio.to_thread(end_now, belongs, grace, spared)
 
 
-def end_now(belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()) -> list[Stray]:
+def end_now(
+    belongs: Callable[[str], bool], grace: float, spared: Collection[int] = ()
+) -> list[Stray]:
     """Blocking variant of `end`."""
     return _end(lambda: find(belongs, spared), grace)
 
@@ -78,7 +85,9 @@ def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
 
 
 def _alive(stray: Stray) -> bool:
-    return processes.start_time(stray.pid) == stray.start_time and processes.state(stray.pid) not in ("Z", "X", None)
+    return processes.start_time(stray.pid) == stray.start_time and processes.state(
+        stray.pid
+    ) not in ("Z", "X", None)
 
 
 def send(pid: int, started: int, number: signal.Signals) -> None:

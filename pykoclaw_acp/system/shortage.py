@@ -1,4 +1,6 @@
-"""Exhausted resources: descriptors, memory, processes; each with a sentence that says what to do."""
+"""Exhausted resources: descriptors, memory, processes; each with a sentence that says
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ _BY_NUMBER: Final = {
     errno.ENFILE: DESCRIPTORS,
     errno.ENOMEM: MEMORY,
 }
-_OF_THE_LOADER: Final = ("cannot allocate memory", "failed to map segment", "cannot create shared object descriptor")
+_OF_THE_LOADER: Final = (
+    "cannot allocate memory",
+    "failed to map segment",
+    "cannot create shared object descriptor",
+)
 
 
 _WORDS: Final = {
@@ -56,14 +62,18 @@ LEAST_MEMORY: Final = 128 * 1024 * 1024
 
 
 def lacking() -> tuple[str, str] | None:
-    """Kind and sentence of what a server lacks to start, as in `of`; None if it has enough. May raise soft limits."""
+    """Kind and sentence of what a server lacks to start, as in `of`; None if it has enough. May
+    raise soft limits.
+    """
     if lacks_descriptors():
         return DESCRIPTORS
     return MEMORY if lacks_memory() else None
 
 
 def lacks_descriptors() -> bool:
-    """Whether the limit of open files is too low to serve; the soft limit is raised first if it may be."""
+    """Whether the limit of open files is too low to serve; the soft limit is raised first if it may
+    be.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -78,7 +88,8 @@ def lacks_descriptors() -> bool:
 def lacks_memory() -> bool:
     """Whether a limit leaves less address space than a server's threads need.
 
-    Checked before the first thread starts: `Thread.start` hangs if the new thread fails before it signals its start.
+    Checked before the first thread starts: `Thread.start` hangs if the new thread fails before it
+    signals its start.
     """
     import mmap
 
@@ -92,7 +103,9 @@ def lacks_memory() -> bool:
 
 
 def of_words(words: str) -> tuple[str, str] | None:
-    """Kind and sentence for another program's last words on standard error; None if they are of another kind."""
+    """Kind and sentence for another program's last words on standard error; None if they are of
+    another kind.
+    """
     lowered = words.lower()
     return next((found for known, found in _WORDS.items() if known in lowered), None)
 
@@ -113,11 +126,15 @@ def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] |
     while error is not None and seen < 10:
         if isinstance(error, MemoryError):
             return MEMORY
-        if isinstance(error, ImportError) and any(words in str(error).lower() for words in _OF_THE_LOADER):
+        if isinstance(error, ImportError) and any(
+            words in str(error).lower() for words in _OF_THE_LOADER
+        ):
             return MEMORY
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return MEMORY if memory_is_limited() else PROCESSES
-        if isinstance(error, SystemError) and memory_is_limited():  # raised by a library that failed to set MemoryError
+        if (
+            isinstance(error, SystemError) and memory_is_limited()
+        ):  # raised by a library that failed to set MemoryError
             return MEMORY
         if forks and isinstance(error, BlockingIOError):
             return PROCESSES

@@ -16,7 +16,9 @@ log: Final = structlog.get_logger()
 
 
 class Notifier:
-    """Sends the state of the service to systemd; without systemd its methods do nothing. They never raise."""
+    """Sends the state of the service to systemd; without systemd its methods do nothing. They never
+    raise.
+    """
 
     def __init__(self, address: str | None, watchdog_interval: float | None) -> None:
         """`address` as in `NOTIFY_SOCKET`: a path, or an abstract name behind `@`."""
@@ -30,7 +32,12 @@ class Notifier:
         address = os.environ.pop("NOTIFY_SOCKET", None)
         allowed = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", str(os.getpid()))
-        watched = address is not None and allowed.isdecimal() and int(allowed) > 0 and pid == str(os.getpid())
+        watched = (
+            address is not None
+            and allowed.isdecimal()
+            and int(allowed) > 0
+            and pid == str(os.getpid())
+        )
         return cls(address, int(allowed) / 2_000_000 if watched else None)
 
     def ready(self, status: str) -> None:
@@ -62,13 +69,19 @@ class Notifier:
                 line.settimeout(SEND_WAIT)
                 line.sendto("\n".join(assignments).encode(), address)
         except OSError as error:
-            log.warning("systemd cannot be told", action="notify_failed", said=assignments[0], error=str(error))
+            log.warning(
+                "systemd cannot be told",
+                action="notify_failed",
+                said=assignments[0],
+                error=str(error),
+            )
 
 
 def inherited_sockets() -> list[socket.socket]:
     """Sockets that systemd passed to this process, close-on-exec; none without socket activation.
 
-    The variables are unset, so that no child inherits them. Descriptors that are not sockets are closed.
+    The variables are unset, so that no child inherits them. Descriptors that are not sockets are
+    closed.
     """
     pid = os.environ.pop("LISTEN_PID", "")
     count = os.environ.pop("LISTEN_FDS", "")

@@ -1,6 +1,7 @@
 """Ownership and modes of every directory on the way to a path, as in sshd's StrictModes.
 
-The path is resolved by descriptors, symbolic links included, so that what is checked is what is used.
+The path is resolved by descriptors, symbolic links included, so that what is checked is what is
+used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from typing import Final
 
 _MOST_LINKS: Final = 40  # as path_resolution(7)
-_ACL: Final = "system.posix_acl_access"  # acl(5): a version, then entries of tag, permissions and id
+_ACL: Final = (
+    "system.posix_acl_access"  # acl(5): a version, then entries of tag, permissions and id
+)
 _ACL_USER: Final = 0x02
 _ACL_GROUP_OBJ: Final = 0x04
 _ACL_GROUP: Final = 0x08
@@ -25,7 +28,9 @@ _ALL_IDS: Final = 2**32 - 1  # of /proc/self/uid_map outside of user name spaces
 
 
 class Weakness:
-    """A directory that another user can change; `certain`: and can reach. `remedy`: what to do about it."""
+    """A directory that another user can change; `certain`: and can reach. `remedy`: what to do
+    about it.
+    """
 
     __slots__ = ("certain", "directory", "remedy", "words")
 
@@ -49,7 +54,9 @@ def require(path: str, group: int | None = None) -> None:
 
 
 def make(path: str) -> None:
-    """Create the directory and its missing ancestors, 0700 regardless of the umask; raises OSError."""
+    """Create the directory and its missing ancestors, 0700 regardless of the umask;
+    raises OSError.
+    """
     parent, name = os.path.split(path.rstrip("/") or "/")
     if not name or os.path.isdir(path):
         return
@@ -66,9 +73,9 @@ def make(path: str) -> None:
 def examine(path: str, group: int | None = None) -> list[Weakness]:
     """Weaknesses of `path` and its ancestors, as far as they exist; members of `group` are trusted.
 
-    Directories must belong to root or to us, and must not be writable by others. Ancestors may be writable if they are
-    sticky, as the next component is checked itself. A weakness below a directory that is closed to others is not
-    `certain`.
+    Directories must belong to root or to us, and must not be writable by others. Ancestors may be
+    writable if they are sticky, as the next component is checked itself. A weakness below a
+    directory that is closed to others is not `certain`.
     """
     names = _parts(os.path.abspath(path))
     way = [_Directory.open("/", None)]
@@ -119,7 +126,9 @@ class _Directory:
         if above is None:
             return cls(os.open(name, flags), name, False)
         path = os.path.join(above.path, name)
-        return cls(os.open(name, flags, dir_fd=above.handle), path, above.closed or above.is_closed())
+        return cls(
+            os.open(name, flags, dir_fd=above.handle), path, above.closed or above.is_closed()
+        )
 
     def close(self) -> None:
         os.close(self.handle)
@@ -135,11 +144,17 @@ class _Directory:
         """Ways in which others can change it."""
         status, path = self.status, self.path
         if not _is_trusted(status.st_uid):
-            return [self._weak(f"{path} belongs to user {status.st_uid}.", "Choose a directory of your own.")]
+            return [
+                self._weak(
+                    f"{path} belongs to user {status.st_uid}.", "Choose a directory of your own."
+                )
+            ]
         if not last and status.st_mode & stat.S_ISVTX:
             return []
         if status.st_mode & stat.S_IWOTH:
-            return [self._weak(f"Everybody can write to {path}.", f"Close it with `chmod o-w {path}`.")]
+            return [
+                self._weak(f"Everybody can write to {path}.", f"Close it with `chmod o-w {path}`.")
+            ]
         if not status.st_mode & stat.S_IWGRP:
             return []
         writers = self._acl()
@@ -148,15 +163,25 @@ class _Directory:
         if not writers:
             return []
         names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
-        return [self._weak(f"Others ({names}) can write to {path}.", f"Close it with `chmod g-w {path}`.")]
+        return [
+            self._weak(
+                f"Others ({names}) can write to {path}.", f"Close it with `chmod g-w {path}`."
+            )
+        ]
 
     def weak_link(self, name: str) -> list[Weakness]:
-        """Weakness of a symbolic link in a directory that others can write to, unless the link is ours."""
+        """Weakness of a symbolic link in a directory that others can write to, unless the link is
+        ours.
+        """
         owner = os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_uid
         if _is_trusted(owner) or not self.status.st_mode & 0o022:
             return []
         link = os.path.join(self.path, name)
-        return [self._weak(f"The symbolic link {link} belongs to user {owner}.", "Choose another directory.")]
+        return [
+            self._weak(
+                f"The symbolic link {link} belongs to user {owner}.", "Choose another directory."
+            )
+        ]
 
     def _weak(self, words: str, remedy: str) -> Weakness:
         return Weakness(self.path, words, remedy, certain=not self.closed)
@@ -169,7 +194,9 @@ class _Directory:
             return None
         writers = []
         for at in range(4, len(raw) - 7, 8):
-            tag, allowed, one = (int.from_bytes(raw[at + a : at + b], "little") for a, b in ((0, 2), (2, 4), (4, 8)))
+            tag, allowed, one = (
+                int.from_bytes(raw[at + a : at + b], "little") for a, b in ((0, 2), (2, 4), (4, 8))
+            )
             if allowed & _ACL_WRITE and tag == _ACL_USER and not _is_trusted(one):
                 writers.append(f"user {one}")
             elif allowed & _ACL_WRITE and tag in {_ACL_GROUP, _ACL_GROUP_OBJ}:

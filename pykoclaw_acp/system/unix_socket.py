@@ -1,4 +1,6 @@
-"""Unix sockets (unix(7)): addresses of any length, and the process at the other end. Standard library only."""
+"""Unix sockets (unix(7)): addresses of any length, and the process at the other end. Standard
+library only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def address(directory: int, name: str) -> str:
 
 
 def bind(listener: _socket.socket, directory: int, name: str) -> None:
-    """Bind to the socket `name` in the directory of this descriptor, 0600 regardless of the umask; raises OSError."""
+    """Bind to the socket `name` in the directory of this descriptor, 0600 regardless of the umask;
+    raises OSError.
+    """
     before = os.umask(0o177)
     try:
         listener.bind(address(directory, name))
@@ -26,7 +30,9 @@ def bind(listener: _socket.socket, directory: int, name: str) -> None:
 
 
 def peer_pid(connection: _socket.socket) -> int:
-    """The process at the other end; 0 if it cannot be seen from here, as that of another PID namespace."""
+    """The process at the other end; 0 if it cannot be seen from here, as that of another PID
+    namespace.
+    """
     return int.from_bytes(_credentials(connection)[:4], "little")
 
 

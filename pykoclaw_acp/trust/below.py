@@ -1,6 +1,8 @@
-"""Directories below a session's one that have a `.claude`: the CLI loads its skills when it reads a file there.
+"""Directories below a session's one that have a `.claude`: the CLI loads its skills when it reads a
+file there.
 
-It does so in every directory, at any depth, hidden or behind a symbolic link, so none is passed over.
+It does so in every directory, at any depth, hidden or behind a symbolic link, so none is passed
+over.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ from typing import Final
 
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
-QUICK: Final = 2_000  # directories, about 0.1 s: as many are looked through again before each prompt
+QUICK: Final = (
+    2_000  # directories, about 0.1 s: as many are looked through again before each prompt
+)
 KERNEL: Final = ("/proc", "/sys")  # nobody's files
 FOLDER: Final = ".claude"
 
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """`holders`: directories with a `.claude`, without the one that was asked about; `limit`: why it is not all.
+    """`holders`: directories with a `.claude`, without the one that was asked about; `limit`: why
+    it is not all.
 
     `many`: to look through them again takes a moment.
     """
@@ -31,7 +36,9 @@ class Below:
 
 
 def find(root: str, own: str) -> Below:
-    """Look below the directory, whose path has no symbolic links; `own`: the user's own `.claude`, left out."""
+    """Look below the directory, whose path has no symbolic links; `own`: the user's own `.claude`,
+    left out.
+    """
     until = time.monotonic() + MAX_TIME
     waiting, links = deque([] if _is_the_kernels(root) else [root]), deque[str]()
     seen = {root}
@@ -40,7 +47,9 @@ def find(root: str, own: str) -> Below:
     while waiting or links:
         path = waiting.popleft() if waiting else links.popleft()  # what is elsewhere comes last
         if len(seen) > MAX_DIRECTORIES or time.monotonic() > until:
-            limit = f"more than {MAX_DIRECTORIES} directories, or more than {MAX_TIME:g} s of looking"
+            limit = (
+                f"more than {MAX_DIRECTORIES} directories, or more than {MAX_TIME:g} s of looking"
+            )
             break
         try:
             entries = _directories(path)
@@ -65,5 +74,10 @@ def _is_the_kernels(path: str) -> bool:
 def _directories(path: str) -> list[os.DirEntry[str]]:
     """Those in it, and links that may lead to some, in order."""
     with os.scandir(path) as entries:
-        found = [entry for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()]
-    return sorted((entry for entry in found if entry.is_dir() or entry.name == FOLDER), key=lambda entry: entry.name)
+        found = [
+            entry for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()
+        ]
+    return sorted(
+        (entry for entry in found if entry.is_dir() or entry.name == FOLDER),
+        key=lambda entry: entry.name,
+    )

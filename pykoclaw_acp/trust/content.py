@@ -13,7 +13,8 @@ Stamp = tuple[int, int, int, int, int, int]  # device, inode, mode, size, mtime 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The places that hold something that acts, and all paths that were looked at, as they were (None: not there).
+    """The places that hold something that acts, and all paths that were looked at, as they were
+    (None: not there).
 
     `below`: by directory, what was found below it.
     """

@@ -1,7 +1,8 @@
-"""Whether the `./.env` of the working directory may be read: only if the user trusts the directory, with that file.
+"""Whether the `./.env` of the working directory may be read: only if the user trusts the directory,
+with that file.
 
-What decides is found in the environment, in `~/.local/share/pykoclaw/.env` and in the database that these name; the
-file in question has no say in it.
+What decides is found in the environment, in `~/.local/share/pykoclaw/.env` and in the database that
+these name; the file in question has no say in it.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ def fingerprint(directory: str) -> str | None:
 
 
 def settings(directory: str) -> Mapping[str, str]:
-    """What the directory's `.env` says to this program, by lower-case name; empty if it cannot be read."""
+    """What the directory's `.env` says to this program, by lower-case name; empty if it cannot be
+    read.
+    """
     path = os.path.join(directory, NAME)
     try:
         values = dotenv.read(path) if _is_small_file(path) else {}
     except (OSError, UnicodeDecodeError):
         return {}
-    return {name.lower(): value for name, value in values.items() if name.lower().startswith(_PREFIX)}
+    return {
+        name.lower(): value for name, value in values.items() if name.lower().startswith(_PREFIX)
+    }
 
 
 def is_trusted(directory: str) -> bool:
@@ -51,7 +56,9 @@ def is_trusted(directory: str) -> bool:
     if outside.get(SETTING, "").strip().lower() == "off":
         return True
     digest = fingerprint(directory)
-    return digest is not None and _is_recorded(Places.find().data, os.path.realpath(directory), digest)
+    return digest is not None and _is_recorded(
+        Places.find().data, os.path.realpath(directory), digest
+    )
 
 
 def names_data(directory: str) -> bool:
@@ -63,7 +70,10 @@ def _outside() -> dict[str, str]:
     """This program's settings of the environment and of the home's file."""
     home = os.path.expanduser("~/.local/share/pykoclaw")
     environment = {name.lower(): value for name, value in os.environ.items() if value}
-    return {**settings(home), **{name: value for name, value in environment.items() if name.startswith(_PREFIX)}}
+    return {
+        **settings(home),
+        **{name: value for name, value in environment.items() if name.startswith(_PREFIX)},
+    }
 
 
 def _is_small_file(path: str) -> bool:

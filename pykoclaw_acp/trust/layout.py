@@ -15,9 +15,10 @@ from pykoclaw_acp.trust.looking import Looking
 class Place:
     """A directory that is trusted or not, and the directories in which the CLI looks because of it.
 
-    `shared`: where it reads `.claude/settings.json`; `own`: `.claude/settings.local.json`; `servers`: `.mcp.json`;
-    `folders`: `.claude` with agents, skills and commands; `below`: these count in all directories below as well.
-    `added`: a further directory of the session, of whose settings only plugins count.
+    `shared`: where it reads `.claude/settings.json`; `own`: `.claude/settings.local.json`;
+    `servers`: `.mcp.json`; `folders`: `.claude` with agents, skills and commands; `below`: these
+    count in all directories below as well. `added`: a further directory of the session, of whose
+    settings only plugins count.
     """
 
     path: str
@@ -34,21 +35,32 @@ class Place:
         return tuple(dict.fromkeys((self.path, *self.shared, *self.own)))
 
 
-def places(looking: Looking, cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> list[Place]:
-    """The session's directory, if one is given, then its further ones; paths without symbolic links.
+def places(
+    looking: Looking, cwd: str | None, directories: Sequence[str], sources: Sequence[str]
+) -> list[Place]:
+    """The session's directory, if one is given, then its further ones; paths without symbolic
+    links.
 
-    Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory above as well, skills
-    also in each directory below as soon as a file there is read, `settings.json` in the directory itself,
-    `settings.local.json` also in the root of the git checkout, and where that is a worktree, in the main checkout.
+    Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory
+    above as well, skills also in each directory below as soon as a file there is read,
+    `settings.json` in the directory itself, `settings.local.json` also in the root of the git
+    checkout, and where that is a worktree, in the main checkout.
     """
     if not {"project", "local"} & set(sources):
         return []
     project, local = "project" in sources, "local" in sources
-    found = [] if cwd is None else [_of_session(looking, os.path.realpath(cwd), project=project, local=local)]
+    found = (
+        []
+        if cwd is None
+        else [_of_session(looking, os.path.realpath(cwd), project=project, local=local)]
+    )
     added = dict.fromkeys(os.path.realpath(directory) for directory in directories if project)
     for one in found:
         added.pop(one.path, None)
-    more = [Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True) for path in added]
+    more = [
+        Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True)
+        for path in added
+    ]
     return [*found, *more]
 
 

@@ -1,4 +1,6 @@
-"""Files of others, read within limits: what was looked at, as it was, and what of it could not be read."""
+"""Files of others, read within limits: what was looked at, as it was, and what of it could not be
+read.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A file: `data` is None where it cannot be read or is too large, which `trouble` says; `digest` tells it apart."""
+    """A file: `data` is None where it cannot be read or is too large, which `trouble` says;
+    `digest` tells it apart.
+    """
 
     path: str
     data: bytes | None
@@ -31,7 +35,8 @@ class Read:
 
 
 class Looking:
-    """One look at a directory. `stamps` has every path that was looked at, None for those that are not there.
+    """One look at a directory. `stamps` has every path that was looked at, None for those that are
+    not there.
 
     `limit` says in words which limit was reached: then there may be more than was seen.
     """
@@ -48,7 +53,9 @@ class Looking:
             status = os.stat(path)
         except OSError as error:
             self.stamps[path] = None
-            return 0 if error.errno in _ABSENT else stat.S_IFREG  # what cannot be looked at is there
+            return (
+                0 if error.errno in _ABSENT else stat.S_IFREG
+            )  # what cannot be looked at is there
         self.stamps[path] = stamp(status)
         return stat.S_IFMT(status.st_mode)
 
@@ -61,7 +68,9 @@ class Looking:
             self.kind(path)
             if error.errno in _ABSENT:
                 return None
-            return Read(path, None, f"unreadable {self.stamps[path]}", f"cannot be read ({error.strerror})")
+            return Read(
+                path, None, f"unreadable {self.stamps[path]}", f"cannot be read ({error.strerror})"
+            )
         try:
             status = os.fstat(descriptor)
             seen = self.stamps[path] = stamp(status)
@@ -74,14 +83,18 @@ class Looking:
                 return Read(path, None, f"unread {seen}", "was not read")
             data = os.read(descriptor, MAX_FILE + 1)
         except OSError as error:
-            return Read(path, None, f"unreadable {error.errno}", f"cannot be read ({error.strerror})")
+            return Read(
+                path, None, f"unreadable {error.errno}", f"cannot be read ({error.strerror})"
+            )
         finally:
             os.close(descriptor)
         self._bytes += len(data)
         return Read(path, data, hashlib.sha256(data).hexdigest())
 
     def files(self, directory: str) -> Iterator[str]:
-        """Paths of everything below that is no directory, in order; each directory once, however links lead to it."""
+        """Paths of everything below that is no directory, in order; each directory once, however
+        links lead to it.
+        """
         yield from self._files(directory, MAX_DEPTH, set())
 
     def _files(self, directory: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[str]:

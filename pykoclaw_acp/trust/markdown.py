@@ -1,7 +1,9 @@
-"""What of a skill, an agent or a slash command acts: a head that does more than describe, or text that runs a shell.
+"""What of a skill, an agent or a slash command acts: a head that does more than describe, or text
+that runs a shell.
 
-The head is YAML, which the CLI reads leniently and differently from one release to the next. So it is not parsed here:
-it is harmless only if each line has a shape that every reader takes alike. Whatever else it is, it acts.
+The head is YAML, which the CLI reads leniently and differently from one release to the next. So it
+is not parsed here: it is harmless only if each line has a shape that every reader takes alike.
+Whatever else it is, it acts.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ _BLOCK: Final = re.compile(r"[|>][+-]?")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\'')
 _LIST: Final = re.compile(r"""\[(?:[^{}"'&*!]|"[^"\\]*"|'[^']*')*\]|\{\}""")
 _SPECIAL: Final = "&*!%@`?{}[]|>\"'"  # with one of these a value begins that is no plain text
-_SUBSTITUTED: Final = re.compile(r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?")  # what may become nothing when it is used
-# A substitution may end with the exclamation mark that makes a shell command of what is between backticks.
+_SUBSTITUTED: Final = re.compile(
+    r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?"
+)  # what may become nothing when it is used
+# A substitution may end with the exclamation mark that makes a shell command of what is between
+# backticks.
 _SHELL: Final = re.compile(r"!`([^`]*)|(?:```|~~~)[ \t]*!\s*([^`~]*)|(\$\{[^}`]*\}`[^`]*)")
 
 
@@ -54,7 +59,9 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _head(text: str) -> list[str] | None:
-    """Its lines without the ends, or all of the file if it does not end; None if readers disagree about its ends."""
+    """Its lines without the ends, or all of the file if it does not end; None if readers disagree
+    about its ends.
+    """
     stripped = text.lstrip().lstrip("\ufeff").lstrip()  # more than any reader skips
     if not stripped.startswith("---"):
         return []
@@ -74,7 +81,9 @@ def _odd(lines: list[str]) -> Iterator[str]:
             yield "".join(char if _plain(char) else ascii(char)[1:-1] for char in line)
         elif not bare or bare.startswith("#"):
             continue
-        elif line.startswith(" "):  # belongs to the key before, but is the key itself if there is none
+        elif line.startswith(
+            " "
+        ):  # belongs to the key before, but is the key itself if there is none
             if not begun:
                 yield bare
         elif items and (item := _ITEM.fullmatch(line)):
@@ -90,7 +99,10 @@ def _odd(lines: list[str]) -> Iterator[str]:
 
 def _plain(line: str) -> bool:
     """Whether no reader takes a character of it for the end of a line, or for indentation."""
-    return all(unicodedata.category(char) not in ("Cc", "Zl", "Zp", "Cs") and char != "\ufeff" for char in line)
+    return all(
+        unicodedata.category(char) not in ("Cc", "Zl", "Zp", "Cs") and char != "\ufeff"
+        for char in line
+    )
 
 
 def _harmless_value(value: str) -> bool:

@@ -1,4 +1,6 @@
-"""Everything in a session's directories that acts or redirects in what the CLI reads of them, and its fingerprint."""
+"""Everything in a session's directories that acts or redirects in what the CLI reads of them, and
+its fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,31 @@ MAX_LINE: Final = 4000  # characters of one
 MAX_LISTED: Final = 100_000  # characters of all
 _WORDS: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
 _QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
-_PROJECT: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}")
+_PROJECT: Final = re.compile(
+    r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}"
+)
 _SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
 # Of what is in `.claude`: the files of these say what the CLI runs, or when.
 _ALWAYS: Final = ("workflows", "routines", "scheduled_tasks.json", "launch.json", "plugins")
 # A skill with one of these is a plugin.
 _PLUGIN: Final = frozenset(
-    {".claude-plugin", ".mcp.json", ".lsp.json", "hooks", "monitors", "agents", "commands", "workflows"}
+    {
+        ".claude-plugin",
+        ".mcp.json",
+        ".lsp.json",
+        "hooks",
+        "monitors",
+        "agents",
+        "commands",
+        "workflows",
+    }
 )
 
 
 def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
-    """Look at the directories, without `cwd` at the further ones alone; `sources`: setting sources that count."""
+    """Look at the directories, without `cwd` at the further ones alone; `sources`: setting sources
+    that count.
+    """
     looking = Looking()
     own = config_home()
     session = places(looking, cwd, directories, sources)
@@ -44,11 +59,16 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
 
 
 def unchanged(content: Content) -> bool:
-    """Whether the directories are as they were; where there are many below, only what was found in them is compared."""
+    """Whether the directories are as they were; where there are many below, only what was found in
+    them is compared.
+    """
     if not same(content.stamps):
         return False
     own = config_home()
-    return all(before.limit or before.many or below.find(path, own) == before for path, before in content.below.items())
+    return all(
+        before.limit or before.many or below.find(path, own) == before
+        for path, before in content.below.items()
+    )
 
 
 def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) -> Workspace:
@@ -73,7 +93,9 @@ def _listed(found: list[str]) -> list[str]:
         if len(listed) == MAX_FOUND or size > MAX_LISTED:
             return [*listed, f"{len(found) - len(listed)} more, which are not shown"]
         cut = len(line) > MAX_LINE
-        listed.append(f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE} more characters)" if cut else line)
+        listed.append(
+            f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE} more characters)" if cut else line
+        )
     return listed
 
 
@@ -109,7 +131,10 @@ class _Scan:
     def run(self) -> None:
         place = self._place
         only = settings.PLUGINS if place.added else None
-        for name, directories in (("settings.json", place.shared), ("settings.local.json", place.own)):
+        for name, directories in (
+            ("settings.json", place.shared),
+            ("settings.local.json", place.own),
+        ):
             for directory in self._with_folder(directories):
                 path = os.path.join(directory, ".claude", name)
                 self._take(path, directory, lambda value: settings.of_settings(value, only))
@@ -118,7 +143,11 @@ class _Scan:
         deep = self._below
         if deep.limit:  # how far one came depends on the disk
             self._say(
-                place.path, [f"may have skills in directories below, which act and are not shown: {deep.limit}"], ""
+                place.path,
+                [
+                    f"may have skills in directories below, which act and are not shown: {deep.limit}"
+                ],
+                "",
             )
         holders = () if deep.limit else deep.holders
         for directory in self._with_folder(dict.fromkeys((*place.folders, *holders))):
@@ -131,7 +160,8 @@ class _Scan:
             if self._looking.kind(folder) and os.path.realpath(folder) != self._own:
                 yield directory
 
-    # --- files of settings --------------------------------------------------------------------------------------------
+    # --- files of settings
+    # --------------------------------------------------------------------------------------------
 
     def _take(self, path: str, directory: str, words: Any) -> None:
         file = self._looking.read(path)
@@ -173,11 +203,15 @@ class _Scan:
         for base in (*directories, *self._place.roots):
             here = _SKILL.sub(lambda _, at=base: at, _PROJECT.sub(lambda _, at=base: at, word))  # type: ignore[misc]
             path = os.path.normpath(os.path.join(base, here))
-            if any(path.startswith(root.rstrip("/") + "/") for root in (*directories, *self._place.roots)):
+            if any(
+                path.startswith(root.rstrip("/") + "/")
+                for root in (*directories, *self._place.roots)
+            ):
                 found.add(path)
         return found
 
-    # --- agents, skills, commands -------------------------------------------------------------------------------------
+    # --- agents, skills, commands
+    # -------------------------------------------------------------------------------------
 
     def _folder(self, folder: str, directory: str) -> None:
         for name in ("agents", "commands"):
@@ -187,7 +221,11 @@ class _Scan:
         self._skills(os.path.join(folder, "skills"), directory)
         for name in _ALWAYS:
             path = os.path.join(folder, name)
-            whole = self._looking.files(path) if stat.S_ISDIR(self._looking.kind(path)) else iter((path,))
+            whole = (
+                self._looking.files(path)
+                if stat.S_ISDIR(self._looking.kind(path))
+                else iter((path,))
+            )
             for one in whole:
                 if (file := self._looking.read(one)) is not None:
                     self._say(one, ["says what Claude runs"], file.digest)
@@ -198,12 +236,16 @@ class _Scan:
             top = os.path.relpath(path, folder).split(os.sep)[0]
             skills.setdefault(os.path.join(folder, top), []).append(path)
         for skill, files in skills.items():
-            parts = {part for path in files for part in os.path.relpath(path, skill).split(os.sep)[:1]}
+            parts = {
+                part for path in files for part in os.path.relpath(path, skill).split(os.sep)[:1]
+            }
             plugin = sorted(parts & _PLUGIN)
             if plugin:
                 self._say(skill, [f"is a plugin: it has {', '.join(plugin)}"], "")
             heads = [path for path in files if path.lower().endswith(".md")]
-            acts = [path for path in heads if self._markdown(path, directory, os.path.dirname(path))]
+            acts = [
+                path for path in heads if self._markdown(path, directory, os.path.dirname(path))
+            ]
             for path in files if plugin or acts else ():
                 if (file := self._looking.read(path)) is not None:
                     self._files[path] = file.digest

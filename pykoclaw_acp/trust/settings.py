@@ -1,4 +1,6 @@
-"""What of Claude's settings and MCP files acts or redirects, in words; a key that is not known acts."""
+"""What of Claude's settings and MCP files acts or redirects, in words; a key that is not known
+acts.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 _HARMLESS_PERMISSIONS: Final = frozenset({"deny", "ask"})
-_ONLY_IF_TRUE: Final = frozenset({"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"})
-PLUGINS: Final = frozenset({"enabledPlugins", "extraKnownMarketplaces"})  # what counts of an additional directory
+_ONLY_IF_TRUE: Final = frozenset(
+    {"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"}
+)
+PLUGINS: Final = frozenset(
+    {"enabledPlugins", "extraKnownMarketplaces"}
+)  # what counts of an additional directory
 _RUNS: Final = {
     "apiKeyHelper": "runs a program for the API key",
     "awsAuthRefresh": "runs a program to log in to AWS",
@@ -137,7 +143,9 @@ def _variables(value: Any) -> str:
 
 
 def _besides(value: Any, *said: str) -> str:
-    """What else is said of a command, which may change what it does: its environment, for instance."""
+    """What else is said of a command, which may change what it does: its environment,
+    for instance.
+    """
     known = {"command", "type", *said}
     if not isinstance(value, dict) or "command" not in value:
         return ""
@@ -148,7 +156,10 @@ def _besides(value: Any, *said: str) -> str:
 def _server(name: str, value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("command"), str):
         arguments = value.get("args")
-        words = [value["command"], *(str(one) for one in (arguments if isinstance(arguments, list) else []))]
+        words = [
+            value["command"],
+            *(str(one) for one in (arguments if isinstance(arguments, list) else [])),
+        ]
         return f"MCP server {shown(name)} runs: {shown(' '.join(words))}{_besides(value, 'args')}"
     return f"MCP server {shown(name)}: {_json(value)}"
 

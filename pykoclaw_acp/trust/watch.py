@@ -1,4 +1,6 @@
-"""Implements the sessions' port: looks at directories in a thread, so that no disk keeps others waiting."""
+"""Implements the sessions' port: looks at directories in a thread, so that no disk keeps others
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"
 class Watch:
     """Implements `sessions.ports.Workspaces`."""
 
-    async def look(self, cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
+    async def look(
+        self, cwd: str | None, directories: Sequence[str], sources: Sequence[str]
+    ) -> Content:
         """What acts there, as in `scan`; a disk that does not answer in time may hold anything."""
         try:
             async with asyncio.timeout(LOOK_WAIT):
                 return await asyncio.to_thread(scan, cwd, directories, sources)
         except TimeoutError:
-            return Content((Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6})
+            return Content(
+                (Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6}
+            )
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""

@@ -1,4 +1,6 @@
-"""Claude's permission mode and model in this worker: set by the daemon, reported when Claude changes them itself."""
+"""Claude's permission mode and model in this worker: set by the daemon, reported when Claude
+changes them itself.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ log: Final = structlog.get_logger()
 
 
 class Choices:
-    """Applies the mode and model that the daemon sets, and reports changes; `tell` takes events outside of turns."""
+    """Applies the mode and model that the daemon sets, and reports changes; `tell` takes events
+    outside of turns.
+    """
 
     def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
@@ -32,7 +36,9 @@ class Choices:
         self._bypass = options.bypass
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
-        self._resolved: dict[str, str] = {}  # model ids of the offer to the names that Claude itself uses
+        self._resolved: dict[
+            str, str
+        ] = {}  # model ids of the offer to the names that Claude itself uses
         self._running: str | None = None  # the last turn's model, in Claude's words
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
@@ -53,7 +59,9 @@ class Choices:
         models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
         self._resolved = {one["value"]: str(one.get("resolvedModel")) for one in models}
         self.offer = Offer(
-            commands=choices.fit(tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))),
+            commands=choices.fit(
+                tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))
+            ),
             models=tuple(_model(one) for one in models),
         )
         self._client = client
@@ -69,7 +77,9 @@ class Choices:
             await asyncio.wait([self._last])
 
     def follow(self, message: SystemMessage) -> None:
-        """Report changes that Claude makes itself: it leaves plan mode, or the user types `/model`."""
+        """Report changes that Claude makes itself: it leaves plan mode, or the user
+        types `/model`.
+        """
         mode = message.data.get("permissionMode")
         if message.subtype == "status" and isinstance(mode, str):
             if mode in self._expected:
@@ -84,7 +94,11 @@ class Choices:
             return
         before, self._running = self._running, model
         if before not in (None, model):
-            named = (one for one, name in self._resolved.items() if name == model and one != choices.DEFAULT_MODEL)
+            named = (
+                one
+                for one, name in self._resolved.items()
+                if name == model and one != choices.DEFAULT_MODEL
+            )
             self._changed(model=next(named, model))
 
     async def _choose(self, frame: SetMode | SetModel, before: asyncio.Task[None] | None) -> None:
@@ -116,7 +130,11 @@ class Choices:
             self._mode = mode
             self._tell(ModeChanged(mode))
         self._model = model or self._model
-        self._tell(ConfigChanged(choices.selection(self._mode, self._model, self.offer, bypass=self._bypass)))
+        self._tell(
+            ConfigChanged(
+                choices.selection(self._mode, self._model, self.offer, bypass=self._bypass)
+            )
+        )
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
@@ -124,8 +142,16 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def _command(given: dict[str, Any]) -> Command:
-    return Command(str(given["name"]), str(given.get("description") or ""), str(given.get("argumentHint") or ""))
+    return Command(
+        str(given["name"]),
+        str(given.get("description") or ""),
+        str(given.get("argumentHint") or ""),
+    )
 
 
 def _model(given: dict[str, Any]) -> Choice:
-    return Choice(given["value"], str(given.get("displayName") or given["value"]), str(given.get("description") or ""))
+    return Choice(
+        given["value"],
+        str(given.get("displayName") or given["value"]),
+        str(given.get("description") or ""),
+    )

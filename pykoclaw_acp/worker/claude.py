@@ -1,7 +1,7 @@
 """The Claude session of this worker: connect, run turns one at a time, interrupt, close.
 
-One task reads all messages of the SDK's client. Results are matched to turns by the prompt's uuid, since the CLI starts
-turns of its own when background work ends.
+One task reads all messages of the SDK's client. Results are matched to turns by the prompt's uuid,
+since the CLI starts turns of its own when background work ends.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class ClaudeSession:
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
-        self.last_prompt: str | None = None  # the newest turn that the daemon gave, also when it has ended
+        self.last_prompt: str | None = (
+            None  # the newest turn that the daemon gave, also when it has ended
+        )
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -77,16 +79,23 @@ class ClaudeSession:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
         if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
             raise ClaudeNotStarted(
-                "cwd_missing", f"The session's directory does not exist any more: {self._spec.options.cwd}"
+                "cwd_missing",
+                f"The session's directory does not exist any more: {self._spec.options.cwd}",
             )
         for begin in self._beginnings():
             try:
                 await self._connect(begin)
             except Exception as error:
                 words = f"{error} {' '.join(self._stderr)}"
-                if isinstance(error, CLINotFoundError) or not (_IN_USE in words or _NOTHING_TO_RESUME in words):
+                if isinstance(error, CLINotFoundError) or not (
+                    _IN_USE in words or _NOTHING_TO_RESUME in words
+                ):
                     raise self._not_started(error) from error
-                log.info("claude refused to begin so", action="claude_begin_refused", begin=next(iter(begin)))
+                log.info(
+                    "claude refused to begin so",
+                    action="claude_begin_refused",
+                    begin=next(iter(begin)),
+                )
             else:
                 self.claude_session_id = next(iter(begin.values()))
                 self.fresh = "session_id" in begin
@@ -100,7 +109,9 @@ class ClaudeSession:
         )
 
     def _beginnings(self) -> list[dict[str, str]]:
-        """Ways to begin, in order: a worker that was killed in its first turn may have left part of a transcript."""
+        """Ways to begin, in order: a worker that was killed in its first turn may have left part of
+        a transcript.
+        """
         if self._spec.resume_session_id is not None:
             return [{"resume": self._spec.resume_session_id}]
         own = _claude_id(self._spec.session_id)
@@ -125,12 +136,15 @@ class ClaudeSession:
     def _not_started(self, error: Exception) -> ClaudeNotStarted:
         if isinstance(error, CLINotFoundError):
             return ClaudeNotStarted(
-                "cli_not_found", f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again."
+                "cli_not_found",
+                f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.",
             )
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         found = lacks(error, " ".join(self._stderr))
         if found is not None:
-            return ClaudeNotStarted(found[0], f"Claude could not be started: {found[1]} ({said[:300]})")
+            return ClaudeNotStarted(
+                found[0], f"Claude could not be started: {found[1]} ({said[:300]})"
+            )
         if isinstance(error, Ended):
             words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
             return ClaudeNotStarted(
@@ -166,7 +180,8 @@ class ClaudeSession:
         """Whether a turn runs, or was given to Claude."""
         return self._prompted is not None or self._turn is not None
 
-    # --- commands ---------------------------------------------------------------------------------------------------
+    # --- commands
+    # ---------------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt) -> None:
         """Send a prompt to Claude; the end of its turn becomes a `turn_ended` frame."""
@@ -176,7 +191,10 @@ class ClaudeSession:
         self._failure = None
         message = {
             "type": "user",
-            "message": {"role": "user", "content": [_message_content(block) for block in prompt.content]},
+            "message": {
+                "role": "user",
+                "content": [_message_content(block) for block in prompt.content],
+            },
             "parent_tool_use_id": None,
             "uuid": prompt.turn_id,
         }
@@ -204,7 +222,9 @@ class ClaudeSession:
         self._permissions.resolve(answer)
 
     async def close(self) -> None:
-        """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the partial answer."""
+        """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the
+        partial answer.
+        """
         if self._client is None:
             return
         if self._turn is not None or self._prompted is not None:
@@ -215,7 +235,8 @@ class ClaudeSession:
             async with asyncio.timeout(DISCONNECT_WAIT):
                 await self._client.disconnect()
 
-    # --- the pump ---------------------------------------------------------------------------------------------------
+    # --- the pump
+    # ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
@@ -248,7 +269,11 @@ class ClaudeSession:
             tasks = message.data.get("tasks")
             self._tasks = len(tasks) if isinstance(tasks, list) else 0
             self._report_background()
-        elif isinstance(message, AssistantMessage) and message.error is not None and not message.parent_tool_use_id:
+        elif (
+            isinstance(message, AssistantMessage)
+            and message.error is not None
+            and not message.parent_tool_use_id
+        ):
             text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
             self._api_error = (message.error, text)
         events = self._translator.events(message)
@@ -262,7 +287,11 @@ class ClaudeSession:
 
     def _note_failed_servers(self, failed: set[str]) -> None:
         for name in failed - self._failed_servers:
-            log.warning("An MCP server could not be started; Claude works without it", action="mcp_failed", server=name)
+            log.warning(
+                "An MCP server could not be started; Claude works without it",
+                action="mcp_failed",
+                server=name,
+            )
         self._failed_servers |= failed
 
     def _report_background(self) -> None:
@@ -273,7 +302,9 @@ class ClaudeSession:
         self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=None, event=event))
 
     def _put(self, event: Event, turn_id: str | None = None) -> None:
-        self._outbox.put(EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event))
+        self._outbox.put(
+            EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event)
+        )
 
     def _start_turn(self) -> None:
         if self._turn is not None:
@@ -281,7 +312,11 @@ class ClaudeSession:
         self._turn = self._prompted or str(uuid4())
         self._translator.begin_turn()
         self._api_error = None
-        self._outbox.put(TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=self._prompted is None))
+        self._outbox.put(
+            TurnStarted(
+                epoch=self._spec.epoch, turn_id=self._turn, background=self._prompted is None
+            )
+        )
         if self._prompted is None:
             self._report_background()
 
@@ -342,6 +377,8 @@ def _claude_id(session_id: str) -> str:
 
 
 def _message_content(block: dict[str, Any]) -> dict[str, Any]:
-    """An ACP content block for the Messages API; a link becomes Markdown, which Claude can follow with its tools."""
+    """An ACP content block for the Messages API; a link becomes Markdown, which Claude can follow
+    with its tools.
+    """
     text = block["text"] if block["type"] == "text" else f"[@{block['name']}]({block['uri']})"
     return {"type": "text", "text": text}

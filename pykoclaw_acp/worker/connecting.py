@@ -22,7 +22,9 @@ class Ended(Exception):
 
 
 async def connect(client: ClaudeSDKClient) -> None:
-    """Connect the SDK's client; raises Ended at once if the CLI ends, for which the SDK would wait 60 s."""
+    """Connect the SDK's client; raises Ended at once if the CLI ends, for which the SDK would wait
+    60 s.
+    """
     status: int | None = None
 
     async def watch(limit: asyncio.Timeout) -> None:

@@ -38,19 +38,31 @@ _EARLY: Final = {
     "max_tokens": "The answer has reached the longest that the model may give. Ask Claude to go on.",
     "max_turn_requests": "The turn has reached the most steps that it may take. Ask Claude to go on.",
 }
-_CRASHES: Final = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL, -signal.SIGBUS}
+_CRASHES: Final = {
+    -signal.SIGSEGV,
+    -signal.SIGABRT,
+    -signal.SIGTRAP,
+    -signal.SIGILL,
+    -signal.SIGBUS,
+}
 _MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
 _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
 def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
-    """What had run out when the CLI died with this error and this output: the kind, and a sentence with the remedy.
+    """What had run out when the CLI died with this error and this output: the kind, and a sentence
+    with the remedy.
 
-    A CLI that crashes under a limit of its address space says nothing: that limit is the likely cause.
+    A CLI that crashes under a limit of its address space says nothing: that limit is the likely
+    cause.
     """
     crashed = getattr(error, "exit_code", None) in _CRASHES and shortage.memory_is_limited()
-    return shortage.of(error, forks=True) or shortage.of_words(words) or (shortage.MEMORY if crashed else None)
+    return (
+        shortage.of(error, forks=True)
+        or shortage.of_words(words)
+        or (shortage.MEMORY if crashed else None)
+    )
 
 
 def plain(words: str) -> str:
@@ -60,7 +72,9 @@ def plain(words: str) -> str:
 
 
 def failed_servers(message: SystemMessage) -> set[str]:
-    """Names of the MCP servers that Claude could not start or reach, as reported at the beginning of a turn."""
+    """Names of the MCP servers that Claude could not start or reach, as reported at the beginning
+    of a turn.
+    """
     servers = message.data.get("mcp_servers") if message.subtype == "init" else None
     found = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     return {str(one.get("name")) for one in found if one.get("status") == "failed"}
@@ -69,7 +83,11 @@ def failed_servers(message: SystemMessage) -> set[str]:
 def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     """A note for the log if the answer is incomplete: many clients do not show the stop reason."""
     why = _EARLY.get(stop_reason or "")
-    return [] if why is None else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
+    return (
+        []
+        if why is None
+        else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
+    )
 
 
 def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:
@@ -80,8 +98,17 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"
-    if result.terminal_reason == "prompt_too_long" or "prompt is too long" in words[:_LOOKED_AT].lower():
+    if (
+        result.terminal_reason == "prompt_too_long"
+        or "prompt is too long" in words[:_LOOKED_AT].lower()
+    ):
         kind = "context_too_large"
     sentence = _ADVICE.get(kind)
-    detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST] if kind == "context_too_large" else plain(words)
-    return TurnFailure(kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status)
+    detail = (
+        " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
+        if kind == "context_too_large"
+        else plain(words)
+    )
+    return TurnFailure(
+        kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status
+    )

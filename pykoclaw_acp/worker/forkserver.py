@@ -1,7 +1,8 @@
 """The fork server: imports the SDK once, then forks a worker per launch spec in milliseconds.
 
-Requests and answers are JSON lines on the socketpair that it inherits; it exits when that is closed. Workers outlive
-it, except those that end with the daemon's connection (`LaunchSpec.orphan_grace` 0), for which it waits.
+Requests and answers are JSON lines on the socketpair that it inherits; it exits when that is
+closed. Workers outlive it, except those that end with the daemon's connection
+(`LaunchSpec.orphan_grace` 0), for which it waits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ import msgspec
 from pykoclaw_acp.channel.processes import Fork, Forked
 from pykoclaw_acp.system import shortage, unix_socket
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
-from pykoclaw_acp.system.processes import become_subreaper, children, die_with_parent, set_name, start_time
+from pykoclaw_acp.system.processes import (
+    become_subreaper,
+    children,
+    die_with_parent,
+    set_name,
+    start_time,
+)
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
 
@@ -31,8 +38,8 @@ WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daem
 def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     """Serve launch requests on the socket whose descriptor is the first argument.
 
-    The second one is the pid of a daemon that its workers outlive; without it they end with the daemon. `translate`
-    brings a request into the form of this version.
+    The second one is the pid of a daemon that its workers outlive; without it they end with the
+    daemon. `translate` brings a request into the form of this version.
     """
     resident = len(sys.argv) > 2
     die_with_parent(resident)  # the end of the socket would show only after the import
@@ -44,7 +51,8 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends it
     try:
-        # What takes 0.6 s, once for all workers; and nothing is imported later, from another version perhaps.
+        # What takes 0.6 s, once for all workers; and nothing is imported later, from another
+        # version perhaps.
         import pykoclaw_acp.logging.setup
         import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:

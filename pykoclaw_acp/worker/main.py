@@ -1,7 +1,9 @@
-"""The worker process: one Claude session, spoken to over its own unix socket by one daemon after the other.
+"""The worker process: one Claude session, spoken to over its own unix socket by one daemon after
+the other.
 
-Started by the fork server, which has imported the SDK and passes the bound socket on. Without a daemon the worker
-continues its turn for at most `LaunchSpec.orphan_grace`, and keeps its frames on disk.
+Started by the fork server, which has imported the SDK and passes the bound socket on. Without a
+daemon the worker continues its turn for at most `LaunchSpec.orphan_grace`, and keeps its frames on
+disk.
 """
 
 from __future__ import annotations
@@ -52,18 +54,24 @@ from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes
-GATHER: Final = 0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
+GATHER: Final = (
+    0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
+)
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
 ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
 ORPHAN_LOOK: Final = 1.0  # s; how often an orphan looks whether it has anything to do
-STRAYS_GRACE: Final = 1.0  # s; for what tools left running in sessions of their own, when no daemon will end it
+STRAYS_GRACE: Final = (
+    1.0  # s; for what tools left running in sessions of their own, when no daemon will end it
+)
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
 
 
 class Worker:
-    """Serves one daemon after the other until one stops it, no daemon comes in time, or Claude is lost."""
+    """Serves one daemon after the other until one stops it, no daemon comes in time, or Claude is
+    lost.
+    """
 
     def __init__(self, spec: LaunchSpec, files: WorkerFiles) -> None:
         self._spec = spec
@@ -77,7 +85,9 @@ class Worker:
         self._connected = False
         self._ended = asyncio.Event()
         self._last_words: Lost | None = None
-        self._why_stopped = TurnFailure("worker_stopped", "Claude's worker was stopped in the middle of this turn.")
+        self._why_stopped = TurnFailure(
+            "worker_stopped", "Claude's worker was stopped in the middle of this turn."
+        )
         self._broken = False
         self._orphaned: asyncio.Task[None] | None = None
         self._tasks = Tasks()
@@ -109,7 +119,12 @@ class Worker:
     async def _finish(self) -> None:
         """Stop Claude; unacknowledged frames go to the spool."""
         resident = bool(self._spec.orphan_grace)
-        if resident and not self._daemon.attached and self._last_words is None and self._claude.in_turn:
+        if (
+            resident
+            and not self._daemon.attached
+            and self._last_words is None
+            and self._claude.in_turn
+        ):
             await self._give_up()
         await self._claude.close()
         if self._daemon.attached:
@@ -144,7 +159,8 @@ class Worker:
             self._broken = True
             self._start(self._lose("internal", "Claude's worker had a fault; its log says more."))
 
-    # --- Claude -----------------------------------------------------------------------------------------------------
+    # --- Claude
+    # -----------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         """Connect to Claude, report ready, and process its messages until it ends."""
@@ -168,7 +184,9 @@ class Worker:
         if memory.kills() > kills:
             await self._lose("out_of_memory", memory.KILLED)
         elif lacking is not None:
-            await self._lose(lacking[0], f"Claude's process died: {reason[:300]}. That is, {lacking[1]}")
+            await self._lose(
+                lacking[0], f"Claude's process died: {reason[:300]}. That is, {lacking[1]}"
+            )
         else:
             await self._lose("worker_lost", f"Claude's process died: {reason[:300]}.")
 
@@ -206,7 +224,8 @@ class Worker:
         )
         self._start(self._claude.give_up(TurnFailure("spool_full", message)))
 
-    # --- the daemon -------------------------------------------------------------------------------------------------
+    # --- the daemon
+    # -------------------------------------------------------------------------------------------------
 
     def _place(self) -> Place:
         held = self._home.where()
@@ -225,7 +244,9 @@ class Worker:
             deleted=held.deleted,
         )
 
-    async def _serve_daemon(self, line: SocketLine, hello: Hello, frames: AsyncIterator[ToWorker | None]) -> None:
+    async def _serve_daemon(
+        self, line: SocketLine, hello: Hello, frames: AsyncIterator[ToWorker | None]
+    ) -> None:
         """Carry out a daemon's commands until it disconnects."""
         if self._ended.is_set():
             return  # what is told from now on goes to disk
@@ -242,7 +263,12 @@ class Worker:
         die_with_parent(False)
         if self._orphaned is not None:
             self._orphaned.cancel()
-            log.info("Adopted by a new daemon", action="adopted", after=hello.after, protocol=hello.protocol)
+            log.info(
+                "Adopted by a new daemon",
+                action="adopted",
+                after=hello.after,
+                protocol=hello.protocol,
+            )
         self._home.follow(hello.data)
         self._daemon.attach(line)
         self._claimed.set()
@@ -261,7 +287,9 @@ class Worker:
             self._orphaned = self._start(self._wait_for_daemon())
 
     async def _wait_for_daemon(self) -> None:
-        """End the worker if no daemon comes within the grace time, or a shorter time while it is idle."""
+        """End the worker if no daemon comes within the grace time, or a shorter time while it is
+        idle.
+        """
         grace = self._spec.orphan_grace
         log.info("The daemon is gone", action="orphaned", busy=self._claude.busy)
         now = alone_since = idle_since = asyncio.get_running_loop().time()
@@ -271,7 +299,9 @@ class Worker:
             if self._claude.busy:
                 idle_since = now
         log.info("No daemon came", action="orphan_ended", busy=self._claude.busy)
-        self._why_stopped = TurnFailure("orphaned", f"No server came back within {grace:g} s, so the turn was stopped.")
+        self._why_stopped = TurnFailure(
+            "orphaned", f"No server came back within {grace:g} s, so the turn was stopped."
+        )
         self._ended.set()
 
     async def _frames(self) -> None:
@@ -292,7 +322,9 @@ class Worker:
             try:
                 await self._claude.prompt(frame)
             except ClaudeSDKError as error:
-                log.warning("The prompt did not reach Claude", action="prompt_not_sent", error=str(error))
+                log.warning(
+                    "The prompt did not reach Claude", action="prompt_not_sent", error=str(error)
+                )
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
         elif isinstance(frame, SetMode | SetModel):
@@ -310,7 +342,9 @@ class Worker:
 
 def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
     """Run a worker process; returns its exit status."""
-    structlog.contextvars.bind_contextvars(session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid())
+    structlog.contextvars.bind_contextvars(
+        session=spec.session_id, epoch=spec.epoch, worker_pid=os.getpid()
+    )
     worker = Worker(spec, files)
     try:
         asyncio.run(worker.serve(listener))
@@ -320,5 +354,9 @@ def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
     if worker.alone:
         strays = reaper.end_now(lambda cookie: cookie == spec.cookie, STRAYS_GRACE)
         if strays:
-            log.info("Ended what tools had left running", action="strays_ended", pids=[s.pid for s in strays])
+            log.info(
+                "Ended what tools had left running",
+                action="strays_ended",
+                pids=[s.pid for s in strays],
+            )
     return 0

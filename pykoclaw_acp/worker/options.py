@@ -17,10 +17,13 @@ from claude_agent_sdk.types import PermissionMode, SettingSource
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
 
-MAX_BUFFER: Final = 256 * 1024 * 1024  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
+MAX_BUFFER: Final = (
+    256 * 1024 * 1024
+)  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
 CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/
 WRAPPER: Final = Path(__file__).with_name("claude-exec")
-# Tools whose promise this agent cannot keep: questions need elicitation, timers die with an idle worker.
+# Tools whose promise this agent cannot keep: questions need elicitation, timers die with an idle
+# worker.
 DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
 
 
@@ -33,7 +36,9 @@ _WITHOUT: Final = {
 
 def sources(spec: LaunchSpec) -> list[str]:
     """Claude's setting sources; an untrusted directory has none."""
-    return [one for one in spec.options.setting_sources if one == "user" or not spec.options.restricted]
+    return [
+        one for one in spec.options.setting_sources if one == "user" or not spec.options.restricted
+    ]
 
 
 def find_cli(configured: str | None) -> str:
@@ -46,7 +51,8 @@ def find_cli(configured: str | None) -> str:
 
 
 def credential() -> dict[str, str]:
-    """The API key that systemd holds for the service (`LoadCredential=`, systemd.exec(5)); it goes before a variable.
+    """The API key that systemd holds for the service (`LoadCredential=`, systemd.exec(5)); it goes
+    before a variable.
 
     Raises OSError if it is there and cannot be read.
     """
@@ -58,7 +64,9 @@ def credential() -> dict[str, str]:
 
 
 def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
-    """Variables for the CLI and its tools, besides the worker's environment; raises OSError as `credential` does."""
+    """Variables for the CLI and its tools, besides the worker's environment; raises OSError as
+    `credential` does.
+    """
     return {
         **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
@@ -83,14 +91,19 @@ def options(
     """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
     return ClaudeAgentOptions(
         cwd=spec.options.cwd,
-        add_dirs=[*([spec.options.cwd] if spec.options.restricted else []), *spec.options.additional_directories],
+        add_dirs=[
+            *([spec.options.cwd] if spec.options.restricted else []),
+            *spec.options.additional_directories,
+        ],
         model=spec.options.model,
         permission_mode=cast("PermissionMode", spec.options.permission_mode),
         setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
         env=environment(spec, temporary),
         system_prompt={"type": "preset", "preset": "claude_code"},
-        settings=json.dumps({"cleanupPeriodDays": 36500}),  # Claude deletes transcripts after 30 days by default
+        settings=json.dumps(
+            {"cleanupPeriodDays": 36500}
+        ),  # Claude deletes transcripts after 30 days by default
         disallowed_tools=DISALLOWED,
         extra_args={"allow-dangerously-skip-permissions": None} if spec.options.bypass else {},
         include_partial_messages=True,
@@ -105,11 +118,16 @@ def options(
 
 @contextlib.contextmanager
 def mcp_file(spec: LaunchSpec, temporary: str) -> Iterator[Path | None]:
-    """A private file with the client's MCP servers while the CLI starts: `ps` would show them on the command line."""
+    """A private file with the client's MCP servers while the CLI starts: `ps` would show them on
+    the command line.
+    """
     if not spec.options.mcp_servers:
         yield None
         return
-    servers = {s.name: {"command": s.command, "args": s.args, "env": s.env} for s in spec.options.mcp_servers}
+    servers = {
+        s.name: {"command": s.command, "args": s.args, "env": s.env}
+        for s in spec.options.mcp_servers
+    }
     path = Path(temporary) / "mcp.json"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -1,7 +1,8 @@
-"""Numbered frames on their way to the daemon: kept until acknowledged, merged while unsent, on disk without a daemon.
+"""Numbered frames on their way to the daemon: kept until acknowledged, merged while unsent, on disk
+without a daemon.
 
-Unacknowledged frames are in the spool, newer ones in memory. They go to the spool when there is no daemon, or one that
-is too slow: Claude never waits for a daemon.
+Unacknowledged frames are in the spool, newer ones in memory. They go to the spool when there is no
+daemon, or one that is too slow: Claude never waits for a daemon.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ log: Final = structlog.get_logger()
 class Outbox:
     """A queue whose `put` never blocks, and whose `take` waits for frames that can be sent.
 
-    `on_full` is called when the spool's limit is reached: until the spool is empty, events are dropped, but not the
-    ends of turns.
+    `on_full` is called when the spool's limit is reached: until the spool is empty, events are
+    dropped, but not the ends of turns.
     """
 
     def __init__(self, spool: Spool, limit: int, on_full: Callable[[], None]) -> None:
@@ -38,11 +39,15 @@ class Outbox:
         self._limit = limit
         self._on_full = on_full
         self._unsent: deque[Numbered] = deque()
-        self._more: list[str] = []  # what follows the last of them, in pieces: else each delta would copy the whole
+        self._more: list[
+            str
+        ] = []  # what follows the last of them, in pieces: else each delta would copy the whole
         self._more_text = 0
         self._unsent_text = 0
         self._kept: deque[NumberedLine] = deque()  # numbered, unacknowledged, not in the spool
-        self._flying: deque[tuple[int, int]] = deque()  # sent on this connection, unacknowledged: number, size
+        self._flying: deque[tuple[int, int]] = (
+            deque()
+        )  # sent on this connection, unacknowledged: number, size
         self._flying_bytes = 0
         self._last = 0
         self._sent = 0
@@ -77,7 +82,8 @@ class Outbox:
             self.spill()
         self._changed.set()
 
-    # --- the daemon -------------------------------------------------------------------------------------------------
+    # --- the daemon
+    # -------------------------------------------------------------------------------------------------
 
     def number(self) -> int:
         """Number all queued frames; returns the last number."""
@@ -87,7 +93,9 @@ class Outbox:
         return self._last
 
     def attach(self, after: int) -> None:
-        """Send what follows frame `after` to a daemon, which has committed everything up to there."""
+        """Send what follows frame `after` to a daemon, which has committed everything
+        up to there.
+        """
         self.acknowledge(after)
         self._sent = self._acknowledged
         if self._spool.last:
@@ -116,7 +124,9 @@ class Outbox:
         self._changed.set()
 
     async def take(self) -> bytes:
-        """The next frames as lines; waits while there is no daemon, or too much is unacknowledged."""
+        """The next frames as lines; waits while there is no daemon, or too much is
+        unacknowledged.
+        """
         while True:
             if self._attached:
                 if data := self._next():
@@ -134,7 +144,8 @@ class Outbox:
             self._changed.clear()
             await self._changed.wait()
 
-    # --- memory and disk --------------------------------------------------------------------------------------------
+    # --- memory and disk
+    # --------------------------------------------------------------------------------------------
 
     def spill(self) -> None:
         """Move everything from memory to the spool."""
@@ -152,17 +163,26 @@ class Outbox:
         self._kept.clear()
 
     def bequeath(self, last_words: Lost | None) -> None:
-        """Write what is unacknowledged to the spool, followed by the reason for the worker's end."""
+        """Write what is unacknowledged to the spool, followed by the reason for the
+        worker's end.
+        """
         self.spill()
         if last_words is None:
             return
         try:
             self._spool.note(encode(last_words))
         except OSError as error:
-            log.warning("The last words could not be written", action="spool_failed", error=str(error))
+            log.warning(
+                "The last words could not be written", action="spool_failed", error=str(error)
+            )
 
     def _fill(self, why: str) -> None:
-        log.error("The spool takes no more events", action="spool_full", bytes=self._spool.size, reason=why)
+        log.error(
+            "The spool takes no more events",
+            action="spool_full",
+            bytes=self._spool.size,
+            reason=why,
+        )
         self._full = True
         self._merge()
         self._unsent = deque(frame for frame in self._unsent if not isinstance(frame, EventFrame))
@@ -182,7 +202,9 @@ class Outbox:
     def _number(self) -> NumberedLine:
         self._merge()
         self._last += 1
-        line = NumberedLine(self._last, encode(msgspec.structs.replace(self._unsent.popleft(), n=self._last)))
+        line = NumberedLine(
+            self._last, encode(msgspec.structs.replace(self._unsent.popleft(), n=self._last))
+        )
         self._kept.append(line)
         return line
 
@@ -192,7 +214,11 @@ class Outbox:
         if self._sent < self._spool.last:
             lines = self._spool.read()
         else:
-            lines = [line for line in self._kept if line.n > self._sent] if self._sent < self._last else []
+            lines = (
+                [line for line in self._kept if line.n > self._sent]
+                if self._sent < self._last
+                else []
+            )
             room = MAX_UNACKNOWLEDGED - self._flying_bytes - sum(len(line.data) for line in lines)
             while self._unsent and room >= 0:
                 lines.append(self._number())
@@ -207,11 +233,21 @@ class Outbox:
 
 
 def _continuation(before: Numbered, more: int, frame: Numbered) -> str:
-    """Text by which this frame continues the one before, which has `more` characters already; empty if it does not."""
-    if not isinstance(before, EventFrame) or not isinstance(frame, EventFrame) or before.turn_id != frame.turn_id:
+    """Text by which this frame continues the one before, which has `more` characters already; empty
+    if it does not.
+    """
+    if (
+        not isinstance(before, EventFrame)
+        or not isinstance(frame, EventFrame)
+        or before.turn_id != frame.turn_id
+    ):
         return ""
     old, new = before.event, frame.event
-    if not isinstance(old, Text | Thinking) or not isinstance(new, Text | Thinking) or type(old) is not type(new):
+    if (
+        not isinstance(old, Text | Thinking)
+        or not isinstance(new, Text | Thinking)
+        or type(old) is not type(new)
+    ):
         return ""
     fits = len(old.text) + more + len(new.text) <= MAX_TEXT
     return new.text if old.message_id == new.message_id and fits else ""

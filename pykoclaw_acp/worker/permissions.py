@@ -1,4 +1,6 @@
-"""The SDK's callbacks for tool permissions and MCP elicitations: each sends a request to the daemon and waits."""
+"""The SDK's callbacks for tool permissions and MCP elicitations: each sends a request to the daemon
+and waits.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate, ToolPermissionContext
+from claude_agent_sdk import (
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+    ToolPermissionContext,
+)
 from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
@@ -24,7 +31,8 @@ REFUSED = "The user refused this tool call."
 class PermissionCallbacks:
     """Callbacks of one worker, and those of their requests that are pending.
 
-    `reported` waits until the tool call was reported to the daemon, `turn` gives the turn that runs, if one does.
+    `reported` waits until the tool call was reported to the daemon, `turn` gives the turn that
+    runs, if one does.
     """
 
     def __init__(
@@ -74,10 +82,14 @@ class PermissionCallbacks:
         )
         if answer.decision == "reject":
             return PermissionResultDeny(message=answer.message or REFUSED)
-        return PermissionResultAllow(updated_permissions=updates if answer.decision == "allow_always" else None)
+        return PermissionResultAllow(
+            updated_permissions=updates if answer.decision == "allow_always" else None
+        )
 
     async def elicit(self, form: Form) -> dict[str, Any]:
-        """The result of an MCP elicitation; `cancel` outside of a turn, since nobody is asked then."""
+        """The result of an MCP elicitation; `cancel` outside of a turn, since nobody is
+        asked then.
+        """
         turn_id = await self._turn()
         if turn_id is None:
             return CANCEL
@@ -122,7 +134,9 @@ def fingerprint(name: str, arguments: dict[str, Any]) -> str:
 
 
 def session_updates(suggestions: list[PermissionUpdate]) -> list[PermissionUpdate]:
-    """The suggestions, for this session only: the CLI would write others into the user's project."""
+    """The suggestions, for this session only: the CLI would write others into the
+    user's project.
+    """
     return [replace(update, destination="session") for update in suggestions]
 
 

@@ -1,4 +1,6 @@
-"""The task list that Claude keeps with its tools TaskCreate, TaskUpdate and TodoWrite, as a plan for the client."""
+"""The task list that Claude keeps with its tools TaskCreate, TaskUpdate and TodoWrite, as a plan
+for the client.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
 
 @dataclass(slots=True)
 class TaskList:
-    """The task list, as far as it is known: a new worker learns an older list only when Claude prints it."""
+    """The task list, as far as it is known: a new worker learns an older list only when Claude
+    prints it.
+    """
 
     _tasks: dict[str, PlanEntry] = field(default_factory=dict)
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,9 +51,12 @@ class TaskList:
             return
         known = self._tasks[task]
         self._tasks[task] = _entry(
-            {"status": arguments.get("status", known.status)}, arguments.get("subject", known.content)
+            {"status": arguments.get("status", known.status)},
+            arguments.get("subject", known.content),
         )
 
 
 def _entry(task: dict[str, Any], content: object) -> PlanEntry:
-    return PlanEntry(str(content), next((one for one in _STATUSES if one == task.get("status")), "pending"))
+    return PlanEntry(
+        str(content), next((one for one in _STATUSES if one == task.get("status")), "pending")
+    )

@@ -1,4 +1,6 @@
-"""Who connects to a worker: daemons, which it serves one after the other, and whoever only asks whose it is."""
+"""Who connects to a worker: daemons, which it serves one after the other, and whoever only asks
+whose it is.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.channel.frames import FromWorker, Hello, Place, ToWorker, Where, decode_to_worker, encode
+from pykoclaw_acp.channel.frames import (
+    FromWorker,
+    Hello,
+    Place,
+    ToWorker,
+    Where,
+    decode_to_worker,
+    encode,
+)
 from pykoclaw_acp.channel.socket import SocketLine, peer_is_ours, read_frames
 
 HELLO_WAIT: Final = 10.0  # s; for the first frame of a connection
@@ -19,7 +29,9 @@ log: Final = structlog.get_logger()
 
 
 class DaemonLine:
-    """The line to the daemon that the worker serves. Without one, frames go nowhere: numbered ones are kept."""
+    """The line to the daemon that the worker serves. Without one, frames go nowhere: numbered ones
+    are kept.
+    """
 
     def __init__(self) -> None:
         self._line: SocketLine | None = None
@@ -67,7 +79,9 @@ class Reception:
         self._serve = serve
         self._serving = asyncio.Lock()
 
-    async def accept(self, listener: socket.socket, start: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    async def accept(
+        self, listener: socket.socket, start: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
         """Accept connections for ever; `start` gives each a task of its own."""
         while True:
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)

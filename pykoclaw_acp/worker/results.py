@@ -23,9 +23,15 @@ def answers(result: ResultMessage, turn_id: str) -> bool:
 
 
 def turn_ended(
-    epoch: int, turn_id: str, result: ResultMessage, failure: TurnFailure | None, api_error: tuple[str, str] | None
+    epoch: int,
+    turn_id: str,
+    result: ResultMessage,
+    failure: TurnFailure | None,
+    api_error: tuple[str, str] | None,
 ) -> TurnEnded:
-    """The end of a turn. `failure`: why we stopped it; `api_error`: kind and message of the API's last error."""
+    """The end of a turn. `failure`: why we stopped it; `api_error`: kind and message of the API's
+    last error.
+    """
     error: TurnFailure | None = None
     stop: str | None = None
     if failure is not None:

@@ -1,7 +1,8 @@
 """What leans on private parts of the Claude Agent SDK; without them the worker does without.
 
-MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK (0.2) answers with
-"unsupported", and the server is told `cancel`. Here the request is taken before the SDK sees it.
+MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK
+(0.2) answers with "unsupported", and the server is told `cancel`. Here the request is taken before
+the SDK sees it.
 
 The CLI's pid: the SDK keeps it to itself.
 """
@@ -22,8 +23,11 @@ CANCEL: Final[dict[str, Any]] = {"action": "cancel"}
 log: Final = structlog.get_logger()
 
 
-def take_elicitations(client: ClaudeSDKClient, ask: Callable[[Form], Awaitable[dict[str, Any]]]) -> bool:
-    """Let `ask` answer the forms of MCP servers with MCP's elicitation result; `client` must be connected.
+def take_elicitations(
+    client: ClaudeSDKClient, ask: Callable[[Form], Awaitable[dict[str, Any]]]
+) -> bool:
+    """Let `ask` answer the forms of MCP servers with MCP's elicitation result; `client` must be
+    connected.
 
     False, and every form is cancelled, if this SDK is another inside.
     """
@@ -31,7 +35,9 @@ def take_elicitations(client: ClaudeSDKClient, ask: Callable[[Form], Awaitable[d
     others = getattr(query, "_handle_control_request", None)
     write = getattr(getattr(query, "transport", None), "write", None)
     if query is None or not callable(others) or not callable(write):
-        log.warning("This Claude Agent SDK leaves no way to show forms", action="elicitation_unavailable")
+        log.warning(
+            "This Claude Agent SDK leaves no way to show forms", action="elicitation_unavailable"
+        )
         return False
 
     async def handle(request: dict[str, Any]) -> None:
@@ -59,14 +65,28 @@ def cli_pid(client: ClaudeSDKClient) -> int | None:
 
 
 def cli_status(client: ClaudeSDKClient) -> int | None:
-    """The exit status of a CLI that has ended; None if it has not, or this SDK is another inside."""
-    status = getattr(getattr(getattr(client, "_transport", None), "_process", None), "returncode", None)
+    """The exit status of a CLI that has ended; None if it has not, or this SDK is
+    another inside.
+    """
+    status = getattr(
+        getattr(getattr(client, "_transport", None), "_process", None), "returncode", None
+    )
     return status if isinstance(status, int) else None
 
 
 def _form(body: dict[str, Any]) -> Form | None:
-    """None for what is no form: a URL that the user should open, or what this version does not know."""
-    server, message, schema = body.get("mcp_server_name"), body.get("message"), body.get("requested_schema")
-    if body.get("mode", "form") != "form" or not isinstance(message, str) or not isinstance(schema, dict):
+    """None for what is no form: a URL that the user should open, or what this version does not
+    know.
+    """
+    server, message, schema = (
+        body.get("mcp_server_name"),
+        body.get("message"),
+        body.get("requested_schema"),
+    )
+    if (
+        body.get("mode", "form") != "form"
+        or not isinstance(message, str)
+        or not isinstance(schema, dict)
+    ):
         return None
     return Form(server=str(server), message=message, schema=schema)

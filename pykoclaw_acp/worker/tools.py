@@ -66,13 +66,21 @@ def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
     label = name.replace("mcp__", "").replace("__", ": ") if name.startswith("mcp__") else name
     if detail is None:
         return one_line(label)
-    joined = f"{label}: {detail}" if kind(name) in ("execute", "search", "fetch", "think") else f"{label} {detail}"
+    joined = (
+        f"{label}: {detail}"
+        if kind(name) in ("execute", "search", "fetch", "think")
+        else f"{label} {detail}"
+    )
     return one_line(joined)
 
 
 def one_line(text: str, most: int = MAX_TITLE) -> str:
-    """The text as one line without invisible characters: ⏎ for line ends, and a mark where it is cut."""
-    lines = [" ".join(line.split()) for line in neutral(text[:_LONGEST_LINE], "command").split("\n")]
+    """The text as one line without invisible characters: ⏎ for line ends, and a mark where it is
+    cut.
+    """
+    lines = [
+        " ".join(line.split()) for line in neutral(text[:_LONGEST_LINE], "command").split("\n")
+    ]
     line = " ⏎ ".join(line for line in lines if line)
     if len(line) <= most and len(text) <= _LONGEST_LINE:
         return line
@@ -152,7 +160,13 @@ def _shown_text(name: str, text: str) -> tuple[TextPart, ...]:
     text = shorten(plain(text).rstrip())
     if not text:
         return ()
-    if name.startswith("mcp__") or name in ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode"):
+    if name.startswith("mcp__") or name in (
+        "Agent",
+        "Task",
+        "WebSearch",
+        "WebFetch",
+        "ExitPlanMode",
+    ):
         return (TextPart(text),)
     fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
     return (TextPart(f"{fence}\n{text}\n{fence}"),)
@@ -176,7 +190,11 @@ def _path(arguments: dict[str, Any], cwd: str) -> str | None:
 
 def _text(arguments: dict[str, Any], key: str) -> str | None:
     value = arguments.get(key)
-    return value if isinstance(value, str) and (value or key in ("content", "old_string", "new_string")) else None
+    return (
+        value
+        if isinstance(value, str) and (value or key in ("content", "old_string", "new_string"))
+        else None
+    )
 
 
 def _relative(path: str, cwd: str) -> str:

@@ -1,7 +1,8 @@
 """Translation of SDK messages to neutral events; all of its state is here.
 
-The CLI streams deltas, then sends each content block complete: what was streamed is not repeated. A stream that breaks
-off is completed by the CLI in one message, of which only the missing rest becomes an event.
+The CLI streams deltas, then sends each content block complete: what was streamed is not repeated. A
+stream that breaks off is completed by the CLI in one message, of which only the missing rest
+becomes an event.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, ToolStarted, Usage, split_text
+from pykoclaw_acp.model.events import (
+    Event,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+    split_text,
+)
 from pykoclaw_acp.worker import tools
 from pykoclaw_acp.worker.plan import TaskList
 
@@ -36,7 +46,9 @@ class _Block:
 
     kind: str
     message_id: str
-    said: list[str] = field(default_factory=list)  # pieces: a text that grows by deltas would be copied for each
+    said: list[str] = field(
+        default_factory=list
+    )  # pieces: a text that grows by deltas would be copied for each
 
 
 @dataclass(slots=True)
@@ -49,7 +61,9 @@ class Translator:
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
-    _running: dict[str, str | None] = field(default_factory=dict)  # call to the subagent's call that it is part of
+    _running: dict[str, str | None] = field(
+        default_factory=dict
+    )  # call to the subagent's call that it is part of
     _background: dict[str, None] = field(default_factory=dict)
     _used: int = 0
     _tasks: TaskList = field(default_factory=TaskList)
@@ -72,16 +86,25 @@ class Translator:
         self.spoke = False
 
     def end_turn(self, result: ResultMessage) -> list[Event]:
-        """Events that close a turn: text that only the result holds, ends of unfinished calls, usage of the context."""
+        """Events that close a turn: text that only the result holds, ends of unfinished calls,
+        usage of the context.
+        """
         events: list[Event] = []
         if not self.spoke and result.result and not result.is_error:
             message_id = result.uuid or result.session_id
             events.extend(Text(message_id, piece) for piece in split_text(result.result))
-        unanswered = [one for one, parent in self._running.items() if parent is None and one not in self._background]
+        unanswered = [
+            one
+            for one, parent in self._running.items()
+            if parent is None and one not in self._background
+        ]
         events.extend(self._ended(tool_id, failed=True) for tool_id in unanswered)
         self._blocks.clear()
         self._open.clear()
-        size = max((int(m.get("contextWindow") or 0) for m in (result.model_usage or {}).values()), default=0)
+        size = max(
+            (int(m.get("contextWindow") or 0) for m in (result.model_usage or {}).values()),
+            default=0,
+        )
         if size and self._used:
             events.append(Usage(used=self._used, size=size, cost=result.total_cost_usd))
         return events
@@ -112,7 +135,8 @@ class Translator:
             )
         ]
 
-    # --- streamed ---------------------------------------------------------------------------------------------------
+    # --- streamed
+    # ---------------------------------------------------------------------------------------------------
 
     def _stream(self, message: StreamEvent) -> list[Event]:
         if message.parent_tool_use_id is not None:
@@ -123,7 +147,9 @@ class Translator:
             self._begin_message(str(event["message"].get("id", message.uuid)))
             self._count_tokens(event["message"].get("usage"))
         elif kind == "content_block_start":
-            block = _Block(str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}")
+            block = _Block(
+                str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}"
+            )
             self._open[event["index"]] = block
             self._blocks.append(block)
         elif kind == "content_block_delta":
@@ -153,7 +179,8 @@ class Translator:
         self.spoke = True
         return [Text(message_id, tools.plain(piece)) for piece in split_text(text)]
 
-    # --- whole ------------------------------------------------------------------------------------------------------
+    # --- whole
+    # ------------------------------------------------------------------------------------------------------
 
     def _assistant(self, message: AssistantMessage) -> list[Event]:
         if message.error is not None:
@@ -164,7 +191,9 @@ class Translator:
             if isinstance(block, ToolUseBlock):
                 if top:
                     self._take("tool_use")
-                events.extend(self.start_tool(block.id, block.name, block.input, message.parent_tool_use_id))
+                events.extend(
+                    self.start_tool(block.id, block.name, block.input, message.parent_tool_use_id)
+                )
             elif isinstance(block, TextBlock) and top:
                 events.extend(self._whole("text", block.text, message))
             elif isinstance(block, ThinkingBlock) and top:
@@ -221,5 +250,7 @@ class Translator:
 
 
 def is_turn_start(message: Message) -> bool:
-    """Whether a turn begins; the CLI sends `init` for each, including those that it starts by itself."""
+    """Whether a turn begins; the CLI sends `init` for each, including those that it starts by
+    itself.
+    """
     return isinstance(message, SystemMessage) and message.subtype == "init"

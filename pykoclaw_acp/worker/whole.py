@@ -1,4 +1,6 @@
-"""A complete tool call, for the person who decides about it: nothing is cut, nothing is invisible."""
+"""A complete tool call, for the person who decides about it: nothing is cut, nothing is
+invisible.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ def too_large(arguments: dict[str, Any]) -> bool:
     return len(json.dumps(arguments, ensure_ascii=False).encode(errors="surrogatepass")) > MOST
 
 
-def parts(name: str, arguments: dict[str, Any], cwd: str, always: str | None) -> tuple[ToolPart, ...]:
-    """What clients show with the permission request: the change as a diff, all other arguments as text.
+def parts(
+    name: str, arguments: dict[str, Any], cwd: str, always: str | None
+) -> tuple[ToolPart, ...]:
+    """What clients show with the permission request: the change as a diff, all other arguments as
+    text.
 
     `always`: what an "always" would allow besides.
     """
@@ -37,7 +42,9 @@ def parts(name: str, arguments: dict[str, Any], cwd: str, always: str | None) ->
     return (*diffs, TextPart("\n\n".join(words))) if words else diffs
 
 
-def _diffs(name: str, arguments: dict[str, Any], cwd: str) -> tuple[tuple[ToolPart, ...], frozenset[str]]:
+def _diffs(
+    name: str, arguments: dict[str, Any], cwd: str
+) -> tuple[tuple[ToolPart, ...], frozenset[str]]:
     """The changes to a file, and which arguments they show."""
     path = arguments.get("file_path")
     if not isinstance(path, str) or not path:
@@ -45,7 +52,9 @@ def _diffs(name: str, arguments: dict[str, Any], cwd: str) -> tuple[tuple[ToolPa
     path = os.path.normpath(os.path.join(cwd, path))
     content, old, new = (arguments.get(key) for key in ("content", "old_string", "new_string"))
     if name == "Write" and isinstance(content, str):
-        return (DiffPart(path=path, old_text=None, new_text=content),), frozenset({"file_path", "content"})
+        return (DiffPart(path=path, old_text=None, new_text=content),), frozenset(
+            {"file_path", "content"}
+        )
     if name == "Edit" and isinstance(old, str) and isinstance(new, str):
         told = {"file_path", "old_string", "new_string"}
         if arguments.get("replace_all") is False:
@@ -57,7 +66,9 @@ def _diffs(name: str, arguments: dict[str, Any], cwd: str) -> tuple[tuple[ToolPa
 def _argument(key: str, value: object) -> str:
     name = neutral(key)
     if isinstance(value, str):
-        if key in _PATHS or (key != "command" and "\n" not in value and len(value) <= 200 and "`" not in value):
+        if key in _PATHS or (
+            key != "command" and "\n" not in value and len(value) <= 200 and "`" not in value
+        ):
             return f"{name}: {neutral(value)}"
         return f"{name}:\n{fenced(value, 'sh' if key == 'command' else '')}"
     shown = json.dumps(value, ensure_ascii=False)

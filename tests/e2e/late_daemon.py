@@ -1,4 +1,6 @@
-"""The daemon as a program, whose event loop is held up each time that it is asked for its sessions."""
+"""The daemon as a program, whose event loop is held up each time that it is asked for
+its sessions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user. Tests run it as a script.
+"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user. Tests
+run it as a script.
 
 `survey` passes its arguments on as an elicitation, and says what came back.
 """
@@ -13,10 +14,19 @@ TOOLS = {"whisper": "Whispers.", "survey": "Asks the user."}
 def answer(method: str, params: dict[str, object]) -> dict[str, object]:
     if method == "initialize":
         info = {"name": "secretary", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": info,
+        }
     if method == "tools/list":
         schema = {"type": "object", "properties": {}}
-        return {"tools": [{"name": name, "description": said, "inputSchema": schema} for name, said in TOOLS.items()]}
+        return {
+            "tools": [
+                {"name": name, "description": said, "inputSchema": schema}
+                for name, said in TOOLS.items()
+            ]
+        }
     if method == "tools/call":
         asks = params["name"] == "survey"
         words = elicit(params["arguments"]) if asks else f"backwards: {os.environ['SECRET'][::-1]}"
@@ -26,7 +36,12 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
 
 def elicit(params: object) -> str:
     """Ask; gives the result as JSON."""
-    print(json.dumps({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}), flush=True)
+    print(
+        json.dumps(
+            {"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}
+        ),
+        flush=True,
+    )
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") == "form":

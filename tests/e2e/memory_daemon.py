@@ -13,5 +13,7 @@ from pykoclaw_acp.server import app, daemon, stdio
 from tests.integration.memory_launcher import MemoryLauncher
 
 if __name__ == "__main__":
-    with mock.patch.object(app, "LocalLauncher", side_effect=lambda _, state, **__: MemoryLauncher(state)):
+    with mock.patch.object(
+        app, "LocalLauncher", side_effect=lambda _, state, **__: MemoryLauncher(state)
+    ):
         sys.exit(stdio.main(config.load()) if "--stdio" in sys.argv else daemon.main(config.load))

@@ -1,4 +1,6 @@
-"""Cancelling: at whatever moment, the prompt is answered `cancelled` soon, and the session goes on."""
+"""Cancelling: at whatever moment, the prompt is answered `cancelled` soon, and the
+session goes on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def dispatched(stack: Stack, client: Client, turns: int) -> bool:
 
 def states(stack: Stack, session: str) -> list[str]:
     """Of the session's turns."""
-    rows = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session)
+    rows = stack.rows(
+        "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session
+    )
     return [row["state"] for row in rows]
 
 
@@ -47,7 +51,11 @@ async def test_in_the_middle_of_the_answer(shared: Stack) -> None:
     session = await client.new(shared.work)
     await cancelled(client, session, ENDLESS)
     await goes_on(shared, client, session, ENDLESS)
-    said = " ".join(message["text"] for message in shared.asked()[-1]["messages"] if message["role"] == "assistant")
+    said = " ".join(
+        message["text"]
+        for message in shared.asked()[-1]["messages"]
+        if message["role"] == "assistant"
+    )
     assert "word3" in said, "Claude does not know what it had said"
 
 
@@ -102,7 +110,9 @@ async def test_a_waiting_prompt_alone(shared: Stack) -> None:
     session = await client.new(shared.work)
     first = client.prompting(session, ENDLESS)
     await client.until(lambda: "word3" in client.text(session))
-    message, second = client.request("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "waits"}])
+    message, second = client.request(
+        "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "waits"}]
+    )
     client.send(message)
     await client.until(lambda: len(states(shared, session)) == 2)
     client.notify("$/cancel_request", requestId=message["id"])
@@ -119,8 +129,13 @@ async def test_cancel_waiting_prompt_while_previous_one_runs(shared: Stack) -> N
     slow = script("repeat 50x40ms word{n} ")
     first = client.prompting(session, slow)
     await client.until(lambda: "word3" in client.text(session))
-    message, second = client.request("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "waits"}])
-    client.send(message, {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": message["id"]}})
+    message, second = client.request(
+        "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "waits"}]
+    )
+    client.send(
+        message,
+        {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": message["id"]}},
+    )
     assert (await client.answer(second))["stopReason"] == "cancelled"
     assert (await client.answer(first))["stopReason"] == "end_turn"
     assert "word50" in client.text(session)
@@ -134,7 +149,10 @@ async def test_all_prompts_of_the_session(shared: Stack) -> None:
     pending = [client.prompting(session, ENDLESS), client.prompting(session, text("waits"))]
     await client.until(lambda: "word3" in client.text(session))
     client.cancel(session)
-    assert [(await client.answer(one))["stopReason"] for one in pending] == ["cancelled", "cancelled"]
+    assert [(await client.answer(one))["stopReason"] for one in pending] == [
+        "cancelled",
+        "cancelled",
+    ]
     assert (await client.answer(untouched))["stopReason"] == "end_turn"
 
 
@@ -142,7 +160,9 @@ async def test_by_cancel_request(shared: Stack) -> None:
     """`$/cancel_request` of a prompt: it is answered `cancelled`, not with an error."""
     client = await shared.start()
     session = await client.new(shared.work)
-    message, pending = client.request("session/prompt", sessionId=session, prompt=[{"type": "text", "text": ENDLESS}])
+    message, pending = client.request(
+        "session/prompt", sessionId=session, prompt=[{"type": "text", "text": ENDLESS}]
+    )
     client.send(message)
     await client.until(lambda: "word3" in client.text(session))
     client.notify("$/cancel_request", requestId=message["id"])
@@ -193,7 +213,9 @@ async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
 
     live = client.of(session)
     await client.load(session, shared.work)
-    assert told(one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk") == told(live)
+    assert told(
+        one for one in client.of(session) if one["sessionUpdate"] != "user_message_chunk"
+    ) == told(live)
     await goes_on(shared, client, session, prompt)
 
 
@@ -203,9 +225,11 @@ async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
 async def test_server_ends_during_turn(stack: Stack, end: str, work: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
-    prompt = {"answer": ENDLESS, "tool": script("bash touch begun; sleep 313"), "silence": script("hang")}.get(
-        work, text("Never said.")
-    )
+    prompt = {
+        "answer": ENDLESS,
+        "tool": script("bash touch begun; sleep 313"),
+        "silence": script("hang"),
+    }.get(work, text("Never said."))
     pending = client.prompting(session, prompt)
     begun = {
         "answer": lambda: "word3" in client.text(session),

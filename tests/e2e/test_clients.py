@@ -1,9 +1,11 @@
-"""Zed, acpx and OpenCode, as they were seen to behave or as their sources say: tests/e2e/fixtures, played to a front.
+"""Zed, acpx and OpenCode, as they were seen to behave or as their sources say: tests/e2e/fixtures,
+played to a front.
 
-A step is a call, or the beginning of one and the notification that ends it, or a restart in the client's own way. What
-the step says besides is what the client relies on: fields of the answer (`expect`), kinds of updates that came
-before it (`shown`), the text that they make up or that it begins with (`text`), none after it (`silent`), questions
-(`asked`), what tools show (`content`, `tools`), seconds (`within`), what Claude still knows (`remembers`).
+A step is a call, or the beginning of one and the notification that ends it, or a restart in the
+client's own way. What the step says besides is what the client relies on: fields of the answer
+(`expect`), kinds of updates that came before it (`shown`), the text that they make up or that it
+begins with (`text`), none after it (`silent`), questions (`asked`), what tools show (`content`,
+`tools`), seconds (`within`), what Claude still knows (`remembers`).
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Player:
     async def start(self) -> None:
         self.client = await self.stack.spawn_front()
         self.client.permit = self.permit
-        self.relied("initialize", await self.client.call("initialize", **self.fixture["initialize"]))
+        self.relied(
+            "initialize", await self.client.call("initialize", **self.fixture["initialize"])
+        )
 
     async def end(self) -> None:
         if self.fixture["ends"] == "SIGKILL":
@@ -137,7 +141,12 @@ class Player:
         assert set(step.get("shown", [])) <= {update["sessionUpdate"] for update in updates}
         if "text" in step:
             assert self.text(step).startswith(step["text"])
-        shown = [part["type"] for update in updates for part in update.get("content") or [] if isinstance(part, dict)]
+        shown = [
+            part["type"]
+            for update in updates
+            for part in update.get("content") or []
+            if isinstance(part, dict)
+        ]
         assert set(step.get("content", [])) <= set(shown)
         calls = [update for update in updates if update["sessionUpdate"] == "tool_call"]
         for call, wanted in zip(calls, step.get("tools", []), strict=False):
@@ -146,7 +155,8 @@ class Player:
             ends = [
                 update["status"]
                 for update in updates
-                if update["sessionUpdate"] == "tool_call_update" and update["toolCallId"] == call["toolCallId"]
+                if update["sessionUpdate"] == "tool_call_update"
+                and update["toolCallId"] == call["toolCallId"]
             ]
             assert ends == wanted["ends"]
 
@@ -155,7 +165,9 @@ class Player:
         answered = len(self.client.received)
         last = time.monotonic()
         await eventually(lambda: time.monotonic() - last > QUIET)
-        kinds = [frame["params"]["update"]["sessionUpdate"] for frame in self.client.received[answered:]]
+        kinds = [
+            frame["params"]["update"]["sessionUpdate"] for frame in self.client.received[answered:]
+        ]
         assert set(kinds) <= {"available_commands_update"}
 
     def named(self, value: Any) -> Any:

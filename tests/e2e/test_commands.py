@@ -50,7 +50,9 @@ async def test_a_restart_loses_no_turn(stack: Stack) -> None:
     before = stack.daemon_pid()
     result = await done(stack, "restart")
     after = stack.daemon_pid()
-    assert result.out == f"The daemon (pid {before}) has ended; pid {after} goes on with 1 worker.\n"
+    assert (
+        result.out == f"The daemon (pid {before}) has ended; pid {after} goes on with 1 worker.\n"
+    )
     assert (await client.answer(prompt))["stopReason"] == "end_turn"
     assert client.text(session).split() == [f"w{n}" for n in range(1, 101)]
     assert len(stack.asked()) == 1
@@ -76,7 +78,11 @@ async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
     assert status["daemon"]["pid"] == stack.daemon_pid()
     assert (status["running"], status["waiting"], status["clients"]) == (1, 0, 1)
     (worker,) = status["workers"]
-    assert (worker["session"], worker["state"], worker["pid"]) == (session, "working", stack.worker(session).pid)
+    assert (worker["session"], worker["state"], worker["pid"]) == (
+        session,
+        "working",
+        stack.worker(session).pid,
+    )
     assert worker["memory"] > 20 * 1024 * 1024  # the CLI is counted too
     shown = (await done(stack, "status")).out
     assert "1 running, 0 waiting" in shown
@@ -89,7 +95,10 @@ async def test_the_status_of_a_busy_daemon(stack: Stack) -> None:
 async def test_a_server_without_a_socket_is_named(stack: Stack) -> None:
     client = await stack.start()
     result = await run(stack, "status")
-    assert (result.status, f"`serve --stdio` (pid {client.process.pid})" in result.error) == (3, True)
+    assert (result.status, f"`serve --stdio` (pid {client.process.pid})" in result.error) == (
+        3,
+        True,
+    )
 
 
 async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
@@ -97,7 +106,8 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     session = await client.new(stack.work)
     await client.new(stack.work)
     await client.prompt(
-        session, "Please look.\n" + script("thinking Hm.", "bash echo '```'", "text # Found\x1b[31m it.")
+        session,
+        "Please look.\n" + script("thinking Hm.", "bash echo '```'", "text # Found\x1b[31m it."),
     )
     (listed,) = (await done(stack, "sessions", "list", "--json")).json
     assert (listed["id"], listed["cwd"], listed["busy"]) == (session, str(stack.work), False)
@@ -127,7 +137,9 @@ async def test_a_renamed_session_has_its_title_everywhere(shared: Stack) -> None
     session = await client.new(shared.work)
     await client.prompt(session, text("Yes."))
     await done(shared, "sessions", "rename", session[:8], "The parser")
-    await client.until(lambda: client.of(session, "session_info_update")[-1]["title"] == "The parser")
+    await client.until(
+        lambda: client.of(session, "session_info_update")[-1]["title"] == "The parser"
+    )
     assert "The parser" in (await done(shared, "sessions", "list")).out
 
 
@@ -145,7 +157,10 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     assert gone.value.code == -32002
     assert shared.rows("SELECT * FROM acp_log WHERE log_key = ?", key["log_key"]) == []
     unknown = await run(shared, "sessions", "show", session)
-    assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (1, True)
+    assert (unknown.status, f"No session has the id or the name {session}" in unknown.error) == (
+        1,
+        True,
+    )
 
 
 async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
@@ -154,7 +169,14 @@ async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     session = await client.new(stack.work)
     await client.prompt(session, text("One."))
     follower = await asyncio.create_subprocess_exec(
-        *PROGRAM, "attach", session, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root
+        *PROGRAM,
+        "attach",
+        session,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=stack.environment,
+        cwd=stack.root,
     )
     assert follower.stdout is not None
     seen = b""

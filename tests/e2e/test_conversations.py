@@ -1,4 +1,6 @@
-"""Several ACP ids of one conversation, as an adopted table has them: one Claude, one log, each client's own id."""
+"""Several ACP ids of one conversation, as an adopted table has them: one Claude, one log, each
+client's own id.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,15 @@ async def test_two_ids_of_conversation_share_claude_queue_log(stack: Stack) -> N
     await one.load(FIRST, stack.work)
     await other.load(SECOND, stack.work)
     gate = stack.root / "gate"
-    first = one.prompting(FIRST, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text First is done."))
+    first = one.prompting(
+        FIRST, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text First is done.")
+    )
     await one.until(lambda: one.of(FIRST, "tool_call"))
     second = other.prompting(SECOND, script("bash touch second-ran", "text Second is done."))
     await eventually(lambda: len(stack.rows("SELECT 1 FROM acp_turns")) == 2)
-    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns ORDER BY created_at")][1] == "queued"
+    assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns ORDER BY created_at")][
+        1
+    ] == "queued"
     began = claudes(stack)
     gate.touch()
     assert (await one.answer(first))["stopReason"] == "end_turn"
@@ -66,7 +72,11 @@ async def test_two_ids_of_conversation_share_claude_queue_log(stack: Stack) -> N
     assert len(began) == 1
     assert (stack.work / "second-ran").exists()
     for client, session in ((one, FIRST), (other, SECOND)):
-        await client.until(partial(lambda client, session: "Second is done." in client.text(session), client, session))
+        await client.until(
+            partial(
+                lambda client, session: "Second is done." in client.text(session), client, session
+            )
+        )
         assert set(client.updates) == {session}
         assert client.text(session) == "First is done.Second is done."
     assert await history(stack, FIRST) == await history(stack, SECOND) != []
@@ -97,7 +107,9 @@ async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
     await one.prompt(first, script("text one,"))
     await other.prompt(second, script("text two,"))
     gate = stack.root / "gate"
-    going = one.prompting(first, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text three."))
+    going = one.prompting(
+        first, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text three.")
+    )
     await one.until(lambda: one.of(first, "tool_call"))
     worker = stack.worker(first)
     with closing(sqlite3.connect(stack.data / "pykoclaw.db", timeout=30)) as connection:
@@ -108,7 +120,9 @@ async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
         )
         connection.commit()
     await stack.end_daemon(signal.SIGKILL)
-    await eventually(lambda: bool(stack.rows("SELECT 1 FROM acp_sessions WHERE alias_of IS NOT NULL")))
+    await eventually(
+        lambda: bool(stack.rows("SELECT 1 FROM acp_sessions WHERE alias_of IS NOT NULL"))
+    )
     gate.touch()
     assert (await one.answer(going))["stopReason"] == "end_turn"
     assert stack.worker(first).pid == worker.pid
@@ -118,12 +132,22 @@ async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
     assert other.text(second) == "two,three."
     told = await history(stack, second)
     assert told == await history(stack, first)
-    said = "".join(update["content"]["text"] for update in told if update["sessionUpdate"] == "agent_message_chunk")
+    said = "".join(
+        update["content"]["text"]
+        for update in told
+        if update["sessionUpdate"] == "agent_message_chunk"
+    )
     assert said == "one,two,three."
-    await asyncio.gather(one.prompt(first, script("text four")), other.prompt(second, script("text five")))
+    await asyncio.gather(
+        one.prompt(first, script("text four")), other.prompt(second, script("text five"))
+    )
     for client, session in ((one, first), (other, second)):
-        await client.until(partial(lambda client, session: "four" in client.text(session), client, session))
-        await client.until(partial(lambda client, session: "five" in client.text(session), client, session))
+        await client.until(
+            partial(lambda client, session: "four" in client.text(session), client, session)
+        )
+        await client.until(
+            partial(lambda client, session: "five" in client.text(session), client, session)
+        )
     assert len(claudes(stack)) == 1
 
 
@@ -154,7 +178,9 @@ async def test_start_killed_between_conversations_is_finished_by_next(stack: Sta
         told = [await history(stack, session) for session in ids[number : number + 2]]
         assert told[0] == told[1]
         assert [
-            update["content"]["text"] for update in told[0] if update["sessionUpdate"] == "agent_message_chunk"
+            update["content"]["text"]
+            for update in told[0]
+            if update["sessionUpdate"] == "agent_message_chunk"
         ] == [
             f"said-{number}",
             f"said-{number + 1}",

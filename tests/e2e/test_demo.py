@@ -40,7 +40,11 @@ def surroundings(temporary: Path, **more: str) -> dict[str, str]:
 def rows(output: str) -> dict[str, str]:
     """The table of a plain output: the mark of each step."""
     table = output.partition("What was seen")[2]
-    return {step: match[1] for step in EXPECTED if (match := re.search(rf"^  (\S+) +{step} ", table, re.MULTILINE))}
+    return {
+        step: match[1]
+        for step in EXPECTED
+        if (match := re.search(rf"^  (\S+) +{step} ", table, re.MULTILINE))
+    }
 
 
 def left_behind(temporary: Path) -> list[str]:
@@ -57,7 +61,9 @@ def left_behind(temporary: Path) -> list[str]:
     return found
 
 
-def start_in_terminal(columns: int, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], list[bytes]]:
+def start_in_terminal(
+    columns: int, environment: dict[str, str]
+) -> tuple[subprocess.Popen[bytes], list[bytes]]:
     """Start it in a terminal of that width; what it writes there is collected in the list."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -77,8 +83,11 @@ def start_in_terminal(columns: int, environment: dict[str, str]) -> tuple[subpro
     return process, written
 
 
-def test_two_concurrent_demos_pass_in_pipe_and_terminal(temporary: Path, tmp_path: Path, empty_home: Path) -> None:
-    # Settings and credentials of the user's, and the wish for colours, must not reach the story or the pipe.
+def test_two_concurrent_demos_pass_in_pipe_and_terminal(
+    temporary: Path, tmp_path: Path, empty_home: Path
+) -> None:
+    # Settings and credentials of the user's, and the wish for colours, must not reach the story or
+    # the pipe.
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     own = {
@@ -98,7 +107,9 @@ def test_two_concurrent_demos_pass_in_pipe_and_terminal(temporary: Path, tmp_pat
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u2500-\u257f]", output)
     assert rows(output) == dict.fromkeys(EXPECTED, "ok")
     assert "Processes after:\n      none\n" in output
-    assert output.count("Done: your name stands") == 3  # live, replayed, and before the model's eyes
+    assert (
+        output.count("Done: your name stands") == 3
+    )  # live, replayed, and before the model's eyes
     assert "All as expected" in output.splitlines()[-2]
 
     eventually_sync(lambda: b"All as expected" in b"".join(written))
@@ -127,9 +138,15 @@ def test_two_concurrent_demos_pass_in_pipe_and_terminal(temporary: Path, tmp_pat
     ],
 )
 @pytest.mark.long
-def test_it_says_which_step_is_wrong(environment: dict[str, str], step: str, reason: str, temporary: Path) -> None:
+def test_it_says_which_step_is_wrong(
+    environment: dict[str, str], step: str, reason: str, temporary: Path
+) -> None:
     done = subprocess.run(
-        COMMAND, env=surroundings(temporary, **environment), capture_output=True, timeout=LONGEST, check=False
+        COMMAND,
+        env=surroundings(temporary, **environment),
+        capture_output=True,
+        timeout=LONGEST,
+        check=False,
     )
     output = done.stdout.decode()
     assert (done.returncode, done.stderr) == (1, b""), output
@@ -162,7 +179,11 @@ def test_unexpected_result_is_reported_and_demo_continues(
     assert story.main() == 1
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     output = capsys.readouterr().out
-    assert {step for step, mark in rows(output).items() if mark == "WRONG"} == {"tool", "resume", "session/load"}
+    assert {step for step, mark in rows(output).items() if mark == "WRONG"} == {
+        "tool",
+        "resume",
+        "session/load",
+    }
     assert "NOT equal" in output
     assert left_behind(temporary) == []
 
@@ -194,10 +215,16 @@ def test_it_says_that_the_front_died(
         pytest.param(signal.SIGTERM, b"SIGKILL  the daemon", marks=pytest.mark.long),
     ],
 )
-def test_interrupted_it_leaves_nothing(number: signal.Signals, moment: bytes, temporary: Path) -> None:
+def test_interrupted_it_leaves_nothing(
+    number: signal.Signals, moment: bytes, temporary: Path
+) -> None:
     # A process group of its own, as in a terminal, where Ctrl-C reaches the scripted model too.
     process = subprocess.Popen(
-        COMMAND, env=surroundings(temporary), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
+        COMMAND,
+        env=surroundings(temporary),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
     )
     assert process.stdout is not None
     with process.stdout:

@@ -18,7 +18,9 @@ from tests.unit.documents import text as document
 
 
 def documented(command: str) -> set[str]:
-    return {key for row in table("docs/commands.md", f"keys of `{command}`") for key in codes(row[0])}
+    return {
+        key for row in table("docs/commands.md", f"keys of `{command}`") for key in codes(row[0])
+    }
 
 
 def keys(value: Any, known: set[str], prefix: str = "") -> Iterator[str]:
@@ -77,4 +79,6 @@ async def test_the_readme_leads_to_an_answer(tmp_path: Path) -> None:
     assert json.loads(model) == {"url": f"http://127.0.0.1:{port}"}
     assert conversation[:3] == ["Let me look.", "[Bash: ls]", "That is all."]
     assert "(end_turn)" in conversation
-    assert any(line.startswith("The daemon (pid ") for line in conversation), "and what was started ends"
+    assert any(line.startswith("The daemon (pid ") for line in conversation), (
+        "and what was started ends"
+    )

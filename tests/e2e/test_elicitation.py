@@ -23,7 +23,10 @@ SERVER = {
 }
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"type": "string", "title": "Name"}, "age": {"type": "integer", "minimum": 1}},
+    "properties": {
+        "name": {"type": "string", "title": "Name"},
+        "age": {"type": "integer", "minimum": 1},
+    },
     "required": ["name"],
 }
 FORM = {"message": "Who are you?", "requestedSchema": SCHEMA}
@@ -59,7 +62,9 @@ def row(stack: Stack) -> tuple[Any, ...]:
 
 
 async def asked(stack: Stack) -> tuple[Client, str, Any, dict[str, Any]]:
-    """A client that was shown a form and does not answer: with its session, the prompt's answer to come, the form."""
+    """A client that was shown a form and does not answer: with its session, the prompt's answer to
+    come, the form.
+    """
     client = await front(stack, None)
     session = await client.new(stack.work, mcpServers=[SERVER])
     answer = client.prompting(session, survey(FORM))
@@ -69,7 +74,13 @@ async def asked(stack: Stack) -> tuple[Client, str, Any, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "answer",
-    [ADA, *(pytest.param({"action": action}, marks=pytest.mark.long) for action in ("decline", "cancel"))],
+    [
+        ADA,
+        *(
+            pytest.param({"action": action}, marks=pytest.mark.long)
+            for action in ("decline", "cancel")
+        ),
+    ],
     ids=lambda one: one["action"],
 )
 async def test_server_gets_what_user_did_with_form(stack: Stack, answer: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""A daemon that keeps everybody waiting says so: in its log, with what it was that ran, and in its status."""
+"""A daemon that keeps everybody waiting says so: in its log, with what it was that ran, and in its
+status.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def blocked(stack: Stack) -> list[dict[str, Any]]:
 
 async def test_loop_lag_cause_is_in_log_and_status(stack: Stack) -> None:
     await stack.daemon(program=LATE, PYTHONPATH=str(REPOSITORY))
-    await asyncio.to_thread(call.call, stack.places, "_pykoclaw.dev/sessions/list", {"all": True, "limit": 1})
+    await asyncio.to_thread(
+        call.call, stack.places, "_pykoclaw.dev/sessions/list", {"all": True, "limit": 1}
+    )
     (line,) = await eventually(lambda: blocked(stack))
     assert line["place"].startswith("pykoclaw_acp.server.control.Control.list_sessions:")
     assert line["level"] == "warning"

@@ -1,4 +1,6 @@
-"""Many clients at once, each a real front: order, completeness, one story for all, and nobody waits for a slow one."""
+"""Many clients at once, each a real front: order, completeness, one story for all, and nobody waits
+for a slow one.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MANY: Final = 50
 TOGETHER: Final = 4  # clients on one session
 ANSWER: Final = 60  # deltas of each paced answer
 STALL: Final = 2.0  # s that a client may not read
-PIECES: Final = 250  # of an answer that fills every buffer between a worker and a client that does not read
+PIECES: Final = (
+    250  # of an answer that fills every buffer between a worker and a client that does not read
+)
 PIECE: Final = 20_000  # bytes
 NOISE: Final = 100.0  # ms; who waits for a client that does not read waits for seconds, all else is the machine
 STAMP: Final = re.compile(r"(\d+)@(\d+)")
@@ -41,7 +45,10 @@ STAMP: Final = re.compile(r"(\d+)@(\d+)")
 async def many(stack: Stack) -> Stack:
     """A daemon with workers in memory."""
     await stack.daemon(
-        program=IN_MEMORY, PYTHONPATH=str(REPOSITORY), PYKOCLAW_MAX_WORKERS="100", PYKOCLAW_CLIENT_STALL=str(STALL)
+        program=IN_MEMORY,
+        PYTHONPATH=str(REPOSITORY),
+        PYKOCLAW_MAX_WORKERS="100",
+        PYKOCLAW_CLIENT_STALL=str(STALL),
     )
     return stack
 
@@ -57,11 +64,16 @@ async def reached(seq: int, session: str, clients: list[Client]) -> None:
 
 
 def check(stack: Stack, session: str, clients: list[Client]) -> None:
-    """Each client has the log but its own messages, before its answer, and what two have is the same."""
+    """Each client has the log but its own messages, before its answer, and what two have is the
+    same.
+    """
     rows, places = stack.log(session), stack.covered(session)
     assert places == list(range(1, len(places) + 1))
     asked = {row["seq"] for row in rows if row["kind"] == "user_message"}
-    others = [told(one for one in client.of(session) if one["sessionUpdate"] != USER) for client in clients]
+    others = [
+        told(one for one in client.of(session) if one["sessionUpdate"] != USER)
+        for client in clients
+    ]
     assert all(other == others[0] for other in others)
     for client in clients:
         held = seqs(client, session)
@@ -71,7 +83,11 @@ def check(stack: Stack, session: str, clients: list[Client]) -> None:
         (turn,) = {row["turn_id"] for row in rows if row["seq"] in own}
         last = max(row["seq"] for row in rows if row["turn_id"] == turn)
         shown = next(at for at, frame in enumerate(client.received) if _seq(frame, session) == last)
-        answered = next(at for at, frame in enumerate(client.received) if "stopReason" in frame.get("result", {}))
+        answered = next(
+            at
+            for at, frame in enumerate(client.received)
+            if "stopReason" in frame.get("result", {})
+        )
         assert shown < answered
 
 
@@ -96,7 +112,8 @@ async def test_fifty_fronts_get_complete_ordered_sessions(many: Stack) -> None:
     fronts = list(await asyncio.gather(*(many.front() for _ in range(MANY))))
     sessions = await gather_on(many, fronts)
     prompts = [
-        front.prompting(session, f"pace {ANSWER} 20 20") for front, session in zip(fronts, sessions, strict=True)
+        front.prompting(session, f"pace {ANSWER} 20 20")
+        for front, session in zip(fronts, sessions, strict=True)
     ]
     for answer in prompts:
         assert (await fronts[0].answer(answer))["stopReason"] == "end_turn"
@@ -113,7 +130,9 @@ async def test_eight_fronts_of_real_workers(stack: Stack) -> None:
     fronts = list(await asyncio.gather(*(stack.front() for _ in range(8))))
     sessions = await gather_on(stack, fronts)
     turn = script("repeat 100x5ms a{n}.", "bash echo from-the-tool", "repeat 100x5ms b{n}.")
-    prompts = [front.prompting(session, turn) for front, session in zip(fronts, sessions, strict=True)]
+    prompts = [
+        front.prompting(session, turn) for front, session in zip(fronts, sessions, strict=True)
+    ]
     for answer in prompts:
         assert (await fronts[0].answer(answer))["stopReason"] == "end_turn"
     shared = sessions[0]
@@ -133,7 +152,8 @@ async def test_eight_fronts_of_real_workers(stack: Stack) -> None:
     )
 
 
-# --- clients that do not read -------------------------------------------------------------------------------------
+# --- clients that do not read
+# -------------------------------------------------------------------------------------
 
 
 class Watch:
@@ -166,7 +186,9 @@ def deaf_front(stack: Stack) -> Iterator[Deaf]:
     ours, theirs = socket.socketpair()
     with (stack.root / "deaf-front.log").open("wb") as stderr, theirs:
         end = theirs.fileno()
-        process = subprocess.Popen(PROGRAM, stdin=end, stdout=end, stderr=stderr, env=stack.environment, cwd="/")
+        process = subprocess.Popen(
+            PROGRAM, stdin=end, stdout=end, stderr=stderr, env=stack.environment, cwd="/"
+        )
     deaf = Deaf(ours)
     try:
         yield deaf
@@ -201,7 +223,9 @@ async def test_clients_not_reading_slow_nobody_and_catch_up(many: Stack) -> None
         for deaf in (behind_front, direct):
             await deaf.follow(session, str(many.work), after)
         beside_deaf = await long_turn()
-        assert beside_deaf < max(2 * before, NOISE), f"{before:.1f} ms, with clients that do not read {beside_deaf:.1f}"
+        assert beside_deaf < max(2 * before, NOISE), (
+            f"{before:.1f} ms, with clients that do not read {beside_deaf:.1f}"
+        )
         daemon_log = many.root / "daemon.log"
         await eventually(lambda: daemon_log.read_text().count('"client_gone"') == 2, STALL * 5)
         assert direct.hung_up_on

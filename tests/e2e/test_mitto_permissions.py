@@ -19,7 +19,9 @@ async def test_8_permission_requests_come_one_at_a_time(shared: Stack) -> None:
     web.approves = False
     conversation = Conversation()
     await web.open(conversation)
-    files = [shared.root / name for name in ("one", "two", "three")]  # outside of the session's directory
+    files = [
+        shared.root / name for name in ("one", "two", "three")
+    ]  # outside of the session's directory
     for file in files:
         file.write_text("secret\n")
     reads = [f"{'& ' if at else ''}read {file}" for at, file in enumerate(files)]
@@ -57,7 +59,9 @@ async def test_8_stop_cancels_a_pending_permission_request(shared: Stack) -> Non
     web.approves = False
     conversation = Conversation()
     await web.open(conversation)
-    turn = asyncio.ensure_future(web.prompt(conversation, play("bash mkdir made", "text Never said.")))
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("bash mkdir made", "text Never said."))
+    )
     await wire_of(web).until(lambda: web.question(conversation))
     web.stop(conversation)
     assert await turn == "cancelled"
@@ -69,8 +73,13 @@ async def test_9_automatic_approval_is_never_for_always(shared: Stack) -> None:
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("bash mkdir one", "bash mkdir two", "text Done."))
-    offered = [[option["kind"] for option in question["params"]["options"]] for question in wire_of(web).questions]
+    offered = [
+        [option["kind"] for option in question["params"]["options"]]
+        for question in wire_of(web).questions
+    ]
     assert len(offered) == 2
     assert all("allow_always" in kinds for kinds in offered)
-    rows = shared.rows("SELECT option_id FROM acp_permissions WHERE acp_session_id = ?", conversation.session)
+    rows = shared.rows(
+        "SELECT option_id FROM acp_permissions WHERE acp_session_id = ?", conversation.session
+    )
     assert [row["option_id"] for row in rows] == ["allow_once", "allow_once"]

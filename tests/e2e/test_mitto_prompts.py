@@ -49,9 +49,14 @@ async def test_6_a_second_prompt_is_queued(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    prompts = [web.prompt(conversation, play(f"words 5ms The {name} answer.")) for name in ("first", "second")]
+    prompts = [
+        web.prompt(conversation, play(f"words 5ms The {name} answer."))
+        for name in ("first", "second")
+    ]
     assert await asyncio.gather(*prompts) == ["end_turn", "end_turn"]
-    assert conversation.text.index("The first answer.") < conversation.text.index("The second answer.")
+    assert conversation.text.index("The first answer.") < conversation.text.index(
+        "The second answer."
+    )
 
 
 @pytest.mark.long
@@ -63,7 +68,9 @@ async def test_7_a_prompt_cancelled_twice_is_answered_once(shared: Stack) -> Non
     wire = wire_of(web)
     turn = asyncio.ensure_future(web.prompt(conversation, ENDLESS))
     await wire.until(lambda: "tick3." in fold(wire, conversation.session))
-    number = next(message["id"] for message in wire.sent if message.get("method") == "session/prompt")
+    number = next(
+        message["id"] for message in wire.sent if message.get("method") == "session/prompt"
+    )
     web.stop(conversation)
     wire.notify("$/cancel_request", requestId=number)
     assert await turn == "cancelled"
@@ -95,7 +102,9 @@ async def test_11_digits_never_misclassify_an_error(shared: Stack, fault: str, r
     ids=["refusal", "max_tokens"],
 )
 @pytest.mark.long
-async def test_12_an_early_end_is_explained(shared: Stack, steps: tuple[str, ...], words: str) -> None:
+async def test_12_an_early_end_is_explained(
+    shared: Stack, steps: tuple[str, ...], words: str
+) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
@@ -113,7 +122,9 @@ async def test_15_token_usage_is_per_turn(shared: Stack) -> None:
     for _ in range(3):
         await web.prompt(conversation, play("text Yes."))
     totals = [
-        frame["result"]["usage"]["totalTokens"] for frame in wire_of(web).received if "usage" in frame.get("result", {})
+        frame["result"]["usage"]["totalTokens"]
+        for frame in wire_of(web).received
+        if "usage" in frame.get("result", {})
     ]
     assert len(totals) == 3
     assert max(totals) < 2 * min(totals)
@@ -127,7 +138,11 @@ async def test_e_known_history_is_not_sent_again(shared: Stack) -> None:
     await web.shutdown()
     await web.open(conversation)
     await web.prompt(conversation, play("text A later answer."))
-    sent = next(message for message in reversed(wire_of(web).sent) if message.get("method") == "session/prompt")
+    sent = next(
+        message
+        for message in reversed(wire_of(web).sent)
+        if message.get("method") == "session/prompt"
+    )
     assert "CONVERSATION HISTORY" in sent["params"]["prompt"][0]["text"]
     first, second = shared.asked()[-1]["user_texts"]
     assert "CONVERSATION HISTORY" not in second
@@ -143,8 +158,13 @@ async def test_e_log_and_title_keep_the_users_words(shared: Stack) -> None:
     await web.prompt(conversation, "How many apples are there?")
     reader = await shared.front()
     await reader.load(conversation.session or "", shared.work)
-    assert reader.text(conversation.session or "", "user_message_chunk") == "How many apples are there?"
-    (row,) = shared.rows("SELECT title FROM acp_sessions WHERE acp_session_id = ?", conversation.session)
+    assert (
+        reader.text(conversation.session or "", "user_message_chunk")
+        == "How many apples are there?"
+    )
+    (row,) = shared.rows(
+        "SELECT title FROM acp_sessions WHERE acp_session_id = ?", conversation.session
+    )
     assert row["title"] == "How many apples are there?"
     titles = wire_of(web).of(conversation.session or "", "session_info_update")
     assert [update["title"] for update in titles] == ["How many apples are there?"]

@@ -45,7 +45,9 @@ async def test_1_sessions_resume_while_the_store_is_written(stack: Stack, web: M
 
 
 @pytest.mark.parametrize("method", ["resume", pytest.param("load", marks=pytest.mark.long)])
-async def test_a_sessions_open_at_once_without_a_process(stack: Stack, web: Mitto, method: str) -> None:
+async def test_a_sessions_open_at_once_without_a_process(
+    stack: Stack, web: Mitto, method: str
+) -> None:
     conversation = Conversation()
     await web.open(conversation)
     unused = web.auxiliary[0]
@@ -67,14 +69,17 @@ async def test_c_a_finished_turn_is_shown_on_resume(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 100x10ms tick{n}. ", "text The end.")))
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("repeat 100x10ms tick{n}. ", "text The end."))
+    )
     wire = wire_of(web)
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     turn.cancel()
     await web.shutdown()
     await eventually(lambda: states(shared, conversation) == ["done"])
     await web.open(conversation)
-    # It comes when the answer of resume was dealt with, and is shown although no turn ends here: its line does.
+    # It comes when the answer of resume was dealt with, and is shown although no turn ends here:
+    # its line does.
     await wire_of(web).until(lambda: "The end." in conversation.text)
     for number in range(1, 101):
         assert f"tick{number}." in conversation.text
@@ -86,7 +91,9 @@ async def test_c_a_running_turn_continues_on_resume(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end.")))
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end."))
+    )
     wire = wire_of(web)
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     turn.cancel()
@@ -109,7 +116,9 @@ async def test_c_a_running_turn_continues_on_resume(shared: Stack) -> None:
         pytest.param(False, True, id="as it was, after its end", marks=pytest.mark.long),
     ],
 )
-async def test_c_a_prompt_sent_again_joins_its_turn(shared: Stack, wrapped: bool, over: bool) -> None:
+async def test_c_a_prompt_sent_again_joins_its_turn(
+    shared: Stack, wrapped: bool, over: bool
+) -> None:
     web = Mitto(shared)
     web.wraps_again = wrapped
     conversation = Conversation()

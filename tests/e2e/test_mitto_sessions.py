@@ -61,7 +61,10 @@ async def test_7_a_withdrawn_new_session_is_not_listed(stack: Stack, web: Mitto)
     await web.prompt(conversation, play("text A real conversation."))
     wire = wire_of(web)
     given_up, answer = wire.request("session/new", cwd=str(stack.work), mcpServers=[])
-    wire.send(given_up, {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": given_up["id"]}})
+    wire.send(
+        given_up,
+        {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": given_up["id"]}},
+    )
     await asyncio.wait([answer], timeout=wires.NEW)
     error = answer.exception()
     if error is None:  # it was there before it could be given up
@@ -84,13 +87,19 @@ async def test_7_overdue_calls_are_withdrawn(stack: Stack, web: Mitto) -> None:
     os.kill(pid, 19)
     try:
         with pytest.raises(Overdue):
-            await wire.timed(0.2, "session/resume", sessionId=conversation.session, cwd=str(stack.work))
+            await wire.timed(
+                0.2, "session/resume", sessionId=conversation.session, cwd=str(stack.work)
+            )
         with pytest.raises(Overdue):
             await wire.timed(0.2, "session/new", mcpServers=[], cwd=str(stack.work))
     finally:
         os.kill(pid, 18)
     made = await wire.timed(25, "session/new", mcpServers=[], cwd=str(stack.work))
-    cancelled = [message["params"]["requestId"] for message in wire.sent if message.get("method") == "$/cancel_request"]
+    cancelled = [
+        message["params"]["requestId"]
+        for message in wire.sent
+        if message.get("method") == "$/cancel_request"
+    ]
     assert len(cancelled) == 2
     assert listed(stack) == [conversation.session]
     assert await web.prompt(conversation, play("text It goes on.")) == "end_turn"
@@ -140,7 +149,10 @@ async def test_13_prompts_do_not_wait_for_helper_sessions(stack: Stack, web: Mit
     """Five prompts came within 10 ms for one of the user's."""
     conversation = Conversation()
     await web.open(conversation)
-    helpers = [web.help_itself(session, f"{wrapping.FOLLOW_UP} {text('None.')}") for session in web.auxiliary]
+    helpers = [
+        web.help_itself(session, f"{wrapping.FOLLOW_UP} {text('None.')}")
+        for session in web.auxiliary
+    ]
     user = asyncio.ensure_future(web.prompt(conversation, play("text For the user.")))
     assert await asyncio.gather(*helpers) == ["end_turn"] * mitto.AUXILIARY
     assert await user == "end_turn"
@@ -156,7 +168,9 @@ async def test_14_mode_and_model_change_during_a_turn(shared: Stack) -> None:
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     began = time.monotonic()
     await wire.timed(AT_ONCE, "session/set_model", sessionId=conversation.session, modelId="haiku")
-    await wire.timed(AT_ONCE, "session/set_mode", sessionId=conversation.session, modeId="acceptEdits")
+    await wire.timed(
+        AT_ONCE, "session/set_mode", sessionId=conversation.session, modeId="acceptEdits"
+    )
     assert time.monotonic() - began < AT_ONCE
     assert not turn.done()
     web.stop(conversation)
@@ -167,13 +181,18 @@ async def test_14_mode_and_model_change_during_a_turn(shared: Stack) -> None:
     await web.open(conversation)
     assert conversation.modes is not None
     assert conversation.models is not None
-    assert (conversation.modes["currentModeId"], conversation.models["currentModelId"]) == ("acceptEdits", "haiku")
+    assert (conversation.modes["currentModeId"], conversation.models["currentModelId"]) == (
+        "acceptEdits",
+        "haiku",
+    )
 
 
 @pytest.mark.long
 async def test_16_sessions_run_in_their_own_directory(stack: Stack) -> None:
     """Whatever directory and PATH the client has."""
-    web = Mitto(stack, PATH="/usr/bin:/bin:/usr/sbin:/sbin", MITTO_WORKING_DIR="/", MITTO_ACP_SERVER="x")  # launchd's
+    web = Mitto(
+        stack, PATH="/usr/bin:/bin:/usr/sbin:/sbin", MITTO_WORKING_DIR="/", MITTO_ACP_SERVER="x"
+    )  # launchd's
     conversation = Conversation()
     await web.open(conversation)
     await web.prompt(conversation, play("bash pwd > where.txt", "text Done."))
@@ -189,7 +208,9 @@ async def test_f_leaving_plan_mode_is_reported(shared: Stack) -> None:
     assert conversation.modes is not None
     await wire.timed(AT_ONCE, "session/set_mode", sessionId=conversation.session, modeId="plan")
     await web.prompt(conversation, play('tool ExitPlanMode {"plan": "Do it."}', "text Now I work."))
-    await wire.until(lambda: conversation.modes and conversation.modes["currentModeId"] == "default")
+    await wire.until(
+        lambda: conversation.modes and conversation.modes["currentModeId"] == "default"
+    )
 
 
 async def test_j_several_mittos_share_one_daemon(shared: Stack) -> None:
@@ -205,4 +226,6 @@ async def test_j_several_mittos_share_one_daemon(shared: Stack) -> None:
     for number, one in enumerate(conversations):
         assert one.text == f"Answer number {number} of this Mitto."
     assert len({one.session for one in conversations}) == len(webs)
-    assert [list(map(str, wire_of(web).updates)) for web in webs] == [[one.session] for one in conversations]
+    assert [list(map(str, wire_of(web).updates)) for web in webs] == [
+        [one.session] for one in conversations
+    ]

@@ -103,7 +103,9 @@ async def test_5_stderr_stays_a_single_line(stack: Stack, web: Mitto) -> None:
 
 @pytest.mark.long
 async def test_5_no_start_error_reads_as_permanent(stack: Stack) -> None:
-    """A broken setting is final for us; nothing that Mitto takes for a missing program is said about it."""
+    """A broken setting is final for us; nothing that Mitto takes for a missing program is said
+    about it.
+    """
     web = Mitto(stack, PYKOCLAW_IDLE_TIMEOUT="soon")
     with pytest.raises((RpcError, ServerGone)):
         await web.open(Conversation())
@@ -119,7 +121,9 @@ async def test_5_pipes_close_with_a_killed_front(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    turn = asyncio.ensure_future(web.prompt(conversation, play("bash touch begun; sleep 300", "text Never said.")))
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("bash touch begun; sleep 300", "text Never said."))
+    )
     await eventually(lambda: shared.find("sleep 300"))
     wire = wire_of(web)
     pipes = {os.readlink(f"/proc/{wire.process.pid}/fd/{number}") for number in range(3)}
@@ -156,7 +160,9 @@ async def test_b_a_front_starts_and_outlives_the_daemon(stack: Stack, web: Mitto
     assert pid is not None
     assert wire.process.pid not in (pid, os.getsid(pid), os.getpgid(pid))
     assert wire.stderr  # one line, early: that quiets a watchdog of Mitto's
-    turn = asyncio.ensure_future(web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end.")))
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("repeat 300x10ms tick{n}. ", "text The end."))
+    )
     await wire.until(lambda: "tick9." in fold(wire, conversation.session))
     os.kill(pid, 9)
     assert await turn == "end_turn"

@@ -1,4 +1,5 @@
-"""Mitto shows what a turn does: tool calls, usage, commands, plan, in lines and JSON types that it can read.
+"""Mitto shows what a turn does: tool calls, usage, commands, plan, in lines and JSON types that it
+can read.
 
 mitto_helpers.py lists what the numbers and letters in the names of the tests stand for.
 """
@@ -35,7 +36,9 @@ async def test_5_no_line_is_too_long(web: Mitto) -> None:
     conversation = Conversation()
     await web.open(conversation)
     file = {"type": "text", "text": "=== File: log.bin ===\n" + "\x01" * 3_000_000}
-    await web.prompt(conversation, play("text Read."), file)  # more than a model can take; the log has it
+    await web.prompt(
+        conversation, play("text Read."), file
+    )  # more than a model can take; the log has it
     await web.shutdown()
     web.methods = ["load"]
     await web.open(conversation)
@@ -53,7 +56,9 @@ async def test_10_tool_titles_are_final_from_the_start(shared: Stack) -> None:
     await web.prompt(conversation, play(*steps))
     titles = [title for title, *_ in conversation.tools.values()]
     assert titles == ["Bash: ls", "Read a.txt", "Edit a.txt", "Bash: false"]
-    assert [f"[{title}]" for title in titles] == [line for line in conversation.screen if line.startswith("[")]
+    assert [f"[{title}]" for title in titles] == [
+        line for line in conversation.screen if line.startswith("[")
+    ]
     for update in wire_of(web).of(conversation.session or "", "tool_call_update"):
         assert "title" not in update
 
@@ -73,8 +78,13 @@ async def test_15_json_has_the_types_go_expects(shared: Stack) -> None:
         assert not isinstance(value, float) or path.endswith(".cost.amount"), path
         if path.endswith("._meta"):
             assert isinstance(value, dict), path
-    (usage,) = [frame["result"]["usage"] for frame in wire.received if "usage" in frame.get("result", {})]
-    assert usage["totalTokens"] == usage["inputTokens"] + usage["outputTokens"] + usage["cachedWriteTokens"]
+    (usage,) = [
+        frame["result"]["usage"] for frame in wire.received if "usage" in frame.get("result", {})
+    ]
+    assert (
+        usage["totalTokens"]
+        == usage["inputTokens"] + usage["outputTokens"] + usage["cachedWriteTokens"]
+    )
 
 
 @pytest.mark.long
@@ -94,7 +104,9 @@ async def test_g_each_tool_status_is_sent_once(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
-    await web.prompt(conversation, play("bash ls", "& bash false", "read nothing.txt", "text Done."))
+    await web.prompt(
+        conversation, play("bash ls", "& bash false", "read nothing.txt", "text Done.")
+    )
     statuses = [list(history) for _, *history in conversation.tools.values()]
     assert [history[-1] for history in statuses] == ["completed", "failed", "failed"]
     for history in statuses:
@@ -114,7 +126,10 @@ async def test_g_tool_input_is_shown_before_the_call(stack: Stack, web: Mitto) -
             seen.append((update, (stack.work / "called").exists()))
 
     wire_of(web).show = look
-    await web.prompt(conversation, play('tool mcp__mitto__mitto_get_current {"self_id": "@mitto:self"}', "text Done."))
+    await web.prompt(
+        conversation,
+        play('tool mcp__mitto__mitto_get_current {"self_id": "@mitto:self"}', "text Done."),
+    )
     ((shown, called),) = seen
     assert "mitto_" in shown["title"]
     assert shown["rawInput"]["self_id"] == "@mitto:self"
@@ -154,18 +169,23 @@ async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
 
 
 def install_mitto_tools(stack: Stack) -> None:
-    """As Mitto's installer does: its MCP server in the workspace's own settings, its tools allowed."""
+    """As Mitto's installer does: its MCP server in the workspace's own settings, its
+    tools allowed.
+    """
     script = stack.root / "mitto_mcp.py"
     script.write_text(
         (Path(__file__).parent / "mcp_server.py")
         .read_text()
         .replace("whisper", "mitto_get_current")
         .replace(
-            '    if method == "tools/call":\n', '    if method == "tools/call":\n        open("called", "w").close()\n'
+            '    if method == "tools/call":\n',
+            '    if method == "tools/call":\n        open("called", "w").close()\n',
         )
     )
     server = {"command": sys.executable, "args": [str(script)], "env": {"SECRET": "x"}}
     (stack.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"mitto": server}}))
     settings = stack.work / ".claude/settings.json"
     settings.parent.mkdir(exist_ok=True)
-    settings.write_text(json.dumps({"enableAllProjectMcpServers": True, "permissions": {"allow": ["mcp__mitto"]}}))
+    settings.write_text(
+        json.dumps({"enableAllProjectMcpServers": True, "permissions": {"allow": ["mcp__mitto"]}})
+    )

@@ -1,4 +1,6 @@
-"""A session is no operator: what runs below its worker may not use the daemon, unless the user says so."""
+"""A session is no operator: what runs below its worker may not use the daemon, unless the user says
+so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.e2e.harness.client import selected
 from tests.waiting import eventually
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m pykoclaw_acp"
-# Speaks as an ACP client that Claude has launched; prints the first answer that it gets to each line.
+# Speaks as an ACP client that Claude has launched; prints the first answer that it gets to each
+# line.
 SPEAKER = """
 import json, sys, subprocess
 program = [sys.executable, "-m", "pykoclaw_acp"]
@@ -105,11 +108,19 @@ async def test_a_session_does_not_answer_for_another(shared: Stack) -> None:
     other.permit = lambda _: None
     victim = await other.new(shared.work)
     turn = other.prompting(victim, script("bash touch forbidden", "text Done."))
-    await eventually(lambda: shared.rows("SELECT 1 FROM acp_permissions WHERE acp_session_id = ?", victim))
-    (row,) = shared.rows("SELECT permission_id FROM acp_permissions WHERE acp_session_id = ?", victim)
+    await eventually(
+        lambda: shared.rows("SELECT 1 FROM acp_permissions WHERE acp_session_id = ?", victim)
+    )
+    (row,) = shared.rows(
+        "SELECT permission_id FROM acp_permissions WHERE acp_session_id = ?", victim
+    )
 
-    assert "status 1" in await run_inside(shared, client, session, f"{PROGRAM} approve {row['permission_id']} --allow")
-    assert "status 1" in await run_inside(shared, client, session, f"{PROGRAM} sessions tail {victim}")
+    assert "status 1" in await run_inside(
+        shared, client, session, f"{PROGRAM} approve {row['permission_id']} --allow"
+    )
+    assert "status 1" in await run_inside(
+        shared, client, session, f"{PROGRAM} sessions tail {victim}"
+    )
     assert not (shared.work / "forbidden").exists()
     (row,) = shared.rows("SELECT outcome FROM acp_permissions WHERE acp_session_id = ?", victim)
     assert row["outcome"] is None
@@ -120,9 +131,16 @@ async def test_a_session_does_not_answer_for_another(shared: Stack) -> None:
 async def test_client_launched_by_claude_is_refused_at_start(shared: Stack) -> None:
     client, session = await begun(shared)
     (shared.work / "speaker.py").write_text(SPEAKER)
-    resume = {"jsonrpc": "2.0", "id": 2, "method": "session/resume", "params": {"sessionId": session, "cwd": "/"}}
+    resume = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "session/resume",
+        "params": {"sessionId": session, "cwd": "/"},
+    }
     lines = " ".join(shlex.quote(json.dumps(line)) for line in (INITIALIZE, resume))
-    said = await run_inside(shared, client, session, f"{shlex.quote(sys.executable)} speaker.py {lines} 2>/dev/null")
+    said = await run_inside(
+        shared, client, session, f"{shlex.quote(sys.executable)} speaker.py {lines} 2>/dev/null"
+    )
     answers = [json.loads(line) for line in said.splitlines()[:2]]
     for answer in answers:
         assert answer["error"]["code"] == -32013
@@ -132,7 +150,9 @@ async def test_client_launched_by_claude_is_refused_at_start(shared: Stack) -> N
 
 
 async def test_nested_front_sends_no_greeting_before_daemon_verdict(shared: Stack) -> None:
-    """A front greets its client itself when the daemon is late: here that would hide the refusal."""
+    """A front greets its client itself when the daemon is late: here that would hide
+    the refusal.
+    """
     client, session = await begun(shared)
     (shared.work / "speaker.py").write_text(SPEAKER)
     daemon = shared.daemon_pid()
@@ -145,13 +165,17 @@ async def test_nested_front_sends_no_greeting_before_daemon_verdict(shared: Stac
 
 
 @pytest.mark.parametrize("method", ["_pykoclaw.dev/status", "session/new"])
-async def test_process_without_parents_and_environment_is_still_inside(shared: Stack, method: str) -> None:
+async def test_process_without_parents_and_environment_is_still_inside(
+    shared: Stack, method: str
+) -> None:
     client, session = await begun(shared)
     (shared.work / "escaped.py").write_text(ESCAPED)
     answer = shared.root / "answer"
     where = f"{shared.places.socket} {method} {answer}"
     python = shlex.quote(sys.executable)
-    await run_inside(shared, client, session, f"env -i setsid {python} escaped.py {where}; {until(answer)}")
+    await run_inside(
+        shared, client, session, f"env -i setsid {python} escaped.py {where}; {until(answer)}"
+    )
     error: dict[str, Any] = json.loads(answer.read_text())["error"]
     assert error["code"] == -32013
     assert error["data"]["sessionId"] == session
@@ -162,7 +186,9 @@ async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) 
     client, session = await begun(stack, access)
     (stack.work / "speaker.py").write_text(SPEAKER)
     line = shlex.quote(json.dumps(INITIALIZE))
-    said = await run_inside(stack, client, session, f"{shlex.quote(sys.executable)} speaker.py {line} 2>/dev/null")
+    said = await run_inside(
+        stack, client, session, f"{shlex.quote(sys.executable)} speaker.py {line} 2>/dev/null"
+    )
     assert json.loads(said.splitlines()[0])["result"]["protocolVersion"] == 1
     said = await run_inside(stack, client, session, f"{PROGRAM} status --json")
     assert ("status 0" in said) is operates
@@ -205,7 +231,9 @@ async def test_peer_that_ended_before_check_is_refused(shared: Stack) -> None:
 
 
 async def test_what_something_else_starts_is_not_recognised(shared: Stack) -> None:
-    """Cron, `systemd-run` and the like: docs/security.md says that this is no boundary for one's own user."""
+    """Cron, `systemd-run` and the like: docs/security.md says that this is no boundary for one's
+    own user.
+    """
     client, session = await begun(shared)
     await client.prompt(session, text("Here."))
     request = shared.root / "request"

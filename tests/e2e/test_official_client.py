@@ -28,7 +28,11 @@ class Editor:
         self.updates.append(update)
 
     async def request_permission(
-        self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **kwargs: Any
+        self,
+        session_id: str,
+        tool_call: schema.ToolCallUpdate,
+        options: list[schema.PermissionOption],
+        **kwargs: Any,
     ) -> schema.RequestPermissionResponse:
         self.asked.append(tool_call)
         chosen = next(option for option in options if option.kind == "allow_once")
@@ -53,7 +57,8 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
         transport_kwargs={"stderr": None, "shutdown_timeout": 10.0},
     ) as (connection, process):  # fmt: skip
         answer = await connection.initialize(
-            protocol_version=acp.PROTOCOL_VERSION, client_info=schema.Implementation(name="editor", version="1")
+            protocol_version=acp.PROTOCOL_VERSION,
+            client_info=schema.Implementation(name="editor", version="1"),
         )
         assert answer.protocol_version == acp.PROTOCOL_VERSION
         assert answer.agent_capabilities is not None
@@ -61,9 +66,13 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
         yield connection, editor, process.pid
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the SDK leaves the pipes of a killed agent to the collector
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # the SDK leaves the pipes of a killed agent to the collector
 async def test_story(stack: Stack) -> None:
-    first = script("thinking Let me think.", "text I make it.", "bash mkdir made", "text The first answer.")
+    first = script(
+        "thinking Let me think.", "text I make it.", "bash mkdir made", "text The first answer."
+    )
     async with connected(stack) as (connection, editor, server):
         session = (await connection.new_session(cwd=str(stack.work), mcp_servers=[])).session_id
         answer = await connection.prompt(session_id=session, prompt=[acp.text_block(first)])
@@ -77,19 +86,31 @@ async def test_story(stack: Stack) -> None:
 
     async with connected(stack) as (connection, editor, _):
         await connection.load_session(cwd=str(stack.work), session_id=session, mcp_servers=[])
-        assert [one for one in editor.events if not isinstance(one, schema.UserMessageChunk)] == live
+        assert [
+            one for one in editor.events if not isinstance(one, schema.UserMessageChunk)
+        ] == live
         assert editor.said(schema.UserMessageChunk) == first
-        answer = await connection.prompt(session_id=session, prompt=[acp.text_block(text("The second answer."))])
+        answer = await connection.prompt(
+            session_id=session, prompt=[acp.text_block(text("The second answer."))]
+        )
         assert answer.stop_reason == "end_turn"
         assert answer.usage is not None
         await connection.close_session(session_id=session)
         editor.updates.clear()
         await connection.resume_session(session_id=session, cwd=str(stack.work), mcp_servers=[])
         assert editor.events == []
-        await connection.prompt(session_id=session, prompt=[acp.text_block(text("The third answer."))])
+        await connection.prompt(
+            session_id=session, prompt=[acp.text_block(text("The third answer."))]
+        )
         assert editor.said(schema.AgentMessageChunk) == "The third answer."
         with pytest.raises(acp.RequestError) as unknown:
-            await connection.load_session(cwd=str(stack.work), session_id="no-such-session", mcp_servers=[])
+            await connection.load_session(
+                cwd=str(stack.work), session_id="no-such-session", mcp_servers=[]
+            )
         assert unknown.value.code == -32002
-    assert stack.asked()[-1]["user_texts"] == [first, text("The second answer."), text("The third answer.")]
+    assert stack.asked()[-1]["user_texts"] == [
+        first,
+        text("The second answer."),
+        text("The third answer."),
+    ]
     await stack.nothing_left()

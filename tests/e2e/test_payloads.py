@@ -23,10 +23,17 @@ def png(width: int, height: int) -> bytes:
     rows = b"".join(b"\0" + noise.randbytes(3 * width) for _ in range(height))
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows, 0))
+        + chunk(b"IEND", b"")
+    )
 
 
 @pytest.mark.long
@@ -45,7 +52,9 @@ async def test_prompt_of_two_megabytes(shared: Stack) -> None:
 async def test_tool_output_of_three_megabytes(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
-    await client.prompt(session, script("bash head -c 3000000 /dev/zero | tr '\\\\0' x", "text That was much."))
+    await client.prompt(
+        session, script("bash head -c 3000000 /dev/zero | tr '\\\\0' x", "text That was much.")
+    )
     assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
     assert client.text(session) == "That was much."
     assert max(len(json.dumps(frame)) for frame in client.received) < 8 * 1024 * 1024
@@ -78,7 +87,9 @@ async def test_answer_of_three_megabytes(shared: Stack) -> None:
 
 @pytest.mark.long
 async def test_large_image_is_read(shared: Stack) -> None:
-    """The CLI's line for it is longer than the SDK's default limit, which would end the session without a word."""
+    """The CLI's line for it is longer than the SDK's default limit, which would end the session
+    without a word.
+    """
     client = await shared.start()
     session = await client.new(shared.work)
     picture = png(700, 700)
@@ -129,7 +140,11 @@ async def test_mcp_server_of_the_client(stack: Stack) -> None:
     assert not any(secret in command for command in seen)
     assert secret not in client.log.read_text()
     assert not any(secret.encode() in path.read_bytes() for path in stack.data.iterdir())
-    assert not any(secret.encode() in path.read_bytes() for path in stack.home.rglob("*.json") if path.is_file())
+    assert not any(
+        secret.encode() in path.read_bytes()
+        for path in stack.home.rglob("*.json")
+        if path.is_file()
+    )
 
     # A client hands its servers over again at each load.
     await stack.kill_everything()
@@ -148,7 +163,9 @@ async def test_mcp_server_that_does_not_start(shared: Stack) -> None:
     assert client.text(session) == "It works without.Still."
     (log,) = (shared.home / ".local/state/pykoclaw").rglob("workers.log")
     said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
-    assert [(one["level"], one["server"]) for one in said] == [("warning", "broken")], "it is in the log, once"
+    assert [(one["level"], one["server"]) for one in said] == [("warning", "broken")], (
+        "it is in the log, once"
+    )
 
 
 @pytest.mark.long
@@ -175,7 +192,9 @@ async def test_texts_crafted_to_be_slow_delay_nobody(shared: Stack) -> None:
         session = await client.new(shared.work)
         answer = client.prompting(session, hostile, text("Read."))
         await other.new(shared.work)
-        with contextlib.suppress(RpcError):  # the scripted model takes a text of megabytes for too long
+        with contextlib.suppress(
+            RpcError
+        ):  # the scripted model takes a text of megabytes for too long
             await client.answer(answer)
         (turn,) = shared.rows("SELECT state FROM acp_turns WHERE acp_session_id = ?", session)
         assert turn["state"] in ("done", "failed")

@@ -129,7 +129,9 @@ async def client_after(stack: Stack, session: str) -> None:
 async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
-    await client.prompt(session, script("bash setsid sleep 333 > /dev/null 2>&1 & echo started", "text It runs."))
+    await client.prompt(
+        session, script("bash setsid sleep 333 > /dev/null 2>&1 & echo started", "text It runs.")
+    )
     await client.until(lambda: stack.find("sleep 333"))
     if end == "input ends":
         assert await client.close() == 0

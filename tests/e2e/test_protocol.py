@@ -30,7 +30,11 @@ async def test_initialize_is_honest(shared: Stack) -> None:
     assert answer["agentInfo"]["version"] == __version__
     offered = answer["agentCapabilities"]
     assert offered["loadSession"] is True
-    assert offered["promptCapabilities"] == {"image": False, "audio": False, "embeddedContext": False}
+    assert offered["promptCapabilities"] == {
+        "image": False,
+        "audio": False,
+        "embeddedContext": False,
+    }
     assert offered["mcpCapabilities"] == {"http": False, "sse": False}
     assert set(offered["sessionCapabilities"]) == {"resume", "close", "additionalDirectories"}
 
@@ -45,7 +49,10 @@ async def test_bad_client_capabilities_fall_back(shared: Stack) -> None:
     client = await shared.spawn()
     for bad in (
         {"clientCapabilities": "all of them", "clientInfo": 7},
-        {"clientCapabilities": {"fs": "yes", "terminal": 5, "new": {}}, "clientInfo": {"name": 1, "version": None}},
+        {
+            "clientCapabilities": {"fs": "yes", "terminal": 5, "new": {}},
+            "clientInfo": {"name": 1, "version": None},
+        },
         {"clientCapabilities": [1, 2], "clientInfo": {"name": "x"}},
         {"clientCapabilities": None, "clientInfo": None},
     ):
@@ -66,7 +73,10 @@ NO_MESSAGES = [
     (b'{"jsonrpc":"2.0","id":1,"method":"x"', -32700),
     (b"not json at all", -32700),
     (b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}', -32700),
-    (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"},{"jsonrpc":"2.0","id":2,"method":"x"}]', -32600),
+    (
+        b'[{"jsonrpc":"2.0","id":1,"method":"initialize"},{"jsonrpc":"2.0","id":2,"method":"x"}]',
+        -32600,
+    ),
     (b"[]", -32600),
     (b"42", -32600),
     (b'"text"', -32600),
@@ -118,7 +128,14 @@ async def test_ids_are_echoed_exactly(shared: Stack) -> None:
     client = await shared.spawn()
     for message_id in ("a string", "", '\u00e9\U0001f600"\\', 0, -7, 2**53, 10**30, None):
         future = client.expect(message_id, "initialize")
-        client.send({"jsonrpc": "2.0", "id": message_id, "method": "initialize", "params": {"protocolVersion": 1}})
+        client.send(
+            {
+                "jsonrpc": "2.0",
+                "id": message_id,
+                "method": "initialize",
+                "params": {"protocolVersion": 1},
+            }
+        )
         await client.answer(future)
 
 
@@ -162,11 +179,19 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("session/new", {"cwd": "/", "mcpServers": SECRET}, "mcpServers"),
     ("session/new", {"cwd": "/", "mcpServers": [SECRET]}, "mcpServers[0]"),
     ("session/new", {"cwd": "/", "mcpServers": [BAD_SERVER]}, "mcpServers[0].env[0].value"),
-    ("session/new", {"cwd": "/", "mcpServers": [], "additionalDirectories": [SECRET]}, "additionalDirectories[0]"),
+    (
+        "session/new",
+        {"cwd": "/", "mcpServers": [], "additionalDirectories": [SECRET]},
+        "additionalDirectories[0]",
+    ),
     ("session/prompt", {"sessionId": 7, "prompt": PROMPT}, "sessionId"),
     ("session/prompt", {"sessionId": "x", "prompt": []}, "prompt"),
     ("session/prompt", {"sessionId": "x", "prompt": SECRET}, "prompt"),
-    ("session/prompt", {"sessionId": "x", "prompt": [{"type": SECRET, "text": "x"}]}, "prompt[0].type"),
+    (
+        "session/prompt",
+        {"sessionId": "x", "prompt": [{"type": SECRET, "text": "x"}]},
+        "prompt[0].type",
+    ),
     ("session/prompt", {"sessionId": "x", "prompt": [*PROMPT, BAD_BLOCK]}, "prompt[1].text"),
     ("session/load", {"sessionId": "x", "cwd": "relative/" + SECRET, "mcpServers": []}, "cwd"),
     ("session/new", {"cwd": "relative/" + SECRET, "mcpServers": []}, "cwd"),
@@ -197,17 +222,30 @@ async def test_parameters_that_are_no_object(shared: Stack) -> None:
 
 async def test_meta_never_merges_into_parameters(shared: Stack) -> None:
     client = await shared.start()
-    evil = {"cwd": "/evil", "sessionId": "evil", "additionalDirectories": ["/evil"], "mcpServers": [{"name": "evil"}]}
+    evil = {
+        "cwd": "/evil",
+        "sessionId": "evil",
+        "additionalDirectories": ["/evil"],
+        "mcpServers": [{"name": "evil"}],
+    }
     session = await client.new(shared.work, _meta=evil)
     (row,) = shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = ?", session)
     assert (row["cwd"], row["additional_directories"]) == (str(shared.work), "[]")
-    assert shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = 'evil' OR cwd = '/evil'") == []
+    assert (
+        shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = 'evil' OR cwd = '/evil'")
+        == []
+    )
 
 
 async def test_mcp_servers_that_are_not_stdio_are_refused(shared: Stack) -> None:
     client = await shared.start()
     for kind in ("http", "sse", "acp"):
-        server: dict[str, Any] = {"type": kind, "name": "a", "url": "http://127.0.0.1:1/?key=" + SECRET, "headers": []}
+        server: dict[str, Any] = {
+            "type": kind,
+            "name": "a",
+            "url": "http://127.0.0.1:1/?key=" + SECRET,
+            "headers": [],
+        }
         error = await error_of(client, "session/new", cwd=str(shared.work), mcpServers=[server])
         assert error.code == -32602
         assert "mcpServers[0].type" in error.message
@@ -220,7 +258,9 @@ async def test_directory_must_exist_for_a_new_session(shared: Stack) -> None:
     error = await error_of(client, "session/new", cwd=str(shared.root / "nowhere"), mcpServers=[])
     assert error.code == -32602
     (shared.root / "file").write_text("")
-    assert (await error_of(client, "session/new", cwd=str(shared.root / "file"), mcpServers=[])).code == -32602
+    assert (
+        await error_of(client, "session/new", cwd=str(shared.root / "file"), mcpServers=[])
+    ).code == -32602
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
@@ -241,7 +281,9 @@ async def test_line_over_64_mib(stack: Stack) -> None:
     client = await stack.start()
     filler = b"x" * (65 * 1024 * 1024)
     long = client.expect("long", "session/new")
-    client.write(b'{"jsonrpc":"2.0","id":"long","method":"session/new","params":{"cwd":"', filler, b'"}}\n')
+    client.write(
+        b'{"jsonrpc":"2.0","id":"long","method":"session/new","params":{"cwd":"', filler, b'"}}\n'
+    )
     with pytest.raises(RpcError, match="64 MiB") as refused:
         await client.answer(long)
     assert refused.value.code == -32600
@@ -287,7 +329,9 @@ async def test_stdin_is_not_shared_with_children(stack: Stack) -> None:
     """A tool that reads its stdin gets nothing of the client's messages."""
     client = await stack.start()
     session = await client.new(stack.work)
-    pending = client.prompting(session, script("bash touch begun; cat > stolen; touch over", "text Done."))
+    pending = client.prompting(
+        session, script("bash touch begun; cat > stolen; touch over", "text Done.")
+    )
     assert (await client.answer(pending))["stopReason"] == "end_turn"
     assert (stack.work / "stolen").read_bytes() == b""
 

@@ -15,7 +15,9 @@ MAKE = script("bash mkdir made", "text And then?")
 
 
 async def asked(stack: Stack) -> tuple[Client, str, Any]:
-    """A client behind a front that was asked and does not answer; the session, and the prompt's answer to come."""
+    """A client behind a front that was asked and does not answer; the session, and the prompt's
+    answer to come.
+    """
     client = await stack.front()
     client.permit = lambda _: None
     session = await client.new(stack.work)
@@ -38,7 +40,9 @@ def state(stack: Stack) -> str:
     [("deny", "denied", False), ("allow", "selected", True)],
 )
 @pytest.mark.long
-async def test_the_policy_answers_when_the_client_is_gone(stack: Stack, policy: str, outcome: str, made: bool) -> None:
+async def test_the_policy_answers_when_the_client_is_gone(
+    stack: Stack, policy: str, outcome: str, made: bool
+) -> None:
     await stack.daemon(PYKOCLAW_AWAY_POLICY=policy)
     client, session, _ = await asked(stack)
     await client.kill()
@@ -72,7 +76,9 @@ async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) 
     told = str(stack.asked()[-1])
     assert "answer: refused." in told
     assert not (stack.work / "made").exists()
-    await later.until(lambda: "a question waited for an answer" in later.text(session, "user_message_chunk"))
+    await later.until(
+        lambda: "a question waited for an answer" in later.text(session, "user_message_chunk")
+    )
 
 
 async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:
@@ -87,9 +93,13 @@ async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=["SIGTERM", "SIGKILL"]
+    "number",
+    [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL],
+    ids=["SIGTERM", "SIGKILL"],
 )
-async def test_a_question_outlives_the_daemon_and_its_client(stack: Stack, number: signal.Signals) -> None:
+async def test_a_question_outlives_the_daemon_and_its_client(
+    stack: Stack, number: signal.Signals
+) -> None:
     client, session, _ = await asked(stack)
     await client.kill()
     await stack.end_daemon(number)

@@ -12,23 +12,32 @@ import pytest
 
 from tests.e2e.harness import Stack, script
 
-SECRETS = {"ANTHROPIC_API_KEY": "sk-ant-of-nobody-else", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-of-nobody-else"}
+SECRETS = {
+    "ANTHROPIC_API_KEY": "sk-ant-of-nobody-else",
+    "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-of-nobody-else",
+}
 
 
 @pytest.mark.parametrize("name", SECRETS)
 async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) -> None:
-    """Claude refuses to ask the model without a key: that it answers shows that it was given one."""
+    """Claude refuses to ask the model without a key: that it answers shows that it was
+    given one.
+    """
     settings = stack.home / ".claude/settings.json"
     settings.parent.mkdir()
     hook = {"type": "command", "command": f"env > {stack.root}/hook"}
     settings.write_text(json.dumps({"hooks": {"SessionStart": [{"hooks": [hook]}]}}))
     server = stack.root / "server.py"
-    server.write_text(f"import os\nopen({str(stack.root / 'mcp')!r}, 'w').write(str(dict(os.environ)))\n")
+    server.write_text(
+        f"import os\nopen({str(stack.root / 'mcp')!r}, 'w').write(str(dict(os.environ)))\n"
+    )
     offered = [{"name": "nosy", "command": sys.executable, "args": [str(server)], "env": []}]
     client = await stack.start(**(dict.fromkeys(SECRETS, "") | {name: SECRETS[name]}))
     client.permit = lambda _: {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
     session = await client.new(stack.work, mcpServers=offered)
-    looking = f"env > {stack.root}/tool; tr '\\\\0' '\\\\n' < /proc/$PPID/environ > {stack.root}/claude"
+    looking = (
+        f"env > {stack.root}/tool; tr '\\\\0' '\\\\n' < /proc/$PPID/environ > {stack.root}/claude"
+    )
     await client.prompt(session, script(f"bash {looking}", "text Seen."))
     assert client.text(session) == "Seen."
     for place in ("hook", "mcp", "tool", "claude"):

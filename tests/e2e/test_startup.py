@@ -1,4 +1,6 @@
-"""Starting beside another server, or on a database that cannot be used: a clear error, and nothing is touched."""
+"""Starting beside another server, or on a database that cannot be used: a clear error, and nothing
+is touched.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 async def refused(client: Client) -> str:
     """The server's words on stderr; it says nothing to its client."""
-    client.send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}})
+    client.send(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    )
     await client.gone()
     assert client.received == []
     return client.log.read_text()
@@ -34,7 +38,9 @@ async def test_second_server_on_the_same_data(stack: Stack) -> None:
             " AND t.answered_at IS NOT NULL"
         )
     )
-    await eventually(lambda: not (stack.data / "pykoclaw.db-wal").stat().st_size)  # brought in when it is quiet
+    await eventually(
+        lambda: not (stack.data / "pykoclaw.db-wal").stat().st_size
+    )  # brought in when it is quiet
     before = contents(stack.data)
     second = await stack.spawn()
     said = await refused(second)
@@ -61,7 +67,9 @@ async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
     assert first.text(session) == "One still."
 
 
-@pytest.mark.parametrize("damage", ["garbage", pytest.param("truncated", marks=pytest.mark.long), "empty pages"])
+@pytest.mark.parametrize(
+    "damage", ["garbage", pytest.param("truncated", marks=pytest.mark.long), "empty pages"]
+)
 async def test_damaged_database(stack: Stack, damage: str) -> None:
     path = stack.data / "pykoclaw.db"
     if damage == "garbage":
@@ -72,7 +80,11 @@ async def test_damaged_database(stack: Stack, damage: str) -> None:
         await client.prompt(await client.new(stack.work), text("First."))
         await client.close()
         whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2] if damage == "truncated" else whole[:4096] + bytes(len(whole) - 4096))
+        path.write_bytes(
+            whole[: len(whole) // 2]
+            if damage == "truncated"
+            else whole[:4096] + bytes(len(whole) - 4096)
+        )
     before = contents(stack.data)
     client = await stack.spawn()
     said = await refused(client)
@@ -80,7 +92,9 @@ async def test_damaged_database(stack: Stack, damage: str) -> None:
     assert str(path) in said
     after = contents(stack.data)
     assert after[str(path)] == before[str(path)]
-    assert {name for name in after if "pykoclaw.db" in name} == {name for name in before if "pykoclaw.db" in name}
+    assert {name for name in after if "pykoclaw.db" in name} == {
+        name for name in before if "pykoclaw.db" in name
+    }
 
 
 async def test_setting_that_cannot_be_used(stack: Stack) -> None:

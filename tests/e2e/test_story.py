@@ -1,4 +1,6 @@
-"""The main job: a conversation survives whatever dies, with its history for the client and its memory for Claude."""
+"""The main job: a conversation survives whatever dies, with its history for the client and its
+memory for Claude.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ async def test_conversation_survives(stack: Stack, death: Death) -> None:
     assert told(one for one in replay if one["sessionUpdate"] != "user_message_chunk") == told(live)
     assert client.text(session, "user_message_chunk") == FIRST
     assert replay[0]["sessionUpdate"] == "user_message_chunk"
-    assert [one["_meta"]["pykoclaw.dev/seq"] for one in replay] == [row["seq"] for row in stack.log(session)]
+    assert [one["_meta"]["pykoclaw.dev/seq"] for one in replay] == [
+        row["seq"] for row in stack.log(session)
+    ]
 
     second = await client.prompt(session, text("The second answer."))
     assert second["stopReason"] == "end_turn"
@@ -118,13 +122,17 @@ async def test_conversation_survives(stack: Stack, death: Death) -> None:
     asked = stack.asked()[-1]
     assert asked["session"] == session
     assert asked["user_texts"] == [FIRST, text("The second answer.")]
-    said = " ".join(message["text"] for message in asked["messages"] if message["role"] == "assistant")
+    said = " ".join(
+        message["text"] for message in asked["messages"] if message["role"] == "assistant"
+    )
     assert "Let me make it." in said
     assert "It is made: the first answer." in said
     assert (stack.work / "note.txt").read_text() == "one\ntwo"
 
 
-@pytest.mark.parametrize("death", [everything, worker_killed, evicted], ids=lambda death: death.__name__)
+@pytest.mark.parametrize(
+    "death", [everything, worker_killed, evicted], ids=lambda death: death.__name__
+)
 @pytest.mark.long
 async def test_resume_has_the_memory_without_the_history(stack: Stack, death: Death) -> None:
     client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.3" if death is evicted else "1000")
@@ -146,7 +154,10 @@ async def test_resume_has_the_memory_without_the_history(stack: Stack, death: De
     assert client.text(session) == "The second answer."
     launched = [line for line in client.log.read_text().splitlines() if '"worker_launched"' in line]
     assert json.loads(launched[-1])["resume"] is True
-    assert stack.asked()[-1]["user_texts"] == [text("The first answer."), text("The second answer.")]
+    assert stack.asked()[-1]["user_texts"] == [
+        text("The first answer."),
+        text("The second answer."),
+    ]
 
 
 @pytest.mark.parametrize("opening", ["load", pytest.param("resume", marks=pytest.mark.long)])
@@ -164,10 +175,13 @@ async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> No
 
 
 @pytest.mark.parametrize(
-    "moment", [pytest.param("before the first byte", marks=pytest.mark.long), "in the middle of the answer"]
+    "moment",
+    [pytest.param("before the first byte", marks=pytest.mark.long), "in the middle of the answer"],
 )
 async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str) -> None:
-    slow = script("hang 60s") if moment.startswith("before") else script("repeat 2000x20ms word{n} ")
+    slow = (
+        script("hang 60s") if moment.startswith("before") else script("repeat 2000x20ms word{n} ")
+    )
     client = await stack.start()
     session = await client.new(stack.work)
     pending = client.prompting(session, slow)
@@ -184,7 +198,9 @@ async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str)
     await client.load(session, stack.work)
     replay = client.of(session)
     assert client.text(session, "user_message_chunk") == slow
-    assert is_part(told(live), told(one for one in replay if one["sessionUpdate"] != "user_message_chunk"))
+    assert is_part(
+        told(live), told(one for one in replay if one["sessionUpdate"] != "user_message_chunk")
+    )
     assert "This turn ended without an answer" in client.text(session)
     (turn,) = stack.rows("SELECT state FROM acp_turns")
     assert turn["state"] == ("unknown" if moment.startswith("before") else "failed")
@@ -198,7 +214,9 @@ async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str)
 
 @pytest.mark.long
 async def test_many_restarts(stack: Stack) -> None:
-    """Three lives; each adds a turn, each client sees all turns before it, Claude knows them all."""
+    """Three lives; each adds a turn, each client sees all turns before it, Claude knows
+    them all.
+    """
     client = await stack.start()
     session = await client.new(stack.work)
     prompts: list[str] = []

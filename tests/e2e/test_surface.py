@@ -47,7 +47,9 @@ async def test_model_change_applies_from_next_prompt_despite_restart(stack: Stac
     assert (await client.load(session, stack.work))["models"]["currentModelId"] == "haiku"
     assert client.text(session) == "One.Two."
     await client.prompt(session, text("Three."))
-    await client.call("session/set_config_option", sessionId=session, configId="model", value="default")
+    await client.call(
+        "session/set_config_option", sessionId=session, configId="model", value="default"
+    )
     await client.prompt(session, text("Four."))
     first, second, third, fourth = [asked["model"] for asked in stack.asked()]
     assert "haiku" in second
@@ -58,7 +60,9 @@ async def test_model_change_applies_from_next_prompt_despite_restart(stack: Stac
 async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
-    running = client.prompting(session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done."))
+    running = client.prompting(
+        session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done.")
+    )
     await client.until(lambda: "w3" in client.text(session))
     assert await client.call("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
     assert (await client.answer(running))["stopReason"] == "end_turn"
@@ -86,7 +90,9 @@ async def test_claude_leaving_plan_mode_is_reported_and_kept(shared: Stack) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("sandbox", [True, False])
-async def test_bypass_permissions_only_where_claude_allows_it(stack: Stack, *, sandbox: bool) -> None:
+async def test_bypass_permissions_only_where_claude_allows_it(
+    stack: Stack, *, sandbox: bool
+) -> None:
     client = await stack.start(**({"IS_SANDBOX": "1"} if sandbox else {}))
     session, answer = await opened(client, stack)
     offered = [one["id"] for one in answer["modes"]["availableModes"]]
@@ -105,10 +111,17 @@ async def test_bypass_permissions_only_where_claude_allows_it(stack: Stack, *, s
 async def test_claude_commands_and_models_known_before_next_worker(stack: Stack) -> None:
     commands = stack.work / ".claude/commands"
     commands.mkdir(parents=True)
-    (commands / "greet.md").write_text("---\ndescription: Say hello\nargument-hint: <name>\n---\nHello $ARGUMENTS")
+    (commands / "greet.md").write_text(
+        "---\ndescription: Say hello\nargument-hint: <name>\n---\nHello $ARGUMENTS"
+    )
     client = await stack.start()
     session, answer = await opened(client, stack)
-    assert [one["modelId"] for one in answer["models"]["availableModels"]] == ["default", "opus", "sonnet", "haiku"]
+    assert [one["modelId"] for one in answer["models"]["availableModels"]] == [
+        "default",
+        "opus",
+        "sonnet",
+        "haiku",
+    ]
     await client.prompt(session, text("One."))
     await client.until(lambda: client.commands.get(session))
     by_name = {one["name"]: one for one in client.commands[session]}
@@ -119,7 +132,9 @@ async def test_claude_commands_and_models_known_before_next_worker(stack: Stack)
 
     client = await stack.start()
     session, answer = await opened(client, stack)
-    assert {"default", "opus", "haiku"} < {one["modelId"] for one in answer["models"]["availableModels"]}
+    assert {"default", "opus", "haiku"} < {
+        one["modelId"] for one in answer["models"]["availableModels"]
+    }
     await client.until(lambda: client.commands.get(session))
     assert {one["name"] for one in client.commands[session]} == set(by_name)
     assert stack.claude(session) is None
@@ -153,5 +168,8 @@ async def test_titles_and_history_are_the_users_own_words(shared: Stack) -> None
     assert "[Mitto MCP Tools Check]" in first
     assert "CONVERSATION HISTORY" not in second
     await client.load(session, shared.work)
-    assert [one["content"]["text"] for one in client.of(session, "user_message_chunk")] == [wanted, text("Two.")]
+    assert [one["content"]["text"] for one in client.of(session, "user_message_chunk")] == [
+        wanted,
+        text("Two."),
+    ]
     assert len(client.of(session, "session_info_update")) == 1

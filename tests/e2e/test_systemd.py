@@ -1,4 +1,6 @@
-"""The units of deploy/ in a real `systemd --user`: installed by the installer, restarted under load, hung, killed."""
+"""The units of deploy/ in a real `systemd --user`: installed by the installer, restarted under
+load, hung, killed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from tests.waiting import eventually
 
 INSTALL = Path(__file__).parents[2] / "deploy/install.sh"
 SERVICE = "pykoclaw-acp.service"
-HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": 1, "clientCapabilities": {}},
+}
 
 
 @pytest.fixture
@@ -70,7 +77,9 @@ async def install(manager: UserManager, stack: Stack) -> str:
 
 
 async def initialize(manager: UserManager) -> dict[str, Any]:
-    """The answer of whoever serves at the socket; raises OSError as connect(2) does, and EOFError."""
+    """The answer of whoever serves at the socket; raises OSError as connect(2) does,
+    and EOFError.
+    """
     reader, writer = await asyncio.open_unix_connection(manager.socket)
     try:
         writer.write(json.dumps(HELLO).encode() + b"\n")
@@ -127,7 +136,9 @@ async def test_a_daemon_that_hangs_is_replaced(systemd: UserManager) -> None:
     assert int(await systemd.show(SERVICE, "NRestarts")) >= 1
 
 
-async def test_a_restart_refuses_nobody_and_keeps_the_turn(systemd: UserManager, stack: Stack) -> None:
+async def test_a_restart_refuses_nobody_and_keeps_the_turn(
+    systemd: UserManager, stack: Stack
+) -> None:
     client = await stack.front(PYKOCLAW_SOCKET=str(systemd.socket))
     session = await client.new(stack.work)
     turn = client.prompting(session, script("repeat 400x10ms word{n} "))
@@ -162,7 +173,9 @@ async def test_a_restart_refuses_nobody_and_keeps_the_turn(systemd: UserManager,
     assert len(stack.asked()) == 1
 
 
-async def test_workers_outlive_the_service_and_its_crash(systemd: UserManager, stack: Stack) -> None:
+async def test_workers_outlive_the_service_and_its_crash(
+    systemd: UserManager, stack: Stack
+) -> None:
     client = await stack.front(PYKOCLAW_SOCKET=str(systemd.socket))
     session = await client.new(stack.work)
     turn = client.prompting(session, script("repeat 300x10ms word{n} "))
@@ -175,7 +188,9 @@ async def test_workers_outlive_the_service_and_its_crash(systemd: UserManager, s
     assert await systemd.show(SERVICE, "NRestarts") == "1"
 
 
-async def test_installer_takes_over_from_client_started_daemon(bare: UserManager, stack: Stack) -> None:
+async def test_installer_takes_over_from_client_started_daemon(
+    bare: UserManager, stack: Stack
+) -> None:
     client = await stack.front(PYKOCLAW_SOCKET=str(bare.socket))
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))

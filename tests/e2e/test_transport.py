@@ -22,7 +22,9 @@ def server(stack: Stack, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
     log = (stack.root / "server.log").open("wb")
     command = [sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio"]
     with log:
-        return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, env=stack.environment, cwd=stack.root)
+        return subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=log, env=stack.environment, cwd=stack.root
+        )
 
 
 async def test_one_socket_as_both_ends(stack: Stack) -> None:
@@ -42,7 +44,9 @@ async def test_one_socket_as_both_ends(stack: Stack) -> None:
                 return frame
 
     await call(1, "initialize", {"protocolVersion": 1})
-    session = (await call(2, "session/new", {"cwd": str(stack.work), "mcpServers": []}))["result"]["sessionId"]
+    session = (await call(2, "session/new", {"cwd": str(stack.work), "mcpServers": []}))["result"][
+        "sessionId"
+    ]
     block = {"type": "text", "text": text("Over one socket.")}
     answer = await call(3, "session/prompt", {"sessionId": session, "prompt": [block]})
     assert answer["result"]["stopReason"] == "end_turn"
@@ -56,14 +60,18 @@ async def test_one_socket_as_both_ends(stack: Stack) -> None:
 async def test_files_as_both_ends(stack: Stack) -> None:
     """Requests from a file, answers into one: for trying things by hand."""
     asked, answered = stack.root / "asked", stack.root / "answered"
-    asked.write_text('{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}')
+    asked.write_text(
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}'
+    )
     with asked.open() as source, answered.open("wb") as sink:
         process = server(stack, source.fileno(), sink.fileno())
         assert await asyncio.to_thread(process.wait, 20) == 0
     assert json.loads(answered.read_text())["result"]["protocolVersion"] == 1
 
 
-@pytest.mark.parametrize("prompt", [None, script("repeat 400x10ms word{n} ")], ids=["idle", "in an answer"])
+@pytest.mark.parametrize(
+    "prompt", [None, script("repeat 400x10ms word{n} ")], ids=["idle", "in an answer"]
+)
 async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | None) -> None:
     """Both pipes break: nothing is left, and the exit status is 0."""
     client = await stack.start()
@@ -81,7 +89,12 @@ async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | Non
 
 
 def request(message_id: int, method: str, **params: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}).encode() + b"\n"
+    return (
+        json.dumps(
+            {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
+        ).encode()
+        + b"\n"
+    )
 
 
 async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
@@ -99,11 +112,15 @@ async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
 
 async def test_calls_before_end_of_input_are_answered(stack: Stack) -> None:
     initialize = request(1, "initialize", protocolVersion=1)
-    answered = await piped(stack, initialize, request(2, "session/new", cwd=str(stack.work), mcpServers=[]))
+    answered = await piped(
+        stack, initialize, request(2, "session/new", cwd=str(stack.work), mcpServers=[])
+    )
     session = answered[2]["result"]["sessionId"]
     load = request(2, "session/load", sessionId=session, cwd=str(stack.work), mcpServers=[])
     block = {"type": "text", "text": text("Never said.")}
-    answered = await piped(stack, initialize, load, request(3, "session/prompt", sessionId=session, prompt=[block]))
+    answered = await piped(
+        stack, initialize, load, request(3, "session/prompt", sessionId=session, prompt=[block])
+    )
     assert "result" in answered[2]
     assert answered[3]["result"]["stopReason"] == "cancelled"
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]

@@ -1,4 +1,6 @@
-"""Turns that cannot end well: one clear error each, nothing pretended, and the next prompt works with the context."""
+"""Turns that cannot end well: one clear error each, nothing pretended, and the next prompt works
+with the context.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def goes_on(stack: Stack, client: Client, session: str, *before: str) -> N
 
 def states(stack: Stack, session: str) -> list[str]:
     """Of the session's turns."""
-    rows = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session)
+    rows = stack.rows(
+        "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session
+    )
     return [row["state"] for row in rows]
 
 
@@ -53,7 +57,9 @@ async def test_killed_while_a_tool_runs(shared: Stack, kill: Callable[[Stack, st
     client = await shared.start()
     session = await client.new(shared.work)
     await client.prompt(session, text("Before."))
-    prompt = script("text Let me look.", "bash touch begun; setsid sleep 322 & sleep 321", "text Never said.")
+    prompt = script(
+        "text Let me look.", "bash touch begun; setsid sleep 322 & sleep 321", "text Never said."
+    )
     pending = client.prompting(session, prompt)
     await client.until(lambda: len(shared.find("sleep 32")) >= 2)
     await client.until(lambda: "Let me look." in shared.transcript(session))
@@ -73,15 +79,23 @@ async def test_killed_while_a_tool_runs(shared: Stack, kill: Callable[[Stack, st
 
 
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.__name__)
-async def test_killed_in_the_middle_of_the_answer(shared: Stack, kill: Callable[[Stack, str], None]) -> None:
+async def test_killed_in_the_middle_of_the_answer(
+    shared: Stack, kill: Callable[[Stack, str], None]
+) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     pending = client.prompting(session, ENDLESS)
-    await client.until(lambda: "word3" in client.text(session) and "word{n}" in shared.transcript(session))
+    await client.until(
+        lambda: "word3" in client.text(session) and "word{n}" in shared.transcript(session)
+    )
     kill(shared, session)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
-    assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (-32010, "worker_lost", "failed")
+    assert (error.value.code, error.value.kind, error.value.data["turnState"]) == (
+        -32010,
+        "worker_lost",
+        "failed",
+    )
     assert states(shared, session) == ["failed"]
     await goes_on(shared, client, session, ENDLESS)
     assert [one["user_texts"][-1] for one in shared.asked()] == [ENDLESS, text("It goes on.")]
@@ -100,7 +114,11 @@ async def test_killed_before_claude_said_anything(shared: Stack) -> None:
         await client.answer(pending)
     assert error.value.data["turnState"] == "unknown"
     await client.prompt(session, text("It goes on."))
-    assert [one["user_texts"][-1] for one in shared.asked()] == [text("Before."), silent, text("It goes on.")]
+    assert [one["user_texts"][-1] for one in shared.asked()] == [
+        text("Before."),
+        silent,
+        text("It goes on."),
+    ]
 
 
 @pytest.mark.long
@@ -123,7 +141,9 @@ async def test_worker_that_hangs(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_STALL_TIMEOUT="12")
     session = await client.new(stack.work)
     pending = client.prompting(session, ENDLESS)
-    await client.until(lambda: "word3" in client.text(session) and "word{n}" in stack.transcript(session))
+    await client.until(
+        lambda: "word3" in client.text(session) and "word{n}" in stack.transcript(session)
+    )
     stack.worker(session).signal(signal.SIGSTOP)
     with pytest.raises(RpcError) as error:
         await client.answer(pending)
@@ -146,7 +166,9 @@ async def test_errors_of_the_model(shared: Stack) -> None:
         assert (error.code, error.kind, error.data["httpStatus"]) == (code, kind, status)
         assert error.data["turnState"] == "failed"
         assert states(shared, session)[-1] == "failed"
-        assert (await client.prompt(session, text(f"It goes on after {status}.")))["stopReason"] == "end_turn"
+        assert (await client.prompt(session, text(f"It goes on after {status}.")))[
+            "stopReason"
+        ] == "end_turn"
         assert client.text(session).endswith(f"It goes on after {status}.")
 
 

@@ -1,4 +1,6 @@
-"""What a client sees of a turn: text, thinking, tools, usage; several prompts and sessions at once."""
+"""What a client sees of a turn: text, thinking, tools, usage; several prompts and
+sessions at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from tests.e2e.harness import Client, Stack, script, text
 def outcomes(client: Client, session: str) -> dict[str, str]:
     """The last status of each tool call, by its title."""
     titles = {one["toolCallId"]: one["title"] for one in client.of(session, "tool_call")}
-    return {titles[one["toolCallId"]]: one["status"] for one in client.of(session, "tool_call", "tool_call_update")}
+    return {
+        titles[one["toolCallId"]]: one["status"]
+        for one in client.of(session, "tool_call", "tool_call_update")
+    }
 
 
 def shown(update: dict[str, Any]) -> str:
@@ -39,7 +44,10 @@ async def test_thinking_comes_before_the_answer(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     await client.prompt(session, script("thinking Let me see.", "text I see."))
-    kinds = [one["sessionUpdate"] for one in client.of(session, "agent_thought_chunk", "agent_message_chunk")]
+    kinds = [
+        one["sessionUpdate"]
+        for one in client.of(session, "agent_thought_chunk", "agent_message_chunk")
+    ]
     assert kinds == sorted(kinds, reverse=True)
     assert client.text(session, "agent_thought_chunk") == "Let me see."
     assert client.text(session) == "I see."
@@ -61,13 +69,17 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     assert (bash["kind"], bash["title"]) == ("execute", "Bash: mkdir made && echo it is done")
     assert bash["rawInput"]["command"] == "mkdir made && echo it is done"
     assert (write["kind"], write["title"]) == ("edit", "Write made/note.txt")
-    assert write["content"] == [{"type": "diff", "path": note, "oldText": None, "newText": "one\ntwo"}]
+    assert write["content"] == [
+        {"type": "diff", "path": note, "oldText": None, "newText": "one\ntwo"}
+    ]
     assert write["locations"] == [{"path": note}]
     assert (read["kind"], read["title"]) == ("read", "Read made/note.txt")
     assert edit["content"] == [{"type": "diff", "path": note, "oldText": "two", "newText": "three"}]
 
     ended = {one["toolCallId"]: one for one in client.of(session, "tool_call_update")}
-    states = [ended[one["toolCallId"]]["status"] for one in (bash, write, read, edit, missing, failing)]
+    states = [
+        ended[one["toolCallId"]]["status"] for one in (bash, write, read, edit, missing, failing)
+    ]
     assert states == ["completed"] * 4 + ["failed"] * 2
     assert "it is done" in shown(ended[bash["toolCallId"]])
     assert "two" in shown(ended[read["toolCallId"]])
@@ -94,10 +106,18 @@ async def test_subagent_belongs_to_its_call(shared: Stack) -> None:
     session = await client.new(shared.work)
     inner = "[[script bash mkdir inner ;; text Inner words.]]"
     agent = f'tool Agent {{"description": "look", "subagent_type": "claude", "prompt": "{inner}"}}'
-    await client.prompt(session, script(agent, "text Out.", "stop end_turn", "text The subagent is done."))
-    await client.until(lambda: (shared.work / "inner").is_dir() and "completed" in outcomes(client, session).values())
+    await client.prompt(
+        session, script(agent, "text Out.", "stop end_turn", "text The subagent is done.")
+    )
+    await client.until(
+        lambda: (
+            (shared.work / "inner").is_dir() and "completed" in outcomes(client, session).values()
+        )
+    )
     parent = client.of(session, "tool_call")[0]
-    (child,) = [one for one in client.of(session, "tool_call") if one["title"] == "Bash: mkdir inner"]
+    (child,) = [
+        one for one in client.of(session, "tool_call") if one["title"] == "Bash: mkdir inner"
+    ]
     assert child["_meta"]["pykoclaw.dev/parentToolCallId"] == parent["toolCallId"]
     assert parent["kind"] == "think"
 
@@ -118,7 +138,12 @@ async def test_usage(shared: Stack) -> None:
 async def test_resource_link_reaches_the_model(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
-    link = {"type": "resource_link", "name": "plan.md", "uri": "file:///somewhere/plan.md", "mimeType": "text/markdown"}
+    link = {
+        "type": "resource_link",
+        "name": "plan.md",
+        "uri": "file:///somewhere/plan.md",
+        "mimeType": "text/markdown",
+    }
     await client.prompt(session, "Look at", link)
     said = "\n".join(message["text"] for message in shared.asked()[-1]["messages"])
     assert "Look at" in said
@@ -134,7 +159,12 @@ async def test_resource_link_reaches_the_model(shared: Stack) -> None:
 async def test_content_that_was_not_advertised_is_refused(shared: Stack, kind: str) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
-    block = {"type": kind, "data": "AAAA", "mimeType": "x/y", "resource": {"uri": "file:///x", "text": "y"}}
+    block = {
+        "type": kind,
+        "data": "AAAA",
+        "mimeType": "x/y",
+        "resource": {"uri": "file:///x", "text": "y"},
+    }
     pending = client.prompting(session, "text", block)
     with pytest.raises(Exception, match=rf"-32602: `prompt\[1\]`.*{kind}"):
         await client.answer(pending)
@@ -172,7 +202,8 @@ async def test_background_command_stays_open_until_it_ends(shared: Stack) -> Non
     (shared.work / "gate").mkdir()
     wait = "while [ -d gate ]; do sleep 0.05; done; echo over"
     ended = await client.prompt(
-        session, script(f"background {wait}", "text It runs.", "stop end_turn", "text It has ended.")
+        session,
+        script(f"background {wait}", "text It runs.", "stop end_turn", "text It has ended."),
     )
     assert ended["stopReason"] == "end_turn"
     (call,) = client.of(session, "tool_call")
@@ -195,7 +226,9 @@ async def test_worker_with_background_work_is_not_evicted(stack: Stack) -> None:
     session, other = await client.new(stack.work), await client.new(stack.work)
     (stack.work / "gate").mkdir()
     wait = "while [ -d gate ]; do sleep 0.05; done"
-    await client.prompt(session, script(f"background {wait}", "text It runs.", "stop end_turn", "text Over."))
+    await client.prompt(
+        session, script(f"background {wait}", "text It runs.", "stop end_turn", "text Over.")
+    )
     await client.prompt(other, text("Something else."))
     await client.until(lambda: stack.claude(other) is None)
     assert stack.claude(session) is not None

@@ -1,4 +1,6 @@
-"""Several processes of one client's name on one session: each is shown what it missed, whoever dies and returns."""
+"""Several processes of one client's name on one session: each is shown what it missed, whoever dies
+and returns.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ MITTO: Final = {"name": "mitto", "version": "1"}
 
 async def window(stack: Stack, *command: str, **environment: str) -> Client:
     """A new process of the client, initialized."""
-    client = await stack.connect(Client, sys.executable, "-c", WINDOW, *(command or PROGRAM), **environment)
+    client = await stack.connect(
+        Client, sys.executable, "-c", WINDOW, *(command or PROGRAM), **environment
+    )
     await client.initialize(clientInfo=MITTO)
     return client
 
@@ -154,7 +158,9 @@ async def test_client_goes_on_after_its_front_is_killed(stack: Stack) -> None:
     await said(other, session, "Third.")
     one.updates.clear()
     await one.initialize(clientInfo=MITTO)
-    assert await missed(stack, session, one) == "Third."  # and not the other one's "Second." as well
+    assert (
+        await missed(stack, session, one) == "Third."
+    )  # and not the other one's "Second." as well
 
 
 @pytest.mark.long
@@ -177,7 +183,9 @@ async def test_sessions_have_places_of_their_own(stack: Stack) -> None:
 def older(tmp_path: Path) -> str:
     """The version before, as far as its fronts are concerned: they do not say whose they are."""
     package = Path(pykoclaw_acp.__file__).parent
-    shutil.copytree(package, tmp_path / "pykoclaw_acp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        package, tmp_path / "pykoclaw_acp", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(package.parent / "migrations", tmp_path / "migrations")
     ledger = tmp_path / "pykoclaw_acp/front/ledger.py"
     assert '"parent": self._parent,' in ledger.read_text()
@@ -189,7 +197,11 @@ def older(tmp_path: Path) -> str:
 async def test_old_version_fronts_are_told_apart_too(stack: Stack, tmp_path: Path) -> None:
     await stack.daemon()
     path = older(tmp_path / "older")
-    program = (sys.executable, "-c", "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')")
+    program = (
+        sys.executable,
+        "-c",
+        "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')",
+    )
     one = await window(stack, *program, PYTHONPATH=path)
     session = await one.new(stack.work)
     await said(one, session, "First.")

@@ -1,4 +1,6 @@
-"""A hostile repository on the real CLI: nothing of it acts before the user says so, and then it does."""
+"""A hostile repository on the real CLI: nothing of it acts before the user says so, and then it
+does.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,13 @@ def asked(client: Client) -> list[dict[str, Any]]:
 
 async def run(stack: Stack, *arguments: str, cwd: Path | None = None) -> Result:
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=cwd or stack.root
+        *PROGRAM,
+        *arguments,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=stack.environment,
+        cwd=cwd or stack.root,
     )
     out, error = await asyncio.wait_for(process.communicate(), 240)
     assert process.returncode is not None
@@ -60,7 +68,9 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
         client = await stack.front()
         choose(client, WITHOUT)
         session = await client.new(repository.path)
-        assert (await client.prompt(session, script("bash echo $HOSTILE=", "report")))["stopReason"] == "end_turn"
+        assert (await client.prompt(session, script("bash echo $HOSTILE=", "report")))[
+            "stopReason"
+        ] == "end_turn"
         assert (await client.prompt(session, "/evil"))["stopReason"] == "end_turn"
         question = asked(client)[0]
         assert [(one["optionId"], one["kind"]) for one in question["options"]] == [
@@ -82,18 +92,24 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
-async def test_trusted_content_acts_and_its_change_is_asked(shared: Stack, repository: Repository) -> None:
+async def test_trusted_content_acts_and_its_change_is_asked(
+    shared: Stack, repository: Repository
+) -> None:
     client = await shared.front()
     choose(client, TRUST)
     session = await client.new(repository.path)
     await client.prompt(session, WORK)
     assert repository.ran >= ACTS | {"script"}
     assert len(asked(client)) == 1
-    await client.prompt(await client.new(repository.path), WORK)  # remembered, also for other sessions
+    await client.prompt(
+        await client.new(repository.path), WORK
+    )  # remembered, also for other sessions
     assert len(asked(client)) == 1
 
     choose(client, WITHOUT)
-    repository.write("setup.sh", f"touch {repository.marks}/changed\n")  # a script that a hook names
+    repository.write(
+        "setup.sh", f"touch {repository.marks}/changed\n"
+    )  # a script that a hook names
     await client.prompt(session, WORK)
     assert len(asked(client)) == 2
     repository.settings["hooks"]["Stop"] = [{"hooks": [repository.command("changed")]}]
@@ -119,7 +135,9 @@ async def test_who_refuses_sends_nothing(shared: Stack, repository: Repository) 
     assert shared.asked() == []
 
 
-async def test_claude_md_of_untrusted_directory_reaches_model(stack: Stack, repository: Repository) -> None:
+async def test_claude_md_of_untrusted_directory_reaches_model(
+    stack: Stack, repository: Repository
+) -> None:
     repository.write("CLAUDE.md", "ROOTWORDS\n@docs/more.md\n")
     repository.write("docs/more.md", "INCLUDEDWORDS\n")
     repository.write(".claude/rules/rule.md", "RULEWORDS\n")
@@ -157,10 +175,14 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     assert (await run(stack, "approve", waiting["id"], "--always")).status == 0
     assert (await client.answer(prompt))["stopReason"] == "end_turn"
     assert repository.ran >= ACTS
-    assert len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1  # the same one, each time
+    assert (
+        len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1
+    )  # the same one, each time
 
 
-async def test_untrusted_worker_is_kept_by_next_daemon(stack: Stack, repository: Repository) -> None:
+async def test_untrusted_worker_is_kept_by_next_daemon(
+    stack: Stack, repository: Repository
+) -> None:
     client = await stack.front()
     choose(client, WITHOUT)
     session = await client.new(repository.path)
@@ -204,7 +226,9 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
 async def test_claudes_own_trust_is_not_taken_over(stack: Stack, repository: Repository) -> None:
     config = stack.home / ".claude/.claude.json"
     config.parent.mkdir(exist_ok=True)
-    config.write_text(json.dumps({"projects": {str(repository.path): {"hasTrustDialogAccepted": True}}}))
+    config.write_text(
+        json.dumps({"projects": {str(repository.path): {"hasTrustDialogAccepted": True}}})
+    )
     client = await stack.front()
     choose(client, WITHOUT)
     await client.prompt(await client.new(repository.path), WORK)
@@ -220,7 +244,9 @@ async def test_off_trusts_every_directory(stack: Stack, repository: Repository) 
     assert repository.ran >= ACTS
 
 
-async def test_no_command_reads_untrusted_directory_env_file(stack: Stack, repository: Repository) -> None:
+async def test_no_command_reads_untrusted_directory_env_file(
+    stack: Stack, repository: Repository
+) -> None:
     doctor = await run(stack, "doctor", cwd=repository.path)
     assert "./.env is not read" in doctor.out
     shown = await run(stack, "config", cwd=repository.path)
@@ -234,7 +260,9 @@ async def test_no_command_reads_untrusted_directory_env_file(stack: Stack, repos
     assert not (repository.path / "data").exists()
 
 
-async def test_directories_below_and_additional_ones_are_asked_about(shared: Stack, repository: Repository) -> None:
+async def test_directories_below_and_additional_ones_are_asked_about(
+    shared: Stack, repository: Repository
+) -> None:
     below = repository.path / "a" / "b"
     below.mkdir(parents=True)
     client = await shared.front()
@@ -249,7 +277,9 @@ async def test_directories_below_and_additional_ones_are_asked_about(shared: Sta
 
 
 @pytest.mark.parametrize(("choice", "acts"), [(WITHOUT, False), (TRUST, True)])
-async def test_skill_in_subdirectory_acts_only_with_trust(stack: Stack, choice: str, acts: bool) -> None:
+async def test_skill_in_subdirectory_acts_only_with_trust(
+    stack: Stack, choice: str, acts: bool
+) -> None:
     clone, mark = stack.root / "clone", stack.root / "mark"
     skill = clone / "sub/.claude/skills/nest/SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -259,8 +289,14 @@ async def test_skill_in_subdirectory_acts_only_with_trust(stack: Stack, choice: 
     client = await stack.front()
     choose(client, choice)
     session = await client.new(clone)
-    await client.prompt(session, script("read sub/a.txt", 'tool Skill {"skill": "nest"}', "bash echo hi", "text done."))
-    assert "sub/.claude/skills/nest/SKILL.md" in asked(client)[0]["toolCall"]["content"][0]["content"]["text"]
+    await client.prompt(
+        session,
+        script("read sub/a.txt", 'tool Skill {"skill": "nest"}', "bash echo hi", "text done."),
+    )
+    assert (
+        "sub/.claude/skills/nest/SKILL.md"
+        in asked(client)[0]["toolCall"]["content"][0]["content"]["text"]
+    )
     await client.close()
     await stack.end_daemon()
     assert mark.exists() is acts

@@ -29,7 +29,9 @@ LONG: Final = script("repeat 5000x5ms w{n}.")  # which nothing lets come to its 
 async def alone(
     stack: Stack, prompt: str = TURN, environment: dict[str, str] | None = None
 ) -> tuple[str, Client, Process]:
-    """A turn whose front and daemon are SIGKILLed in the middle; its session, what the client saw, its worker."""
+    """A turn whose front and daemon are SIGKILLed in the middle; its session, what the client saw,
+    its worker.
+    """
     await _daemon(stack, environment or {})
     client = await stack.front()
     session = await client.new(stack.work)
@@ -58,7 +60,9 @@ def turn(stack: Stack) -> dict[str, Any]:
 
 
 async def history(stack: Stack, session: str) -> Client:
-    """A front, which starts the next daemon, and everything that it is told of the session until the turn has ended."""
+    """A front, which starts the next daemon, and everything that it is told of the session until
+    the turn has ended.
+    """
     client = await stack.front()
     await eventually(lambda: turn(stack)["state"] not in ("queued", "dispatched", "running"), 60)
     await client.load(session, stack.work)

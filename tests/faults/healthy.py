@@ -1,4 +1,5 @@
-"""A client that wants something small again and again, and says how long that took: `python -m tests.faults.healthy`.
+"""A client that wants something small again and again, and says how long that took: `python -m
+tests.faults.healthy`.
 
 Its arguments are the daemon's socket, and a directory. It ends with its standard input.
 """
@@ -27,7 +28,10 @@ def main(path: str, cwd: str) -> None:
     def call(method: str, **params: Any) -> dict[str, Any]:
         nonlocal count
         count += 1
-        file.write(json.dumps({"jsonrpc": "2.0", "id": count, "method": method, "params": params}).encode() + b"\n")
+        file.write(
+            json.dumps({"jsonrpc": "2.0", "id": count, "method": method, "params": params}).encode()
+            + b"\n"
+        )
         file.flush()
         while True:
             message: dict[str, Any] = json.loads(file.readline())
@@ -47,7 +51,12 @@ def main(path: str, cwd: str) -> None:
         took.append((time.monotonic() - began) * 1000)
         assert "result" in answer, answer
     took.sort()
-    figures = {"count": len(took), "p50": took[len(took) // 2], "p99": took[int(len(took) * 0.99)], "max": took[-1]}
+    figures = {
+        "count": len(took),
+        "p50": took[len(took) // 2],
+        "p99": took[int(len(took) * 0.99)],
+        "max": took[-1],
+    }
     print(json.dumps({name: round(value, 1) for name, value in figures.items()}), flush=True)
 
 

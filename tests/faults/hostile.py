@@ -1,4 +1,6 @@
-"""Frames that no client should send, beside some that one does, all from a seed; and a client that sends them."""
+"""Frames that no client should send, beside some that one does, all from a seed; and a client that
+sends them.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,24 @@ COSTLY: Final = frozenset((
     "session/new", "session/load", "session/resume", "session/prompt", "_pykoclaw.dev/status",
     "_pykoclaw.dev/sessions/show", "_pykoclaw.dev/workers/stop",
 ))  # fmt: skip
-SPARED: Final = 0.6  # of the calls of those, whose work takes longer than all that is done at a door
-NUMBERS: Final = (0, 1, -1, 2**31, 2**53, 2**53 + 1, 2**63, -(2**63) - 1, 2**64, 10**400, 1.5, 1e308, -0.0)
+SPARED: Final = (
+    0.6  # of the calls of those, whose work takes longer than all that is done at a door
+)
+NUMBERS: Final = (
+    0,
+    1,
+    -1,
+    2**31,
+    2**53,
+    2**53 + 1,
+    2**63,
+    -(2**63) - 1,
+    2**64,
+    10**400,
+    1.5,
+    1e308,
+    -0.0,
+)
 TEXTS: Final = (
     "",
     "x",
@@ -47,7 +65,9 @@ TEXTS: Final = (
 
 @dataclass(slots=True)
 class Frame:
-    """A line; `expects` is the id under which exactly one answer must come, None if any or none may."""
+    """A line; `expects` is the id under which exactly one answer must come, None if any or none
+    may.
+    """
 
     line: bytes
     expects: str | None = None
@@ -55,7 +75,9 @@ class Frame:
 
 @dataclass(slots=True)
 class Generator:
-    """Frames from a seed. `sessions` are ids that exist, and may be used; those that are made join them."""
+    """Frames from a seed. `sessions` are ids that exist, and may be used; those that are made join
+    them.
+    """
 
     seed: str
     methods: tuple[str, ...] = ACP
@@ -79,15 +101,25 @@ class Generator:
         if kind < 0.78:
             return Frame(self._random.randbytes(self._random.randrange(200)).replace(b"\n", b" "))
         if kind < 0.84:
-            return Frame(self._json({"jsonrpc": "2.0", "method": self._method(), "params": self._params()}))
+            return Frame(
+                self._json({"jsonrpc": "2.0", "method": self._method(), "params": self._params()})
+            )
         if kind < 0.90:
-            return Frame(self._json({"jsonrpc": "2.0", "id": self._text(), "result": self._value(3)}))
+            return Frame(
+                self._json({"jsonrpc": "2.0", "id": self._text(), "result": self._value(3)})
+            )
         if kind < 0.94:
             return Frame(self._json(self._value(4)))
         if kind < 0.945:
             return self._costly()
         return Frame(
-            self._json({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": self._known()}})
+            self._json(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "$/cancel_request",
+                    "params": {"requestId": self._known()},
+                }
+            )
         )
 
     def _request(self, params: Any, mark: str = "") -> Frame:
@@ -112,7 +144,9 @@ class Generator:
                 b"[" + b'"",' * size + b"0]",
             )
         )
-        head = b'{"jsonrpc":"2.0","id":%b,"method":"session/prompt","params":' % self._json(message_id)
+        head = b'{"jsonrpc":"2.0","id":%b,"method":"session/prompt","params":' % self._json(
+            message_id
+        )
         return Frame(head + b'{"sessionId":"s","prompt":[],"_meta":{"a":%b}}}' % costly, message_id)
 
     def _params(self) -> dict[str, Any]:
@@ -124,10 +158,15 @@ class Generator:
             "path": self.cwd,
         }  # fmt: skip
         for _ in range(self._random.choice((0, 0, 1, 1, 3))):
-            name = self._random.choice((*params, "_meta", "after", "turns", "clientInfo", "additionalDirectories"))
+            name = self._random.choice(
+                (*params, "_meta", "after", "turns", "clientInfo", "additionalDirectories")
+            )
             params[name] = self._value(2)
         if self._random.random() < 0.1:
-            params["_meta"] = {"pykoclaw.dev/after": self._value(0), "pykoclaw.dev/idempotencyKey": self._value(0)}
+            params["_meta"] = {
+                "pykoclaw.dev/after": self._value(0),
+                "pykoclaw.dev/idempotencyKey": self._value(0),
+            }
         if params.get("session") is None:
             params["session"] = "s"
         return params
@@ -167,11 +206,17 @@ class Generator:
         return method
 
     def _session(self) -> str:
-        return self._random.choice(self.sessions) if self.sessions and self._random.random() < 0.9 else self._text()
+        return (
+            self._random.choice(self.sessions)
+            if self.sessions and self._random.random() < 0.9
+            else self._text()
+        )
 
     def _known(self) -> Any:
         return (
-            f"{self.seed}-{self._random.randrange(self._count + 1)}" if self._random.random() < 0.8 else self._value(1)
+            f"{self.seed}-{self._random.randrange(self._count + 1)}"
+            if self._random.random() < 0.8
+            else self._value(1)
         )
 
     def _text(self) -> str:
@@ -182,7 +227,9 @@ class Generator:
 
 
 class Attacker:
-    """Sends what a generator makes over connections that it opens anew, and counts what is answered."""
+    """Sends what a generator makes over connections that it opens anew, and counts what is
+    answered.
+    """
 
     def __init__(
         self,
@@ -192,7 +239,9 @@ class Attacker:
         front: bool = False,
         renewed: int = RENEWED,
     ) -> None:
-        """`connect`: a coroutine function that gives a reader and a writer. `front`: speak as one does."""
+        """`connect`: a coroutine function that gives a reader and a writer. `front`: speak as one
+        does.
+        """
         self.generator = generator
         self.sent = 0
         self.answered = 0
@@ -221,10 +270,15 @@ class Attacker:
 
     async def _converse(self, writer: asyncio.StreamWriter, count: int) -> None:
         if self._front:
-            hello = {"front": f"front-{self.generator.seed}-{self.sent}", "initialize": {"protocolVersion": 1}}
+            hello = {
+                "front": f"front-{self.generator.seed}-{self.sent}",
+                "initialize": {"protocolVersion": 1},
+            }
             writer.write(b"front %b\n" % json.dumps(hello).encode())
         else:
-            writer.write(b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":1}}\n')
+            writer.write(
+                b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":1}}\n'
+            )
             self._open.add("hello")
         self._done.clear()
         for _ in range(count):
@@ -252,7 +306,9 @@ class Attacker:
                     self._there.clear()
                     await self._there.wait()
         except TimeoutError:
-            raise AssertionError(f"no answers to {sorted(self._open)[:5]}; faults: {self.faults[:5]}") from None
+            raise AssertionError(
+                f"no answers to {sorted(self._open)[:5]}; faults: {self.faults[:5]}"
+            ) from None
 
     def _link(self, frame: Frame) -> bytes:
         self._numbers += 1
@@ -265,7 +321,12 @@ class Attacker:
             )
             return at + frame.line + b"\n"
         number = str(self._random.choice(NUMBERS)).encode()
-        return self._random.choice((b"seen 1 %b\n", b"done %b\n", b"> %b {}\n", b">> 1 %b {}\n", b"x %b\n")) % number
+        return (
+            self._random.choice(
+                (b"seen 1 %b\n", b"done %b\n", b"> %b {}\n", b">> 1 %b {}\n", b"x %b\n")
+            )
+            % number
+        )
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
@@ -282,7 +343,11 @@ class Attacker:
         if "method" in message or not isinstance(message.get("id"), str):
             return
         made = message.get("result")
-        if isinstance(made, dict) and "sessionId" in made and len(self.generator.sessions) < SESSIONS:
+        if (
+            isinstance(made, dict)
+            and "sessionId" in made
+            and len(self.generator.sessions) < SESSIONS
+        ):
             self.generator.sessions.append(made["sessionId"])
         if message["id"] in self._open:
             self._open.discard(message["id"])

@@ -1,4 +1,6 @@
-"""Ways in which the operating system, or another program, keeps the daemon from writing its database."""
+"""Ways in which the operating system, or another program, keeps the daemon from writing its
+database.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,11 @@ class FileSize(Limit):
         self._set(resource.RLIM_INFINITY)
         for process in self.stack.processes():  # what the daemon started meanwhile has it, too
             with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                resource.prlimit(
+                    process.pid,
+                    resource.RLIMIT_FSIZE,
+                    (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+                )
 
 
 class FullDisk(Limit):
@@ -85,7 +91,8 @@ class FullDisk(Limit):
 class Immutable(Limit):
     """`chattr +i` on the directory and its files, which root's own writes respect, too.
 
-    The `-shm` is spared: who writes to a mapping of an immutable file gets SIGBUS, which ends a daemon as SIGKILL does.
+    The `-shm` is spared: who writes to a mapping of an immutable file gets SIGBUS, which ends a
+    daemon as SIGKILL does.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -97,7 +104,11 @@ class Immutable(Limit):
         _chattr("-i", probe)
 
     def on(self) -> None:
-        files = (path for path in self.stack.data.iterdir() if path.is_file() and not path.name.endswith("-shm"))
+        files = (
+            path
+            for path in self.stack.data.iterdir()
+            if path.is_file() and not path.name.endswith("-shm")
+        )
         paths = [*files, self.stack.data]
         for path in paths:
             self.held.callback(_chattr, "-i", path)
@@ -111,7 +122,9 @@ class ReadOnlyMount(Limit):
         super().__init__(stack)
         place = str(stack.data)
         stack.data.mkdir(parents=True, mode=0o700)
-        mount = subprocess.run(["mount", "--bind", place, place], capture_output=True, text=True, check=False)
+        mount = subprocess.run(
+            ["mount", "--bind", place, place], capture_output=True, text=True, check=False
+        )
         if mount.returncode:
             pytest.skip(f"nothing can be mounted here: {mount.stderr.strip()}")
 

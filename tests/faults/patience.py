@@ -10,7 +10,9 @@ from pykoclaw_acp.front import call as front
 from tests.e2e.harness import Stack
 from tests.waiting import eventually
 
-ANSWER: Final = 15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
+ANSWER: Final = (
+    15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
+)
 
 
 async def ask(stack: Stack, method: str, **params: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Real fronts, daemons, workers and a database, with what `tests/promises.py` has to know of them."""
+"""Real fronts, daemons, workers and a database, with what `tests/promises.py` has to
+know of them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class RealFront:
     def views(self) -> dict[str, View]:
         updates = self.client.updates
         return {
-            session: View(start, [(one["_meta"]["pykoclaw.dev/seq"], one) for one in updates.get(session, [])])
+            session: View(
+                start, [(one["_meta"]["pykoclaw.dev/seq"], one) for one in updates.get(session, [])]
+            )
             for session, start in self._starts.items()
         }
 
@@ -59,7 +63,9 @@ class RealFront:
         """The front's UUID is known once the journal has a prompt of its client's."""
         if not self._uuid:
             mine = {one.marker for one in self.asked.values() if one.marker is not None}
-            keys = [row.key for row in turns(self._world) if row.words in mine and row.key is not None]
+            keys = [
+                row.key for row in turns(self._world) if row.words in mine and row.key is not None
+            ]
             self._uuid = keys[0].partition(":")[0] if keys else ""
         return f"{self._uuid}:{number}"
 
@@ -92,7 +98,9 @@ class RealFront:
         return self.ask(method, sessionId=session, cwd=str(self._world.stack.work), mcpServers=[])
 
     def prompt(self, session: str, words: str) -> int:
-        return self.ask("session/prompt", words, sessionId=session, prompt=[{"type": "text", "text": words}])
+        return self.ask(
+            "session/prompt", words, sessionId=session, prompt=[{"type": "text", "text": words}]
+        )
 
     def cancel(self, session: str) -> None:
         self.client.cancel(session)
@@ -128,7 +136,9 @@ class RealFront:
 
 @dataclass
 class RealRun:
-    """One turn that reached the model; `said` is the whole of its answer, which nobody has disturbed."""
+    """One turn that reached the model; `said` is the whole of its answer, which nobody has
+    disturbed.
+    """
 
     session: str
     turns: list[str]
@@ -158,12 +168,14 @@ class RealWorld:
         self.for_nobody: list[str] = []
         self._came: list[RealFront] = []
         self._scripts: dict[str, Script] = {}
-        # Prompts that nobody stood behind when a daemon ended; how often each client had asked for their session then.
+        # Prompts that nobody stood behind when a daemon ended; how often each client had asked for
+        # their session then.
         self._left: dict[str, dict[RealFront, int]] = {}
         self._reader: sqlite3.Connection | None = None
         self._model: list[str] = []  # markers, in the order in which they reached it
 
-    # --- what the promises are about --------------------------------------------------------------------------------
+    # --- what the promises are about
+    # --------------------------------------------------------------------------------
 
     @property
     def broken(self) -> BaseException | None:
@@ -187,30 +199,43 @@ class RealWorld:
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """What the file says to another program, which keeps it open wherever it is moved."""
         if self._reader is None:
-            self._reader = sqlite3.connect(f"file:{self.stack.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30)
+            self._reader = sqlite3.connect(
+                f"file:{self.stack.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30
+            )
         return self._reader.execute(query, parameters).fetchall()
 
     def look(self) -> None:
-        """Learn what has reached the model; a prompt that was left waiting must have somebody behind it."""
+        """Learn what has reached the model; a prompt that was left waiting must have somebody
+        behind it.
+        """
         for front in [one for one in self.fronts if one.client.process.returncode is not None]:
             assert not front.followed, f"a front has given up: {front.client.log.read_text()}"
             self.fronts.remove(front)  # it came while there was no database, and was told so
-        found = [MARKER.findall(one["messages"][-1]["text"]) for one in self.stack.asked() if not _results(one)]
+        found = [
+            MARKER.findall(one["messages"][-1]["text"])
+            for one in self.stack.asked()
+            if not _results(one)
+        ]
         self._model = [markers[-1] for markers in found if markers]
         for marker in self._model:
             self._judge(self._scripts[marker])
 
     def _judge(self, one: Script) -> None:
         before = self._left.pop(one.words, None)
-        if before is not None and all(front.wanted[one.session] <= before.get(front, 0) for front in self._came):
+        if before is not None and all(
+            front.wanted[one.session] <= before.get(front, 0) for front in self._came
+        ):
             self.for_nobody.append(one.words)
 
-    # --- clients ----------------------------------------------------------------------------------------------------
+    # --- clients
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
         """Those that somebody was told of."""
-        return list(dict.fromkeys(session for front in self._came for session in sorted(front.followed)))
+        return list(
+            dict.fromkeys(session for front in self._came for session in sorted(front.followed))
+        )
 
     async def front(self) -> RealFront:
         """Another client. It has no time: whatever daemon there is, or is not."""
@@ -219,7 +244,12 @@ class RealWorld:
         made = RealFront(client, self)
         self.fronts.append(made)
         self._came.append(made)
-        made.ask("initialize", protocolVersion=1, clientCapabilities={}, clientInfo={"name": "editor", "version": "1"})
+        made.ask(
+            "initialize",
+            protocolVersion=1,
+            clientCapabilities={},
+            clientInfo={"name": "editor", "version": "1"},
+        )
         return made
 
     async def leave(self, front: RealFront) -> None:
@@ -228,7 +258,9 @@ class RealWorld:
         await front.client.kill()
 
     def words(self, session: str, *, deltas: int, asks: bool) -> str:
-        """A prompt that was never made before; `asks`: it runs a tool, for which a permission is needed."""
+        """A prompt that was never made before; `asks`: it runs a tool, for which a permission is
+        needed.
+        """
         marker = f"mark-{len(self._scripts) + 1}-"
         lines = [f"repeat {deltas}x10ms {marker}{{n}}."]
         answer = " ".join(f"{marker}{n}." for n in range(1, deltas + 1))
@@ -246,10 +278,13 @@ class RealWorld:
             if one.session == session and one.words not in over:
                 one.disturbed = True
 
-    # --- processes --------------------------------------------------------------------------------------------------
+    # --- processes
+    # --------------------------------------------------------------------------------------------------
 
     async def end_daemon(self, number: signal.Signals, also: RealFront | None = None) -> None:
-        """Send the daemon a signal; `also`: that front is SIGKILLed while no daemon is there to notice."""
+        """Send the daemon a signal; `also`: that front is SIGKILLed while no daemon is there to
+        notice.
+        """
         pid = self.stack.daemon_pid()
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -284,7 +319,11 @@ class RealWorld:
 
     def kill_worker(self, choose: Callable[[list[str]], str]) -> bool:
         """SIGKILL of a session's worker; False if there is none."""
-        alive = {one.session: one for one in self.stack.processes() if one.is_claude and one.session is not None}
+        alive = {
+            one.session: one
+            for one in self.stack.processes()
+            if one.is_claude and one.session is not None
+        }
         if not alive:
             return False
         session = choose(sorted(alive))

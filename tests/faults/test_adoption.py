@@ -1,4 +1,6 @@
-"""Workers without a daemon: what they do alone, what they keep, and what the next daemon makes of it."""
+"""Workers without a daemon: what they do alone, what they keep, and what the next daemon makes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ async def test_full_spool_ends_turn_with_clear_failure(stack: Stack) -> None:
     assert turn(stack)["state"] == "failed"
     assert "spool_full" in turn(stack)["error"]
     assert "PYKOCLAW_SPOOL_LIMIT" in after.text(session)
-    assert (await after.prompt(session, script("text There is room again.")))["stopReason"] == "end_turn"
+    assert (await after.prompt(session, script("text There is room again.")))[
+        "stopReason"
+    ] == "end_turn"
     assert stack.worker(session).pid == worker.pid
 
 
@@ -150,7 +154,9 @@ async def test_daemon_death_while_reading_spool_leaves_rest(stack: Stack) -> Non
 
 
 def _check_beginning(seen: list[str], told: list[str]) -> None:
-    """What was told before the end: at least what the client saw, without gaps and without repetition."""
+    """What was told before the end: at least what the client saw, without gaps and without
+    repetition.
+    """
     assert len(seen) <= len(told)
     assert told == [f"w{n}" for n in range(1, len(told) + 1)]
 

@@ -1,4 +1,6 @@
-"""The server is SIGKILLed at each step from "prompt received" to "response sent": nothing is lost or run twice."""
+"""The server is SIGKILLed at each step from "prompt received" to "response sent": nothing is lost
+or run twice.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,29 @@ from tests.folds import is_part, told
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 MOMENTS = 20 if LONG else 1
-SHORT = {"turn_queued", "turn_dispatched", "frames_committed", "turn_end_committed", "response_ready"}
+SHORT = {
+    "turn_queued",
+    "turn_dispatched",
+    "frames_committed",
+    "turn_end_committed",
+    "response_ready",
+}
 ENDED = {"done", "cancelled", "failed", "unknown"}
 # Steps that a turn reaches many times; each is tried at seeded times.
-REPEATED = {"frames_received": 20, "frames_committed": 20, "frames_acknowledged": 20, "update_sent": 30}
+REPEATED = {
+    "frames_received": 20,
+    "frames_committed": 20,
+    "frames_acknowledged": 20,
+    "update_sent": 30,
+}
 # How often a step was reached before the prompt: the answers of initialize and resume.
 BEFORE = {"response_sent": 2}
-TURN = script("thinking I look first.", "repeat 50x8ms word{n}", "bash echo from-the-tool", "repeat 30x8ms more{n}")
+TURN = script(
+    "thinking I look first.",
+    "repeat 50x8ms word{n}",
+    "bash echo from-the-tool",
+    "repeat 30x8ms more{n}",
+)
 
 
 def moments() -> list[tuple[str, int]]:
@@ -40,7 +58,10 @@ def moments() -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize(
     ("step", "time"),
-    [pytest.param(step, at, marks=() if step in SHORT else pytest.mark.long) for step, at in moments()],
+    [
+        pytest.param(step, at, marks=() if step in SHORT else pytest.mark.long)
+        for step, at in moments()
+    ],
 )
 async def test_a_crash_at_any_step_keeps_every_promise(stack: Stack, step: str, time: int) -> None:
     client = await stack.start()
@@ -69,7 +90,9 @@ async def test_a_crash_at_any_step_keeps_every_promise(stack: Stack, step: str, 
     assert "the third answer" in arrived
 
 
-async def _response(client: Client, answer: asyncio.Future[dict[str, Any]]) -> dict[str, Any] | None:
+async def _response(
+    client: Client, answer: asyncio.Future[dict[str, Any]]
+) -> dict[str, Any] | None:
     with contextlib.suppress(ServerGone, RpcError):
         return await client.answer(answer)
     return None

@@ -1,4 +1,6 @@
-"""Too many clients, of the kinds that hurt: nobody is locked out for good, no turn notices, everybody hears why."""
+"""Too many clients, of the kinds that hurt: nobody is locked out for good, no turn notices,
+everybody hears why.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def crowd(stack: Stack, said: bytes, count: int = CROWD) -> Iterator[list[socket
 async def answers(stack: Stack) -> bool:
     """The daemon answers a command."""
     try:
-        await asyncio.to_thread(front.call, stack.places, "_pykoclaw.dev/questions/list", {}, timeout=10)
+        await asyncio.to_thread(
+            front.call, stack.places, "_pykoclaw.dev/questions/list", {}, timeout=10
+        )
     except front.DaemonAbsent:
         return False
     return True
@@ -78,11 +82,16 @@ KINDS: Final = {
 }
 
 
-LIKE_OTHERS: Final = ("half a line", "half a front", "no method")  # what they hold up, silent ones do as well
+LIKE_OTHERS: Final = (
+    "half a line",
+    "half a front",
+    "no method",
+)  # what they hold up, silent ones do as well
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(one, marks=pytest.mark.long if one in LIKE_OTHERS else ()) for one in KINDS]
+    "kind",
+    [pytest.param(one, marks=pytest.mark.long if one in LIKE_OTHERS else ()) for one in KINDS],
 )
 async def test_a_crowd_takes_no_descriptor_that_others_need(stack: Stack, kind: str) -> None:
     await stack.daemon(program=FEW_FILES, PYTHONPATH=str(REPOSITORY), PYKOCLAW_MAX_WORKERS="4")
@@ -108,7 +117,9 @@ async def test_who_is_turned_away_hears_why(stack: Stack) -> None:
         while not heard or "error" not in heard[-1]:
             (one,) = there.enter_context(crowd(stack, KINDS["clients that stay"], 1))
             one.settimeout(30)
-            heard.append(json.loads(await asyncio.to_thread(there.enter_context(one.makefile()).readline)))
+            heard.append(
+                json.loads(await asyncio.to_thread(there.enter_context(one.makefile()).readline))
+            )
     assert len(heard) > 4
     error = heard[-1]["error"]
     assert error["code"] == -32012
@@ -118,7 +129,10 @@ async def test_who_is_turned_away_hears_why(stack: Stack) -> None:
 
 async def test_front_refused_for_max_clients_repeats_reason(stack: Stack) -> None:
     await stack.daemon(
-        program=FEW_FILES, PYTHONPATH=str(REPOSITORY), PYKOCLAW_MAX_WORKERS="4", PYKOCLAW_MAX_CLIENTS="4"
+        program=FEW_FILES,
+        PYTHONPATH=str(REPOSITORY),
+        PYKOCLAW_MAX_WORKERS="4",
+        PYKOCLAW_MAX_CLIENTS="4",
     )
     with crowd(stack, KINDS["fronts that stay"], 4) as there:
         for one in there:

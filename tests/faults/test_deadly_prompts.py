@@ -1,4 +1,6 @@
-"""A prompt over which one daemon after the other dies: it ends in words, and the third daemon lives."""
+"""A prompt over which one daemon after the other dies: it ends in words, and the third daemon
+lives.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ async def test_second_daemon_death_before_sending_prompt_fails_it(stack: Stack, 
 
 
 @pytest.mark.parametrize("step", ["prompt_received"])
-async def test_second_daemon_death_before_accepting_prompt_fails_it(stack: Stack, step: str) -> None:
+async def test_second_daemon_death_before_accepting_prompt_fails_it(
+    stack: Stack, step: str
+) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = step
     await stack.daemon()
     client = await stack.front()

@@ -1,4 +1,6 @@
-"""Places inside of a folded message: whoever stands there gets exactly the rest, also of what a spool has added."""
+"""Places inside of a folded message: whoever stands there gets exactly the rest, also of what a
+spool has added.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def test_clients_at_different_message_places_get_the_rest(stack: Stack) ->
     (early, before), (late, more) = place(client, session, 0.3), place(client, session, 0.7)
     assert folded(stack, session, early) == folded(stack, session, late)
     whole = client.text(session)
-    first, second = await asyncio.gather(*(rest_after(stack, session, seq) for seq in (early, late)))
+    first, second = await asyncio.gather(
+        *(rest_after(stack, session, seq) for seq in (early, late))
+    )
     await first.until(lambda: first.text(session) == whole.removeprefix(before))
     await second.until(lambda: second.text(session) == whole.removeprefix(more))
     await client.prompt(session, script("repeat 20x5ms x{n}."))
@@ -61,6 +65,8 @@ async def test_dead_workers_spool_continues_begun_message(stack: Stack) -> None:
     assert places == list(range(1, len(places) + 1))
     seq, before = place(seen, session, 0.5)
     row = folded(stack, session, seq)
-    assert row["seq"] > seen.of(session)[-1]["_meta"]["pykoclaw.dev/seq"], "what the spool had is in the same row"
+    assert row["seq"] > seen.of(session)[-1]["_meta"]["pykoclaw.dev/seq"], (
+        "what the spool had is in the same row"
+    )
     fresh = await rest_after(stack, session, seq)
     await fresh.until(lambda: fresh.text(session) == after.text(session).removeprefix(before))

@@ -1,4 +1,6 @@
-"""Hostile frames over all doors: nothing crashes, each request has one answer, and nothing is held afterwards."""
+"""Hostile frames over all doors: nothing crashes, each request has one answer, and nothing is held
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ LONG: Final = [FEW, pytest.param(MANY, marks=pytest.mark.long)]
 
 def rss(pid: int) -> int:
     """MiB."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    (line,) = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    ]
     return int(line.split()[1]) // 1024
 
 
@@ -74,15 +80,21 @@ async def healthy(stack: Stack) -> AsyncIterator[dict[str, Any]]:
 async def test_hostile_frames_at_all_doors_of_the_daemon(
     stack: Stack, frames: int, request: pytest.FixtureRequest
 ) -> None:
-    process = await stack.daemon(program=IN_MEMORY, PYTHONPATH=str(REPOSITORY), PYKOCLAW_LOG_LEVEL="info")
+    process = await stack.daemon(
+        program=IN_MEMORY, PYTHONPATH=str(REPOSITORY), PYKOCLAW_LOG_LEVEL="info"
+    )
     path = stack.places.socket
 
     async def connect() -> Any:
-        return await asyncio.open_unix_connection(sock=socket.socket(fileno=connect_to(path).detach()), limit=LINE)
+        return await asyncio.open_unix_connection(
+            sock=socket.socket(fileno=connect_to(path).detach()), limit=LINE
+        )
 
     sessions: list[str] = []
     async with healthy(stack) as idle:
-        await Attacker(Generator("maker", ("session/new",), sessions, str(stack.work)), connect).send(50)
+        await Attacker(
+            Generator("maker", ("session/new",), sessions, str(stack.work)), connect
+        ).send(50)
     doors = {"acp": (ACP, False), "front": (ACP + OWN, True), "control": (OWN, False)}
     share = {"acp": 0.45, "front": 0.35, "control": 0.2}
 
@@ -98,7 +110,9 @@ async def test_hostile_frames_at_all_doors_of_the_daemon(
     at_rest = descriptors(process.pid)
     before = rss(process.pid)
     async with healthy(stack) as beside:
-        attackers = await asyncio.gather(*(attack(name, int((frames - WARM) * share[name])) for name in doors))
+        attackers = await asyncio.gather(
+            *(attack(name, int((frames - WARM) * share[name])) for name in doors)
+        )
     assert [one.faults for one in attackers] == [[], [], []]
     assert sum(one.answered for one in attackers) > 0.5 * sum(one.sent for one in attackers)
     assert process.returncode is None

@@ -1,7 +1,8 @@
-"""A long answer with a tool in it, while the daemon or the front is killed, stopped or replaced under it.
+"""A long answer with a tool in it, while the daemon or the front is killed, stopped or replaced
+under it.
 
-Whatever happens: what the client holds equals the log and what the model sent, each once; the prompt gets its one
-response; the model was asked once.
+Whatever happens: what the client holds equals the log and what the model sent, each once; the
+prompt gets its one response; the model was asked once.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from tests.folds import told
 from tests.waiting import eventually
 
 HALF: Final = 1000
-TURN: Final = script(f"repeat {HALF}x1ms a{{n}}.", "bash echo from-the-tool", f"repeat {HALF}x1ms b{{n}}.")
+TURN: Final = script(
+    f"repeat {HALF}x1ms a{{n}}.", "bash echo from-the-tool", f"repeat {HALF}x1ms b{{n}}."
+)
 WHOLE: Final = [f"{part}{n}" for part in "ab" for n in range(1, HALF + 1)]
 MOMENTS: Final = random.Random(20261120).sample(range(1, 2 * HALF), 20)  # words that were seen
 PAUSE: Final = 5.0  # s that a daemon is stopped
 
 moments = pytest.mark.parametrize(
-    "moment", [pytest.param(one, marks=() if one == MOMENTS[0] else pytest.mark.long) for one in MOMENTS]
+    "moment",
+    [pytest.param(one, marks=() if one == MOMENTS[0] else pytest.mark.long) for one in MOMENTS],
 )
 
 
@@ -40,10 +44,14 @@ def words(*clients: Client, session: str) -> list[str]:
 
 
 def seqs(*clients: Client, session: str) -> list[int]:
-    return [update["_meta"]["pykoclaw.dev/seq"] for client in clients for update in client.of(session)]
+    return [
+        update["_meta"]["pykoclaw.dev/seq"] for client in clients for update in client.of(session)
+    ]
 
 
-async def begin(stack: Stack, moment: int, client: Client) -> tuple[str, asyncio.Future[dict[str, Any]]]:
+async def begin(
+    stack: Stack, moment: int, client: Client
+) -> tuple[str, asyncio.Future[dict[str, Any]]]:
     """A turn of which so many words were seen."""
     session = await client.new(stack.work)
     answer = client.prompting(session, TURN)
@@ -52,7 +60,9 @@ async def begin(stack: Stack, moment: int, client: Client) -> tuple[str, asyncio
 
 
 async def check(stack: Stack, session: str, *clients: Client) -> None:
-    """What the clients hold together, against the model's words, the log, a fresh load, and the model's requests."""
+    """What the clients hold together, against the model's words, the log, a fresh load, and the
+    model's requests.
+    """
     assert words(*clients, session=session) == WHOLE
     places = stack.covered(session)
     assert places == list(range(1, len(places) + 1))
@@ -62,19 +72,29 @@ async def check(stack: Stack, session: str, *clients: Client) -> None:
     fresh = await stack.front()
     await fresh.load(session, stack.work)
     held = [update for client in clients for update in client.of(session)]
-    whole = [update for update in fresh.of(session) if update["sessionUpdate"] != "user_message_chunk"]
+    whole = [
+        update for update in fresh.of(session) if update["sessionUpdate"] != "user_message_chunk"
+    ]
     assert told(held) == told(whole)
-    statuses = [update["status"] for update in held if update["sessionUpdate"] in ("tool_call", "tool_call_update")]
+    statuses = [
+        update["status"]
+        for update in held
+        if update["sessionUpdate"] in ("tool_call", "tool_call_update")
+    ]
     assert statuses == ["in_progress", "completed"]
     newest = [request["messages"][-1] for request in stack.asked()]
     assert sum(one["role"] == "user" and not one["tool_results"] for one in newest) == 1
-    (turn,) = stack.rows("SELECT state, stop_reason FROM acp_turns WHERE acp_session_id = ?", session)
+    (turn,) = stack.rows(
+        "SELECT state, stop_reason FROM acp_turns WHERE acp_session_id = ?", session
+    )
     assert turn == {"state": "done", "stop_reason": "end_turn"}
 
 
 @moments
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
-async def test_a_daemon_that_dies_is_a_pause(stack: Stack, number: signal.Signals, moment: int) -> None:
+async def test_a_daemon_that_dies_is_a_pause(
+    stack: Stack, number: signal.Signals, moment: int
+) -> None:
     client = await stack.front()
     session, answer = await begin(stack, moment, client)
     await stack.end_daemon(number)
@@ -86,9 +106,15 @@ async def test_a_daemon_that_dies_is_a_pause(stack: Stack, number: signal.Signal
 async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     package = Path(pykoclaw_acp.__file__).parent
-    shutil.copytree(package, installed / "pykoclaw_acp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        package, installed / "pykoclaw_acp", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(package.parent / "migrations", installed / "migrations")
-    program = (sys.executable, "-c", "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')")
+    program = (
+        sys.executable,
+        "-c",
+        "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')",
+    )
     client = await stack.front(program=program, PYTHONPATH=str(installed))
     session, answer = await begin(stack, moment, client)
     for name, before, after in (
@@ -121,7 +147,9 @@ async def test_temporarily_stopped_daemon_loses_nothing(stack: Stack, moment: in
 
 @moments
 @pytest.mark.parametrize("daemon_too", [False, True], ids=["front", "front and daemon"])
-async def test_a_new_front_goes_on_by_the_cursor(stack: Stack, moment: int, daemon_too: bool) -> None:
+async def test_a_new_front_goes_on_by_the_cursor(
+    stack: Stack, moment: int, daemon_too: bool
+) -> None:
     client = await stack.front()
     session, _ = await begin(stack, moment, client)
     if daemon_too:

@@ -1,4 +1,6 @@
-"""A busy system in which one random process after the other is SIGKILLed: nothing is left over, lost or run twice."""
+"""A busy system in which one random process after the other is SIGKILLed: nothing is left over,
+lost or run twice.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ ENDED: Final = {"done", "cancelled", "failed", "unknown"}
 
 
 class Talker:
-    """A user who never stops asking, whose client starts another front when one dies, and asks again what was open.
+    """A user who never stops asking, whose client starts another front when one dies, and asks
+    again what was open.
 
     `keyed`: each prompt has an idempotency key; otherwise it is sent again just so, as Mitto does.
     """
@@ -42,7 +45,9 @@ class Talker:
         self._number = number
         self._keyed = number % 2 == 1
         self._asked = 0
-        self.outcomes: dict[str, str] = {}  # by marker: how the client was told that its prompt's turn ended
+        self.outcomes: dict[
+            str, str
+        ] = {}  # by marker: how the client was told that its prompt's turn ended
 
     async def begin(self) -> None:
         await self._connect()
@@ -59,7 +64,11 @@ class Talker:
 
     def seqs(self) -> list[int]:
         """Of all updates, one client after the other."""
-        return [update["_meta"]["pykoclaw.dev/seq"] for front in self.fronts for update in front.of(self.session)]
+        return [
+            update["_meta"]["pykoclaw.dev/seq"]
+            for front in self.fronts
+            for update in front.of(self.session)
+        ]
 
     async def talk(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -73,9 +82,13 @@ class Talker:
         meta = {"_meta": {"pykoclaw.dev/idempotencyKey": marker}} if self._keyed else {}
         while True:
             try:
-                await self.front.call("session/prompt", sessionId=self.session, prompt=prompt, **meta)
+                await self.front.call(
+                    "session/prompt", sessionId=self.session, prompt=prompt, **meta
+                )
                 self.outcomes[marker] = "done"
-            except RpcError as error:  # its worker was killed: that is said, and the next prompt gets another one
+            except (
+                RpcError
+            ) as error:  # its worker was killed: that is said, and the next prompt gets another one
                 self.outcomes[marker] = error.data["turnState"]
             except ServerGone:
                 await self._return()
@@ -88,7 +101,9 @@ class Talker:
             seen = self.seqs()
             with contextlib.suppress(ServerGone):
                 await self._connect()
-                await self.front.resume(self.session, self._stack.work, after=seen[-1] if seen else 0)
+                await self.front.resume(
+                    self.session, self._stack.work, after=seen[-1] if seen else 0
+                )
                 return
 
     async def _connect(self) -> None:
@@ -137,7 +152,9 @@ class System:
         workers = {row["pid"]: (row["acp_session_id"], row["epoch"]) for row in rows}
         alive = [workers[one.pid] for one in processes if one.is_worker and one.pid in workers]
         wrong = [
-            f"more than one worker: {session}" for session, count in Counter(w[0] for w in alive).items() if count > 1
+            f"more than one worker: {session}"
+            for session, count in Counter(w[0] for w in alive).items()
+            if count > 1
         ]
         for process in processes:
             role = self._role(process)
@@ -163,7 +180,9 @@ class System:
             return "tool"
         if FORK_SERVER in process.command:
             return "fork server"
-        if process.pid in {front.process.pid for talker in self._talkers for front in talker.fronts}:
+        if process.pid in {
+            front.process.pid for talker in self._talkers for front in talker.fronts
+        }:
             return "front"
         return "daemon" if process.pid == self._stack.daemon_pid() else "unknown"
 
@@ -202,15 +221,22 @@ def _slowness() -> float:
 async def _go_on(talkers: list[Talker]) -> None:
     """Wait until every session had an answer, whatever was killed before."""
     before = [len(talker.outcomes) for talker in talkers]
-    await eventually(lambda: all(len(one.outcomes) > count for one, count in zip(talkers, before, strict=True)), ENOUGH)
+    await eventually(
+        lambda: all(len(one.outcomes) > count for one, count in zip(talkers, before, strict=True)),
+        ENOUGH,
+    )
 
 
 async def _kill_some(system: System, chance: random.Random, talkers: list[Talker]) -> list[str]:
-    """SIGKILL one or two processes, see that all is tidy again, and so on; returns the roles of those killed."""
+    """SIGKILL one or two processes, see that all is tidy again, and so on; returns the roles of
+    those killed.
+    """
     killed: list[str] = []
     while len(killed) < AT_ONCE:
         enough = sum(talker.shown for talker in talkers) + chance.randrange(1, 150)
-        await eventually(partial(lambda shown: sum(talker.shown for talker in talkers) >= shown, enough), ENOUGH)
+        await eventually(
+            partial(lambda shown: sum(talker.shown for talker in talkers) >= shown, enough), ENOUGH
+        )
         killed += [await system.kill_one(chance) for _ in range(chance.choice((1, 1, 1, 2)))]
         await system.tidy()
     return killed
@@ -218,25 +244,39 @@ async def _kill_some(system: System, chance: random.Random, talkers: list[Talker
 
 def _check_turns(stack: Stack, talker: Talker) -> None:
     """Each prompt is one turn, which has ended, and as its client was told."""
-    turns = stack.rows("SELECT prompt, state FROM acp_turns WHERE acp_session_id = ?", talker.session)
+    turns = stack.rows(
+        "SELECT prompt, state FROM acp_turns WHERE acp_session_id = ?", talker.session
+    )
     assert {MARKER.findall(turn["prompt"])[0]: turn["state"] for turn in turns} == talker.outcomes
     assert len(turns) == len(talker.outcomes)
     assert set(talker.outcomes.values()) <= ENDED
 
 
 async def _check_updates(stack: Stack, talker: Talker) -> None:
-    """The log has no gap, and all clients of the session together were shown each event once, but what they wrote."""
+    """The log has no gap, and all clients of the session together were shown each event once, but
+    what they wrote.
+    """
     places = stack.covered(talker.session)
     assert places == list(range(1, len(places) + 1))
     shown = talker.seqs()
     assert shown == sorted(set(shown))
     fresh = await stack.front()
     await fresh.load(talker.session, stack.work)
-    whole = [update for update in fresh.of(talker.session) if update["sessionUpdate"] != "user_message_chunk"]
-    assert told(update for front in talker.fronts for update in front.of(talker.session)) == told(whole)
+    whole = [
+        update
+        for update in fresh.of(talker.session)
+        if update["sessionUpdate"] != "user_message_chunk"
+    ]
+    assert told(update for front in talker.fronts for update in front.of(talker.session)) == told(
+        whole
+    )
 
 
 def _check_model(stack: Stack) -> None:
     """No prompt reached the model twice: each is the newest message of at most one request."""
-    newest = [found[-1] for one in stack.asked() if (found := MARKER.findall(one["messages"][-1]["text"]))]
-    assert len(newest) == len(set(newest)), [marker for marker, count in Counter(newest).items() if count > 1]
+    newest = [
+        found[-1] for one in stack.asked() if (found := MARKER.findall(one["messages"][-1]["text"]))
+    ]
+    assert len(newest) == len(set(newest)), [
+        marker for marker, count in Counter(newest).items() if count > 1
+    ]

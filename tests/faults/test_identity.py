@@ -1,4 +1,6 @@
-"""Data directories that are moved, copied and put back while workers work: whose these are, and whose they are not."""
+"""Data directories that are moved, copied and put back while workers work: whose these are, and
+whose they are not.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.waiting import eventually
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A directory on another file system, where this machine has one at hand."""
-    root = Path(tempfile.mkdtemp(prefix="pk-identity-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    root = Path(
+        tempfile.mkdtemp(
+            prefix="pk-identity-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        )
+    )
     yield root
     shutil.rmtree(root)
 
@@ -49,7 +55,9 @@ def record_of(stack: Stack) -> Path:
 
 def status(stack: Stack) -> str:
     command = [sys.executable, "-m", "pykoclaw_acp", "status"]
-    return subprocess.run(command, env=stack.environment, capture_output=True, text=True, check=True, cwd="/").stdout
+    return subprocess.run(
+        command, env=stack.environment, capture_output=True, text=True, check=True, cwd="/"
+    ).stdout
 
 
 async def goes_on(stack: Stack, session: str, worker: Process) -> Client:
@@ -63,7 +71,8 @@ async def goes_on(stack: Stack, session: str, worker: Process) -> Client:
     return after
 
 
-# --- moved -----------------------------------------------------------------------------------------------------------
+# --- moved
+# -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
@@ -75,7 +84,9 @@ async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
     assert instance(stack) == {"instance": known, "data": str(stack.data), "copied_from": None}
 
 
-async def test_directory_moved_across_file_systems_keeps_worker(elsewhere: Path, stack: Stack) -> None:
+async def test_directory_moved_across_file_systems_keeps_worker(
+    elsewhere: Path, stack: Stack
+) -> None:
     session, _, worker = await alone(stack)
     move(stack.data, elsewhere / "moved")
     stack.use(elsewhere / "moved")
@@ -102,7 +113,8 @@ async def test_dead_workers_leftovers_found_from_moved_directory(stack: Stack) -
     assert "worker_stopped" in turn(stack)["error"]
 
 
-# --- copied ----------------------------------------------------------------------------------------------------------
+# --- copied
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +122,9 @@ async def test_dead_workers_leftovers_found_from_moved_directory(stack: Stack) -
     [(), pytest.param(("--reflink=auto", "--sparse=never"), marks=pytest.mark.long)],
     ids=["cp-a", "reflink"],
 )
-async def test_a_copy_never_touches_the_originals_worker(stack: Stack, options: tuple[str, ...]) -> None:
+async def test_a_copy_never_touches_the_originals_worker(
+    stack: Stack, options: tuple[str, ...]
+) -> None:
     session, _, worker = await alone(stack)
     original, duplicate = stack.data, stack.root / "copy"
     known = instance(stack)["instance"]
@@ -184,7 +198,10 @@ async def test_copy_started_beside_original_disturbs_nothing(stack: Stack) -> No
     stack.use(stack.root / "copy")
     beside = await stack.front()
     await beside.load(session, stack.work)
-    states = [row["state"] for row in stack.rows("SELECT state FROM acp_turns ORDER BY created_at, state DESC")]
+    states = [
+        row["state"]
+        for row in stack.rows("SELECT state FROM acp_turns ORDER BY created_at, state DESC")
+    ]
     assert states == ["failed", "cancelled"]
     assert "the prompt waits there" in beside.text(session)
     await beside.close()
@@ -197,7 +214,8 @@ async def test_copy_started_beside_original_disturbs_nothing(stack: Stack) -> No
     assert len(stack.asked()) == 2
 
 
-# --- put back --------------------------------------------------------------------------------------------------------
+# --- put back
+# --------------------------------------------------------------------------------------------------------
 
 
 def put_back_whole(stack: Stack, backup: Path) -> None:
@@ -224,7 +242,11 @@ def put_back(stack: Stack, backup: Path) -> None:
 
 async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process) -> None:
     """The worker is gone, in words, and the session works."""
-    after = await history(stack, session) if stack.rows("SELECT * FROM acp_turns") else await stack.front()
+    after = (
+        await history(stack, session)
+        if stack.rows("SELECT * FROM acp_turns")
+        else await stack.front()
+    )
     await after.load(session, stack.work)
     assert not worker.alive
     assert "put back to an earlier state" in after.text(session)
@@ -234,7 +256,9 @@ async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process)
 
 
 @pytest.mark.parametrize(
-    "restore", [put_back, pytest.param(put_back_whole, marks=pytest.mark.long)], ids=["file", "directory"]
+    "restore",
+    [put_back, pytest.param(put_back_whole, marks=pytest.mark.long)],
+    ids=["file", "directory"],
 )
 async def test_worker_unknown_to_restored_database_ends_in_words(
     stack: Stack, restore: Callable[[Stack, Path], None]
@@ -269,7 +293,8 @@ async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> 
     assert '"restored"' in stack.rows("SELECT error FROM acp_turns ORDER BY created_at")[0]["error"]
 
 
-# --- missing ---------------------------------------------------------------------------------------------------------
+# --- missing
+# ---------------------------------------------------------------------------------------------------------
 
 
 def refused(stack: Stack) -> str:

@@ -1,4 +1,6 @@
-"""The database cannot be written for a while: reading goes on, what is new is refused, what runs loses nothing."""
+"""The database cannot be written for a while: reading goes on, what is new is refused, what runs
+loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
 
 
-OFTEN_ENOUGH = ("immutable", "file size")  # in the long run: what they do, a full and a read-only disk do as well
+OFTEN_ENOUGH = (
+    "immutable",
+    "file size",
+)  # in the long run: what they do, a full and a read-only disk do as well
 
 
 @pytest.fixture
@@ -39,7 +44,10 @@ def limit(request: pytest.FixtureRequest, unmounted: None, stack: Stack) -> Iter
 
 
 def limited_by(kinds: dict[str, type[Limit]]) -> pytest.MarkDecorator:
-    limits = [pytest.param(one, marks=pytest.mark.long if name in OFTEN_ENOUGH else ()) for name, one in kinds.items()]
+    limits = [
+        pytest.param(one, marks=pytest.mark.long if name in OFTEN_ENOUGH else ())
+        for name, one in kinds.items()
+    ]
     return pytest.mark.parametrize("limit", limits, ids=list(kinds), indirect=True)
 
 
@@ -81,7 +89,9 @@ async def everything_is_said(stack: Stack, state: str, session: str) -> None:
 
 
 def states(stack: Stack, session: str) -> list[str]:
-    found = stack.rows("SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY created_at, rowid", session)
+    found = stack.rows(
+        "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY created_at, rowid", session
+    )
     return [row["state"] for row in found]
 
 
@@ -101,7 +111,9 @@ async def begin(stack: Stack) -> tuple[Client, str]:
 
 
 @limited_by(IN_USE)
-async def test_turn_and_waiting_prompts_continue_while_unwritable(stack: Stack, limit: Limit) -> None:
+async def test_turn_and_waiting_prompts_continue_while_unwritable(
+    stack: Stack, limit: Limit
+) -> None:
     client, session = await begin(stack)
     running = client.prompting(session, TURN)
     await client.until(lambda: len(words(client, session)) >= 20)
@@ -112,7 +124,9 @@ async def test_turn_and_waiting_prompts_continue_while_unwritable(stack: Stack, 
     limit.on()
     await everything_is_said(stack, limit.state, session)
     client.notify("$/cancel_request", requestId=client.sent[-1]["id"])
-    await asyncio.wait([running, waiting, unwanted], timeout=HOLD, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(
+        [running, waiting, unwanted], timeout=HOLD, return_when=asyncio.FIRST_COMPLETED
+    )
     assert not any(one.done() for one in (running, waiting, unwanted))
     assert states(stack, session) == ["done", "running", "queued", "queued"]
     limit.off()
@@ -171,7 +185,9 @@ async def limited_daemon(stack: Stack) -> asyncio.subprocess.Process:
 
 
 async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked: Limit) -> None:
-    """Its daemon dies while the database is locked; the next one cannot even look what was accepted."""
+    """Its daemon dies while the database is locked; the next one cannot even look what was
+    accepted.
+    """
     client, session = await begin(stack)
     running = client.prompting(session, TURN)
     await client.until(lambda: len(words(client, session)) >= 20)
@@ -180,7 +196,9 @@ async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked
     locked.on()
     before = stack.daemon_pid()
     await stack.end_daemon(signal.SIGKILL)
-    await eventually(lambda: (pid := stack.daemon_pid()) not in (None, before) and stack.serves(pid or 0), 60)
+    await eventually(
+        lambda: (pid := stack.daemon_pid()) not in (None, before) and stack.serves(pid or 0), 60
+    )
     await everything_is_said(stack, "locked", session)
     locked.off()
     assert (await client.answer(running))["stopReason"] == "end_turn"
@@ -205,7 +223,9 @@ async def test_question_answer_is_kept_until_writable(stack: Stack, locked: Limi
 
 
 async def _serve_in_vain(stack: Stack, *before: str) -> str:
-    """Serve until the end, which must come with the status of a database that cannot be used; what was said."""
+    """Serve until the end, which must come with the status of a database that cannot be used; what
+    was said.
+    """
     process = await asyncio.create_subprocess_exec(
         *before, *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE, env=stack.environment, cwd="/",
@@ -226,7 +246,9 @@ async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
 
 
 async def test_start_unable_to_write_files_is_reported(stack: Stack) -> None:
-    """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's log."""
+    """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's
+    log.
+    """
     client, session = await begin(stack)
     await client.close()
     await stack.end_daemon()

@@ -1,4 +1,6 @@
-"""Descriptors, memory or processes run out beside a running daemon: one clear error, and afterwards all goes on."""
+"""Descriptors, memory or processes run out beside a running daemon: one clear error, and afterwards
+all goes on.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ async def test_daemon_without_descriptors_reports_and_starts_no_worker(stack: St
     descriptors = len(os.listdir(f"/proc/{pid}/fd"))
     limit(stack, resource.RLIMIT_NOFILE, descriptors)
     error = await failure(client, session)
-    assert (error.code, error.kind, "`ulimit -n`" in error.message) == (-32010, "out_of_descriptors", True)
+    assert (error.code, error.kind, "`ulimit -n`" in error.message) == (
+        -32010,
+        "out_of_descriptors",
+        True,
+    )
     assert stack.daemon_pid() == pid
     limit(stack, resource.RLIMIT_NOFILE, 1024)
     await client.prompt(session, text("After."))
@@ -52,11 +58,19 @@ async def test_claude_out_of_memory_reports_clear_error(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(await client.new(stack.work), text("Before."))
-    server = next(one for one in stack.find("worker.forkserver") if one.parent == stack.daemon_pid())
+    server = next(
+        one for one in stack.find("worker.forkserver") if one.parent == stack.daemon_pid()
+    )
     before = resource.prlimit(server.pid, resource.RLIMIT_AS)
-    resource.prlimit(server.pid, resource.RLIMIT_AS, (size(server.pid) + 64 * 1024 * 1024, before[1]))
+    resource.prlimit(
+        server.pid, resource.RLIMIT_AS, (size(server.pid) + 64 * 1024 * 1024, before[1])
+    )
     error = await failure(client, session)
-    assert (error.code, error.kind, "`ulimit -v`" in error.message) == (-32010, "out_of_memory", True), error.message
+    assert (error.code, error.kind, "`ulimit -v`" in error.message) == (
+        -32010,
+        "out_of_memory",
+        True,
+    ), error.message
     resource.prlimit(server.pid, resource.RLIMIT_AS, before)
     await client.prompt(session, text("After."))
     assert client.text(session).endswith("After.")
@@ -68,12 +82,18 @@ async def test_claude_unable_to_start_process_reports_it(stack: Stack) -> None:
     claude.chmod(0o755)
     client = await stack.front(PYKOCLAW_CLI_PATH=str(claude))
     error = await failure(client, await client.new(stack.work))
-    assert (error.code, error.kind, "`ulimit -u`" in error.message) == (-32010, "out_of_processes", True)
+    assert (error.code, error.kind, "`ulimit -u`" in error.message) == (
+        -32010,
+        "out_of_processes",
+        True,
+    )
 
 
 @pytest.fixture
 def memory_group() -> Iterator[Path]:
-    """A control group whose processes get next to no further memory; skips where none can be made."""
+    """A control group whose processes get next to no further memory; skips where none
+    can be made.
+    """
     cgroups = Path("/sys/fs/cgroup")
     group = _group(cgroups / "memory", "memory.limit_in_bytes") or _group(cgroups, "memory.max")
     if group is None:

@@ -1,4 +1,6 @@
-"""`stop` and `workers stop` while the database cannot be written: nothing ends whose end could not be stored."""
+"""`stop` and `workers stop` while the database cannot be written: nothing ends whose end could not
+be stored.
+"""
 
 from __future__ import annotations
 

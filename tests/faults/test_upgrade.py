@@ -1,4 +1,6 @@
-"""The version before is replaced while it works: its fronts and its worker go on with the daemon of today."""
+"""The version before is replaced while it works: its fronts and its worker go on with the daemon of
+today.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ import pytest
 from tests.e2e.harness import Client, Stack, script, text
 from tests.waiting import eventually
 
-BEFORE: Final = ("41c303b", "045295f")  # commits: the release before, and the last one before modules moved
+BEFORE: Final = (
+    "41c303b",
+    "045295f",
+)  # commits: the release before, and the last one before modules moved
 PARTS: Final = ("pykoclaw_acp", "migrations")
 CHECKOUT: Final = Path(__file__).parents[2]
 COUNT: Final = 600
@@ -26,10 +31,16 @@ WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
 
 
 class Installation:
-    """A place that fronts, daemon, fork server and workers import the program from, through PYTHONPATH."""
+    """A place that fronts, daemon, fork server and workers import the program from, through
+    PYTHONPATH.
+    """
 
     # Not `-m`, which would look in the working directory first.
-    program = (sys.executable, "-c", "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')")
+    program = (
+        sys.executable,
+        "-c",
+        "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')",
+    )
 
     def __init__(self, place: Path, archive: bytes) -> None:
         self.place = place
@@ -41,16 +52,22 @@ class Installation:
         """The version of this checkout, in the place of the version before."""
         for name in PARTS:
             shutil.rmtree(self.place / name)
-            shutil.copytree(CHECKOUT / name, self.place / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                CHECKOUT / name, self.place / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
 
 
 @pytest.fixture(params=BEFORE)
 def installed(tmp_path: Path, request: pytest.FixtureRequest) -> Installation:
     """A version before."""
     before: str = request.param
-    packed = subprocess.run(["git", "-C", str(CHECKOUT), "archive", before, *PARTS], capture_output=True, check=False)
+    packed = subprocess.run(
+        ["git", "-C", str(CHECKOUT), "archive", before, *PARTS], capture_output=True, check=False
+    )
     if packed.returncode:
-        pytest.skip(f"commit {before} is not here, as in a shallow clone: {packed.stderr.decode().strip()}")
+        pytest.skip(
+            f"commit {before} is not here, as in a shallow clone: {packed.stderr.decode().strip()}"
+        )
     return Installation(tmp_path / "installed", packed.stdout)
 
 
@@ -69,7 +86,9 @@ def prompts(stack: Stack) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=["SIGTERM", "SIGKILL"]
+    "number",
+    [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL],
+    ids=["SIGTERM", "SIGKILL"],
 )
 async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     stack: Stack, installed: Installation, number: signal.Signals

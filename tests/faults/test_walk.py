@@ -1,4 +1,6 @@
-"""Clients, daemons, workers and a failing store in any order, all of them real: after each step every promise holds."""
+"""Clients, daemons, workers and a failing store in any order, all of them real: after each step
+every promise holds.
+"""
 
 from __future__ import annotations
 
@@ -73,13 +75,18 @@ class Walk:
         self.w.look()
         check(self.w)
 
-    # --- clients ----------------------------------------------------------------------------------------------------
+    # --- clients
+    # ----------------------------------------------------------------------------------------------------
 
     def _front(self) -> RealFront | None:
         return self._chance.choice(self.w.fronts) if self.w.fronts else None
 
     def _followed(self, front: RealFront | None) -> str | None:
-        return self._chance.choice(sorted(front.followed)) if front is not None and front.followed else None
+        return (
+            self._chance.choice(sorted(front.followed))
+            if front is not None and front.followed
+            else None
+        )
 
     async def new(self) -> None:
         front = self._front()
@@ -95,9 +102,13 @@ class Walk:
             front.prompt(session, self.w.words(session, deltas=deltas, asks=asks))
 
     async def _opened(self, how: Callable[[RealFront, str], int]) -> None:
-        """A session that the client has not asked for before: what it is shown must be told apart."""
+        """A session that the client has not asked for before: what it is shown must be
+        told apart.
+        """
         front = self._front()
-        unknown = [] if front is None else [one for one in self.w.sessions if one not in front.views]
+        unknown = (
+            [] if front is None else [one for one in self.w.sessions if one not in front.views]
+        )
         if front is not None and unknown:
             how(front, self._chance.choice(unknown))
 
@@ -132,7 +143,8 @@ class Walk:
         if front is not None:
             await self.w.leave(front)
 
-    # --- processes --------------------------------------------------------------------------------------------------
+    # --- processes
+    # --------------------------------------------------------------------------------------------------
 
     async def kill_daemon(self) -> None:
         if self.w.stack.daemon_pid() is not None:
@@ -146,7 +158,8 @@ class Walk:
     async def kill_worker(self) -> None:
         self.w.kill_worker(self._chance.choice)
 
-    # --- the store --------------------------------------------------------------------------------------------------
+    # --- the store
+    # --------------------------------------------------------------------------------------------------
 
     async def store_fails(self) -> None:
         if self._limit is None:
@@ -159,7 +172,8 @@ class Walk:
             self._limit.off()
             self._limit = None
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the end
+    # ----------------------------------------------------------------------------------------------------
 
     async def rest(self) -> None:
         """Everybody does what he would, until nobody waits for anything."""
@@ -181,7 +195,10 @@ class Walk:
                 front.reply("allow_once")
         left = [row for row in turns(self.w) if row.state not in ENDED]
         for row in left:
-            if not any(row.session in front.followed or front.wanted[row.session] for front in self.w.fronts):
+            if not any(
+                row.session in front.followed or front.wanted[row.session]
+                for front in self.w.fronts
+            ):
                 (await self.w.front()).load(row.session)  # somebody must answer
         return not left and not any(front.open or front.questions for front in self.w.fronts)
 
@@ -201,7 +218,9 @@ class Walk:
 async def test_every_promise_holds_in_any_event_order(stack: Stack, seed: int) -> None:
     stack.environment |= {"PYKOCLAW_REJOIN_WINDOW": "5", "PYKOCLAW_DAEMON_TIMEOUT": "600"}
     limits: list[Limit] = [Locked(stack), Moved(stack)]
-    limits.append(FullDisk(stack) if seed % 2 else FileSize(stack))  # only one of them before there is a directory
+    limits.append(
+        FullDisk(stack) if seed % 2 else FileSize(stack)
+    )  # only one of them before there is a directory
     walk = Walk(stack, random.Random(seed), limits)
     try:
         await walk.begin()

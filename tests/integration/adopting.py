@@ -45,13 +45,21 @@ async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> Found:
 
 
 @asynccontextmanager
-async def daemon(path: Path, before: Rig | None = None, *, resident: bool = True, **limits: Any) -> AsyncIterator[Rig]:
-    """A daemon; `before` is one whose workers it finds, and that was left without a word, as after SIGKILL."""
+async def daemon(
+    path: Path, before: Rig | None = None, *, resident: bool = True, **limits: Any
+) -> AsyncIterator[Rig]:
+    """A daemon; `before` is one whose workers it finds, and that was left without a word, as after
+    SIGKILL.
+    """
     async with rig(path, **limits) as r:
         if before is not None:
             r.pool._launcher = r.launcher = before.launcher
             r.pool._context = type(r.pool._context)(
-                r.launcher, r.pool._store, r.sessions.worker_events, r.pool._limits, r.pool._worker_changed
+                r.launcher,
+                r.pool._store,
+                r.sessions.worker_events,
+                r.pool._limits,
+                r.pool._worker_changed,
             )
         found = await recovered(r, path, resident=resident)
         await hand_over(found, r.sessions, r.pool, r.database)

@@ -50,7 +50,9 @@ class Person(Client):
         self.told: list[str] = []
         self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(
+        self, session_id: str, request: PermissionRequest
+    ) -> dict[str, Any]:
         self.asked.append(request)
         future = self._open[request.ask_id] = asyncio.get_running_loop().create_future()
         try:
@@ -75,7 +77,9 @@ class Person(Client):
 
 
 class Asking:
-    """A session in whose turn Claude asks; its worker withdraws what is open when it is interrupted."""
+    """A session in whose turn Claude asks; its worker withdraws what is open when it is
+    interrupted.
+    """
 
     def __init__(self, r: Rig, session: Session, turn: Turn, channel: MemoryChannel) -> None:
         self.r, self.session, self.turn, self.channel = r, session, turn, channel
@@ -169,7 +173,9 @@ async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
 ) -> AsyncIterator[Rig]:
     async with plain_rig(path, **more) as r:
-        r.sessions._times = replace(TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
+        r.sessions._times = replace(
+            TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace
+        )
         yield r
 
 
@@ -180,12 +186,21 @@ async def begin(r: Rig, *clients: Person) -> Asking:
         session.subscribe(client, 0)
     turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "hang"}])
     await session.submit(turn)
-    await eventually(lambda: any(one.spec.session_id == session.id and one.acked for one in r.launcher.launched))
-    return Asking(r, session, turn, next(one for one in r.launcher.launched if one.spec.session_id == session.id))
+    await eventually(
+        lambda: any(one.spec.session_id == session.id and one.acked for one in r.launcher.launched)
+    )
+    return Asking(
+        r,
+        session,
+        turn,
+        next(one for one in r.launcher.launched if one.spec.session_id == session.id),
+    )
 
 
 async def restarted(r: Rig, asking: Asking) -> Session:
-    """What the next daemon has, its worker adopted; the session of the one that died says and does nothing more."""
+    """What the next daemon has, its worker adopted; the session of the one that died says and does
+    nothing more.
+    """
     old = asking.session
     for one in old.permissions._pending.values():
         one.stop_timers()
@@ -195,6 +210,8 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     r.sessions._live.pop(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
-    session.permissions.restore(asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED])
+    session.permissions.restore(
+        asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED]
+    )
     session.adopt(asking.channel.spec.epoch, asking.turn, (), OpenTools())
     return session

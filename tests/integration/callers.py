@@ -27,7 +27,9 @@ class Caller:
         self.answers: dict[int, dict[str, Any]] = {}
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
-        methods = Control(r.sessions, r.database, Places(path, path, path / "socket"), LoopLag()).methods
+        methods = Control(
+            r.sessions, r.database, Places(path, path, path / "socket"), LoopLag()
+        ).methods
         self.connection = Connection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
@@ -43,7 +45,12 @@ class Caller:
 
     def begin(self, method: str, **params: Any) -> int:
         self._next += 1
-        request = {"jsonrpc": "2.0", "id": self._next, "method": f"_pykoclaw.dev/{method}", "params": params}
+        request = {
+            "jsonrpc": "2.0",
+            "id": self._next,
+            "method": f"_pykoclaw.dev/{method}",
+            "params": params,
+        }
         self._in.put_nowait(json.dumps(request).encode() + b"\n")
         return self._next
 
@@ -58,11 +65,15 @@ class Caller:
         return self.answers[at]["result"]
 
     def told(self, name: str) -> list[dict[str, Any]]:
-        return [one["params"] for one in self.notifications if one["method"] == f"_pykoclaw.dev/{name}"]
+        return [
+            one["params"] for one in self.notifications if one["method"] == f"_pykoclaw.dev/{name}"
+        ]
 
     def text(self) -> str:
         updates = [one["update"] for one in self.told("event")]
-        return "".join(u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk")
+        return "".join(
+            u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk"
+        )
 
     async def leave(self) -> None:
         self._in.put_nowait(b"")

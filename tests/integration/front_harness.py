@@ -42,7 +42,11 @@ class Client:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+        self.stdin, self.stdout, self.stderr = (
+            self.process.stdin,
+            self.process.stdout,
+            self.process.stderr,
+        )
         self._rest = b""
         self._ids = 0
 
@@ -64,7 +68,9 @@ class Client:
     def request(self, method: str, params: Any = None) -> int:
         """Send a request; returns its id."""
         self._ids += 1
-        self.write(encode({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params or {}}))
+        self.write(
+            encode({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params or {}})
+        )
         return self._ids
 
     def notify(self, method: str, **params: Any) -> None:
@@ -145,7 +151,9 @@ class Connection:
 
 
 class Daemon:
-    """Has the data directory locked and listens; the test plays the rest. Use in a `with` statement."""
+    """Has the data directory locked and listens; the test plays the rest. Use in a `with`
+    statement.
+    """
 
     def __init__(self, places: Places, *, listens: bool = True, patience: float = WAIT) -> None:
         """`patience`: seconds that `accept` waits."""
@@ -176,7 +184,9 @@ class Daemon:
         return connection
 
     def stop(self) -> None:
-        """The process is gone, and its lock stays, as if the next one had it already: no front starts a daemon."""
+        """The process is gone, and its lock stays, as if the next one had it already: no front
+        starts a daemon.
+        """
         for connection in self._connections:
             connection.close()
         self._connections.clear()

@@ -1,7 +1,8 @@
-"""A front that starts a program of the test's in place of the daemon: `program` with the mode of its life.
+"""A front that starts a program of the test's in place of the daemon: `program` with the mode of
+its life.
 
-Run as a script, or with `daemon` as first argument to be that program. Each start adds a line to the file `starts` in
-the data directory.
+Run as a script, or with `daemon` as first argument to be that program. Each start adds a line to
+the file `starts` in the data directory.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def daemon(mode: str) -> None:
     Anything else is said on the pipe, the first time, and then it serves if that was about 75.
     """
     pipe = int(os.environ["PYKOCLAW_READY_FD"])
-    inherited = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+    inherited = [
+        int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
+    ]
     places = Places.find()
     os.makedirs(places.data, exist_ok=True)
     with open(os.path.join(places.data, "starts"), "a+") as starts:
@@ -83,7 +86,10 @@ def answer(connection: socket.socket) -> None:
                 connection.sendall(b'{"jsonrpc":"2.0","id":1,"result":%d}\n' % os.getpid())
             elif line.startswith(b">"):
                 number = line.split(b" ")[1]
-                connection.sendall(b'answer %b {"jsonrpc":"2.0","id":%b,"result":%d}\n' % (number, number, os.getpid()))
+                connection.sendall(
+                    b'answer %b {"jsonrpc":"2.0","id":%b,"result":%d}\n'
+                    % (number, number, os.getpid())
+                )
 
 
 if __name__ == "__main__":

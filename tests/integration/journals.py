@@ -1,4 +1,6 @@
-"""Both implementations of the journal, for the contract tests: what holds for one holds for the other."""
+"""Both implementations of the journal, for the contract tests: what holds for one holds for the
+other.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,14 @@ class Subject:
         await self.journal.accept(turn)
         epoch = await self.next_epoch(session)
         await self.journal.dispatch(turn, epoch, [])
-        await self.journal.record(session, epoch, [TurnStarted(epoch=epoch, n=1, turn_id=turn_id)], {})
+        await self.journal.record(
+            session, epoch, [TurnStarted(epoch=epoch, n=1, turn_id=turn_id)], {}
+        )
         return turn, epoch
 
-    async def ended(self, session: str, turn_id: str, outcome: Outcome = DONE, **fields: Any) -> None:
+    async def ended(
+        self, session: str, turn_id: str, outcome: Outcome = DONE, **fields: Any
+    ) -> None:
         """A turn that has ended."""
         await self.journal.accept(prompt(session, turn_id, **fields))
         await self.journal.finish(session, turn_id, outcome, [])
@@ -67,7 +73,9 @@ class Subject:
         return found[0][0].state if found else None
 
 
-def prompt(session: str, turn_id: str = "turn", *, keys: PromptKeys | None = None, **fields: Any) -> Turn:
+def prompt(
+    session: str, turn_id: str = "turn", *, keys: PromptKeys | None = None, **fields: Any
+) -> Turn:
     """A prompt that waits; its request key is made of its id."""
     keys = keys or PromptKeys(request=f"front:{turn_id}")
     return Turn(turn_id, session, [{"type": "text", "text": "Hello"}], keys, **fields)
@@ -83,14 +91,21 @@ def said(epoch: int, first: int, turn_id: str, *texts: str) -> list[Numbered]:
 
 def end(epoch: int, n: int, turn_id: str) -> TurnEnded:
     """A worker says that a turn has ended."""
-    return TurnEnded(epoch=epoch, n=n, turn_id=turn_id, stop_reason="end_turn", claude_session_id="claude")
+    return TurnEnded(
+        epoch=epoch, n=n, turn_id=turn_id, stop_reason="end_turn", claude_session_id="claude"
+    )
 
 
 def request(name: str, turn_id: str = "turn", **fields: Any) -> PermissionRequest:
     """A worker asks for permission."""
     fields = {"epoch": 1, "n": 2} | fields
     return PermissionRequest(
-        ask_id=name, turn_id=turn_id, tool_call_id="tool", title="Bash: make", tool_kind="execute", **fields
+        ask_id=name,
+        turn_id=turn_id,
+        tool_call_id="tool",
+        title="Bash: make",
+        tool_kind="execute",
+        **fields,
     )
 
 
@@ -124,11 +139,15 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
     database = await Database.open(path / "pykoclaw.db")
 
     async def counted(turn_id: str) -> int:
-        ((count,),) = await database.read("SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn_id,))
+        ((count,),) = await database.read(
+            "SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn_id,)
+        )
         return int(count)
 
     try:
         ledger = SqlWorkerStore(database)
-        yield Subject(SessionJournal(database), database.condition, ledger.next_epoch, database.close, counted)
+        yield Subject(
+            SessionJournal(database), database.condition, ledger.next_epoch, database.close, counted
+        )
     finally:
         await database.close()

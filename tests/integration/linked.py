@@ -15,7 +15,10 @@ from pykoclaw_acp.server.methods import METHODS
 from tests.integration.rig import Rig
 from tests.waiting import eventually
 
-INITIALIZE: dict[str, Any] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
+INITIALIZE: dict[str, Any] = {
+    "protocolVersion": 1,
+    "clientInfo": {"name": "editor", "version": "1"},
+}
 
 
 class Front:
@@ -50,7 +53,9 @@ class Front:
         self._in.put_nowait(line.encode() + b"\n")
 
     def call(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
-        """A request under the id `number`; `again`: sent once more, when the client had sent it at this time (ms)."""
+        """A request under the id `number`; `again`: sent once more, when the client had sent it at
+        this time (ms).
+        """
         line = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         self.say(f"> {number} {line}" if again is None else f">> {number} {again} {line}")
 
@@ -81,8 +86,14 @@ class Front:
 
     def text(self) -> str:
         """What the agent has said in updates."""
-        updates = [json.loads(rest.split(" ", 2)[2])["params"]["update"] for rest in self.rests("update")]
-        return "".join(one["content"]["text"] for one in updates if one["sessionUpdate"] == "agent_message_chunk")
+        updates = [
+            json.loads(rest.split(" ", 2)[2])["params"]["update"] for rest in self.rests("update")
+        ]
+        return "".join(
+            one["content"]["text"]
+            for one in updates
+            if one["sessionUpdate"] == "agent_message_chunk"
+        )
 
     async def leave(self) -> None:
         """As a front that is killed."""
@@ -108,7 +119,11 @@ async def new(one: Front, number: int = 1) -> str:
 
 
 def words(session: str, text: str, **meta: Any) -> dict[str, Any]:
-    return {"sessionId": session, "prompt": [{"type": "text", "text": text}], **({"_meta": meta} if meta else {})}
+    return {
+        "sessionId": session,
+        "prompt": [{"type": "text", "text": text}],
+        **({"_meta": meta} if meta else {}),
+    }
 
 
 def prompts(r: Rig) -> list[str]:

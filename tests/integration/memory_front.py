@@ -1,4 +1,6 @@
-"""A front and its client in memory: the real ledger, and everything that the client was ever told."""
+"""A front and its client in memory: the real ledger, and everything that the client was
+ever told.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.link import lines
 from tests.promises import Asked, View
 
-INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
+INITIALIZE: Final[dict[str, Any]] = {
+    "protocolVersion": 1,
+    "clientInfo": {"name": "editor", "version": "1"},
+}
 WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
-CWD: Final = "/proc"  # holds nothing that acts, nor do the directories above it, and none below is looked at
+CWD: Final = (
+    "/proc"  # holds nothing that acts, nor do the directories above it, and none below is looked at
+)
 
 
 class FrontLine:
@@ -43,7 +50,9 @@ class FrontLine:
 
 
 class MemoryFront:
-    """One client; what was refused for now it asks once more when told to, under a new request, as a person would."""
+    """One client; what was refused for now it asks once more when told to, under a new request, as
+    a person would.
+    """
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -57,18 +66,23 @@ class MemoryFront:
         self._sessions: dict[int, str] = {}
         self.ask("initialize", **INITIALIZE)
 
-    # --- the client ---------------------------------------------------------------------------------------------------
+    # --- the client
+    # ---------------------------------------------------------------------------------------------------
 
     def ask(self, method: str, /, marker: str | None = None, **params: Any) -> int:
         """Send a request; its number, under which `asked` has its answer."""
-        number = self._say({"jsonrpc": "2.0", "id": len(self.asked) + 1_000, "method": method, "params": params})
+        number = self._say(
+            {"jsonrpc": "2.0", "id": len(self.asked) + 1_000, "method": method, "params": params}
+        )
         self.asked[number] = Asked(method, params, marker=marker)
         self._wanted.add(str(params.get("sessionId")))
         return number
 
     def prompt(self, session: str, text: str) -> int:
         """Prompt with words that are this prompt's alone."""
-        return self.ask("session/prompt", text, sessionId=session, prompt=[{"type": "text", "text": text}])
+        return self.ask(
+            "session/prompt", text, sessionId=session, prompt=[{"type": "text", "text": text}]
+        )
 
     def new(self) -> int:
         return self.ask("session/new", cwd=CWD, mcpServers=[])
@@ -114,7 +128,8 @@ class MemoryFront:
         """Requests that wait for their answer."""
         return [number for number, one in self.asked.items() if one.answer is None]
 
-    # --- the front ----------------------------------------------------------------------------------------------------
+    # --- the front
+    # ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> FrontLine:
         """Introduce itself to a daemon, and say what no daemon has answered."""
@@ -122,8 +137,16 @@ class MemoryFront:
         self._sessions = {}
         self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
         # In memory a client has what its front was given.
-        line.send(self.ledger.hello({session_id: place.seq for session_id, place in self.ledger.sessions.items()}))
-        kept = self.ledger.resent_lines() if self._linked else [one.sent() for one in self.ledger.lines.values()]
+        line.send(
+            self.ledger.hello(
+                {session_id: place.seq for session_id, place in self.ledger.sessions.items()}
+            )
+        )
+        kept = (
+            self.ledger.resent_lines()
+            if self._linked
+            else [one.sent() for one in self.ledger.lines.values()]
+        )
         for one in kept:
             line.send(one)
         self._linked = True
@@ -180,7 +203,9 @@ class MemoryFront:
         if session not in self.views or (number and seq == 0):
             self.views[session] = View(seq)
         else:
-            assert before is None or seq == before.seq, f"attached at {seq}, the client stands at {before.seq}"
+            assert before is None or seq == before.seq, (
+                f"attached at {seq}, the client stands at {before.seq}"
+            )
 
     def _moved(self, numbers: list[int], update: dict[str, Any] | None) -> None:
         token, seq = numbers

@@ -1,4 +1,6 @@
-"""Workers in memory: fifty of them cost nothing. What a worker does is said in the prompt's text."""
+"""Workers in memory: fifty of them cost nothing. What a worker does is said in the
+prompt's text.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,21 @@ _pids = itertools.count(1_000_000)
 
 
 class MemoryChannel:
-    """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be interrupted.
+    """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be
+    interrupted.
 
-    `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left (ns, monotonic).
-    It outlives its daemon, and can be attached to by the next one. `deaf`: it lives, and takes no command any more;
-    `hangs`: it does not even live; `full` is set when there is room again in the line to it.
+    `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left
+    (ns, monotonic). It outlives its daemon, and can be attached to by the next one. `deaf`: it
+    lives, and takes no command any more; `hangs`: it does not even live; `full` is set when there
+    is room again in the line to it.
     """
 
     def __init__(self, spec: LaunchSpec, state: Path, process: WorkerProcess | None = None) -> None:
         self.spec = spec
         self.files = WorkerFiles.of(state / spec.instance, spec)
-        self.handle = WorkerHandle(process or WorkerProcess(next(_pids), 0, "boot"), self.files.socket)
+        self.handle = WorkerHandle(
+            process or WorkerProcess(next(_pids), 0, "boot"), self.files.socket
+        )
         self.protocol = PROTOCOL
         self.asks: list[str] = []
         self.mode: str | None = None
@@ -113,7 +119,11 @@ class MemoryChannel:
     def ended(self, turn_id: str, stop: str = "end_turn") -> TurnEnded:
         self._n += 1
         return TurnEnded(
-            epoch=self.spec.epoch, n=self._n, turn_id=turn_id, stop_reason=stop, claude_session_id=self.spec.session_id
+            epoch=self.spec.epoch,
+            n=self._n,
+            turn_id=turn_id,
+            stop_reason=stop,
+            claude_session_id=self.spec.session_id,
         )
 
     @property
@@ -132,7 +142,9 @@ class MemoryChannel:
             return
         if isinstance(frame, Hello) and self._adopted:
             self.ready()
-            self._out.put_nowait([one for one in self._told if isinstance(one, Numbered) and one.n > frame.after])
+            self._out.put_nowait(
+                [one for one in self._told if isinstance(one, Numbered) and one.n > frame.after]
+            )
         elif isinstance(frame, Answer):
             self.answers.append(frame)
         elif isinstance(frame, Prompt):
@@ -159,7 +171,9 @@ class MemoryChannel:
                 self.say(self.event(turn_id, rest))
             self.kill()
         elif word == "pace":
-            self._pacing = asyncio.get_running_loop().create_task(self._pace(turn_id, *map(int, rest.split())))
+            self._pacing = asyncio.get_running_loop().create_task(
+                self._pace(turn_id, *map(int, rest.split()))
+            )
 
     async def _pace(self, turn_id: str, count: int, interval: int, size: int) -> None:
         loop = asyncio.get_running_loop()
@@ -217,7 +231,8 @@ class MemoryWhereabouts:
 class MemoryLauncher:
     """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves.
 
-    `process` stands for all of its workers, as their rows name it; `unreachable`: no daemon can attach to them.
+    `process` stands for all of its workers, as their rows name it; `unreachable`: no daemon can
+    attach to them.
     """
 
     def __init__(self, state: Path) -> None:
@@ -261,7 +276,9 @@ class MemoryLauncher:
         going_on = list(inherited.choose(alive))
         for channel in self.live:
             cookie = channel.spec.cookie
-            claimed = any(one.identity.cookie == cookie for one in inherited.workers) or inherited.owns(cookie)
+            claimed = any(
+                one.identity.cookie == cookie for one in inherited.workers
+            ) or inherited.owns(cookie)
             if claimed and all(one.identity.cookie != cookie for one in going_on):
                 channel.kill()
         return going_on
@@ -283,7 +300,9 @@ class MemoryLauncher:
             if told := [one for one in batch if not isinstance(one, Numbered) or one.n > after]:
                 await into(told)
 
-    async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+    async def clean(
+        self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False
+    ) -> None:
         if self.break_clean_up:
             raise OSError("too many open files")
         self.cleaned.append(worker.cookie)
@@ -295,7 +314,9 @@ class MemoryLauncher:
         else:
             self.spools.pop(worker.cookie, None)
 
-    async def prepare(self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False) -> None:
+    async def prepare(
+        self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
+    ) -> None:
         if not spare:
             names = {one.identity.cookie for one in kept}
             self.spools = {name: left for name, left in self.spools.items() if name in names}

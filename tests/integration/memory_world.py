@@ -1,7 +1,8 @@
-"""Everything but processes and sockets: one data directory, its workers, its fronts, one daemon after the other.
+"""Everything but processes and sockets: one data directory, its workers, its fronts, one daemon
+after the other.
 
-The daemon is the real one, on real SQLite; its statements run in the event loop's thread, so that a run is the same
-each time. Workers and fronts outlive it. Time passes when a test says so.
+The daemon is the real one, on real SQLite; its statements run in the event loop's thread, so that a
+run is the same each time. Workers and fronts outlive it. Time passes when a test says so.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ from tests.integration.store_faults import Faults, FaultyLooks, FaultyModule, Li
 from tests.promises import Asked
 
 REAL_PAUSE: Final = 0.002  # s
-REAL_PAUSES: Final = 10  # before time passes: threads that are late must not look like ones that hang
+REAL_PAUSES: Final = (
+    10  # before time passes: threads that are late must not look like ones that hang
+)
 PATIENCE: Final = 60.0  # s of real time, for what threads do
 _SLEEP: Final = time.sleep
 FIRST_PID: Final = 1 << 23  # above every process's of Linux
@@ -65,10 +68,16 @@ T = TypeVar("T")
 
 
 class MemoryWorker(MemoryChannel):
-    """A worker that does what a test says: `tell`, `end`, `ask`, `die`; `said` is what it told in each turn."""
+    """A worker that does what a test says: `tell`, `end`, `ask`, `die`; `said` is what it told in
+    each turn.
+    """
 
     def __init__(
-        self, spec: LaunchSpec, state: Path, process: WorkerProcess, given: Callable[[MemoryWorker, str], None]
+        self,
+        spec: LaunchSpec,
+        state: Path,
+        process: WorkerProcess,
+        given: Callable[[MemoryWorker, str], None],
     ) -> None:
         super().__init__(spec, state, process)
         self._tell_given = given
@@ -213,7 +222,9 @@ class WorldLauncher(MemoryLauncher):
         return worker
 
     def die(self, worker: MemoryWorker, *, keeps: bool) -> None:
-        """SIGKILL; `keeps`: what was not acknowledged is in its spool, otherwise it is lost with its memory."""
+        """SIGKILL; `keeps`: what was not acknowledged is in its spool, otherwise it is lost with
+        its memory.
+        """
         if keeps:
             worker.leave_spool()
         elif worker.unacknowledged():
@@ -224,7 +235,9 @@ class WorldLauncher(MemoryLauncher):
         worker.kill()
 
     def worker(self, identity: WorkerIdentity) -> MemoryWorker | None:
-        return next((one for one in self.workers if one.alive and one.spec.cookie == identity.cookie), None)
+        return next(
+            (one for one in self.workers if one.alive and one.spec.cookie == identity.cookie), None
+        )
 
 
 class OneDaemonsLauncher:
@@ -266,14 +279,18 @@ class OneDaemonsLauncher:
     async def deliver_spool(self, worker: WorkerIdentity, after: int, into: Deliver) -> None:
         await leftovers.deliver(self._spool(worker), worker.epoch, after, into)
 
-    async def clean(self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+    async def clean(
+        self, worker: WorkerIdentity, grace: float, *, keep_spool: bool = False
+    ) -> None:
         await self.discard(worker, keep_spool=keep_spool)
 
     async def discard(self, worker: WorkerIdentity, *, keep_spool: bool = False) -> None:
         if not keep_spool and not self._life.over:
             self._spool(worker).unlink(missing_ok=True)
 
-    async def prepare(self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False) -> None:
+    async def prepare(
+        self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
+    ) -> None:
         pass
 
     def _spool(self, worker: WorkerIdentity) -> Path:
@@ -295,29 +312,38 @@ class World:
         self.launcher = WorldLauncher(path / "state", self._given)
         self.fronts: list[MemoryFront] = []
         self.app: server.App | None = None
-        self._settings = Settings(data=path / "data", state=path / "state", **{**DEFAULTS, **settings})
+        self._settings = Settings(
+            data=path / "data", state=path / "state", **{**DEFAULTS, **settings}
+        )
         self._places = Places(self._settings.data, self._settings.state, self._settings.socket)
         self._life = Life(self.faults)
         self._connections: list[store_connection.Connection] = []
         self._reopening: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.broken: BaseException | None = None  # what a front could not believe
-        self.for_nobody: list[str] = []  # turns that were waiting at a start, and ran although nobody came
+        self.for_nobody: list[
+            str
+        ] = []  # turns that were waiting at a start, and ran although nobody came
         self._inherited: dict[str, str | None] = {}  # such turns, with their request's key
         self._came: list[MemoryFront] = []  # to this daemon, those too that have left it since
         self._reader: sqlite3.Connection | None = None
         self._patch(patch)
 
-    # --- daemons ------------------------------------------------------------------------------------------------------
+    # --- daemons
+    # ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> bool:
-        """A daemon, and the fronts come back to it; False if it cannot start, as its successor may."""
+        """A daemon, and the fronts come back to it; False if it cannot start, as its
+        successor may.
+        """
         assert self.app is None
         self._loop = asyncio.get_running_loop()
         life = self._life = Life(self.faults)
         self._inherited, self._came = self._waiting(), []
         try:
-            self.app = await self._within(server.App.start(self._settings, self._places, resident=True))
+            self.app = await self._within(
+                server.App.start(self._settings, self._places, resident=True)
+            )
         except (StartupError, sqlite3.Error):
             life.end()
             await self._end_tasks()
@@ -399,7 +425,8 @@ class World:
             await connection.close()
         self._connections.clear()
 
-    # --- fronts -------------------------------------------------------------------------------------------------------
+    # --- fronts
+    # -------------------------------------------------------------------------------------------------------
 
     def front(self) -> MemoryFront:
         """Another client."""
@@ -438,13 +465,16 @@ class World:
             self.broken = self.broken or error
             raise
 
-    # --- waiting ------------------------------------------------------------------------------------------------------
+    # --- waiting
+    # ------------------------------------------------------------------------------------------------------
 
     async def quiet(self) -> None:
         """Return when nothing happens any more without time passing, or a front."""
         reopening = self._reopening
         if self.app is None and reopening is not None and reopening is not asyncio.current_task():
-            await asyncio.wait([reopening])  # SQLite's threads close and open its files in their own time
+            await asyncio.wait(
+                [reopening]
+            )  # SQLite's threads close and open its files in their own time
         ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
         calm = 0
         for _ in range(20_000):
@@ -494,12 +524,15 @@ class World:
             passed += step
             step = min(step * 1.5, 5.0)
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- looking
+    # ------------------------------------------------------------------------------------------------------
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """What the file says to another program."""
         if self._reader is None:
-            self._reader = sqlite3.connect(f"file:{self._settings.data / DATABASE}?mode=ro", uri=True)
+            self._reader = sqlite3.connect(
+                f"file:{self._settings.data / DATABASE}?mode=ro", uri=True
+            )
         return self._reader.execute(query, parameters).fetchall()
 
     @property
@@ -509,22 +542,31 @@ class World:
 
     def worker(self, session: str) -> MemoryWorker | None:
         """The session's newest worker that lives."""
-        alive = [one for one in self.launcher.workers if one.spec.session_id == session and one.alive]
+        alive = [
+            one for one in self.launcher.workers if one.spec.session_id == session and one.alive
+        ]
         return alive[-1] if alive else None
 
     def asked(self, method: str) -> list[tuple[MemoryFront, int, Asked]]:
         return [
-            (front, number, one) for front in self.fronts for number, one in front.asked.items() if one.method == method
+            (front, number, one)
+            for front in self.fronts
+            for number, one in front.asked.items()
+            if one.method == method
         ]
 
     def _waiting(self) -> dict[str, str | None]:
         try:
-            return dict(self.rows("SELECT turn_id, request_key FROM acp_turns WHERE state = 'queued'"))
+            return dict(
+                self.rows("SELECT turn_id, request_key FROM acp_turns WHERE state = 'queued'")
+            )
         except sqlite3.OperationalError:
             return {}  # there is no database yet
 
     def _given(self, worker: MemoryWorker, turn: str) -> None:
-        """A worker is given a prompt: if an earlier daemon had accepted it, somebody must stand behind it."""
+        """A worker is given a prompt: if an earlier daemon had accepted it, somebody must stand
+        behind it.
+        """
         key = self._inherited.get(turn)
         if key is None:
             return
@@ -532,7 +574,8 @@ class World:
         if not own and not any(front.wants(worker.spec.session_id) for front in self._came):
             self.for_nobody.append(turn)
 
-    # --- in the place of the operating system -------------------------------------------------------------------------
+    # --- in the place of the operating system
+    # -------------------------------------------------------------------------
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
         opened, world = store_connection.Connection.open, self
@@ -543,16 +586,22 @@ class World:
             return made
 
         async def run(connection: store_connection.Connection, function: Callable[[Any], T]) -> T:
-            return await asyncio.shield(asyncio.get_running_loop().create_task(in_loop(connection, function)))
+            return await asyncio.shield(
+                asyncio.get_running_loop().create_task(in_loop(connection, function))
+            )
 
-        async def in_loop(connection: store_connection.Connection, function: Callable[[Any], T]) -> T:
+        async def in_loop(
+            connection: store_connection.Connection, function: Callable[[Any], T]
+        ) -> T:
             await asyncio.sleep(0)
             result = function(connection.raw)
             await asyncio.sleep(0)
             return result
 
         def post(
-            connection: store_connection.Connection, function: Callable[[Any], T], done: Callable[[T], None]
+            connection: store_connection.Connection,
+            function: Callable[[Any], T],
+            done: Callable[[T], None],
         ) -> None:
             loop = asyncio.get_running_loop()
             loop.call_soon(lambda: loop.call_soon(done, function(connection.raw)))
@@ -568,7 +617,9 @@ class World:
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(store_connection.Connection, "post", post)
         patch.setattr(asyncio, "to_thread", to_thread)
-        patch.setattr(server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life))
+        patch.setattr(
+            server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life)
+        )
         patch.setattr(server, "gc", SimpleNamespace(freeze=lambda: None))
 
 
@@ -582,7 +633,9 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 @contextmanager
 def world(path: Path, **settings: Any) -> Iterator[World]:
-    """A world without a daemon yet; what it puts in the place of the operating system is taken back at the end."""
+    """A world without a daemon yet; what it puts in the place of the operating system is taken back
+    at the end.
+    """
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:

@@ -1,4 +1,6 @@
-"""The end of a memory world's story: what is left comes to its end, and a new client sees what the others saw."""
+"""The end of a memory world's story: what is left comes to its end, and a new client sees what the
+others saw.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from tests.promises import ENDED, check, closed, turns
 
 
 async def come_to_rest(w: World) -> None:
-    """Everybody does what he would: daemons are started, questions answered, refused things asked again, turns end."""
+    """Everybody does what he would: daemons are started, questions answered, refused things asked
+    again, turns end.
+    """
 
     def over() -> bool:
         waits = any(front.open or front.refused or front.questions for front in w.fronts)

@@ -43,7 +43,9 @@ class Client:
         await asyncio.sleep(0)
         self.shown.append(logged)
 
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(
+        self, session_id: str, request: PermissionRequest
+    ) -> dict[str, Any]:
         return {"outcome": "cancelled"}
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
@@ -75,7 +77,9 @@ class Client:
 
 
 class Rig:
-    def __init__(self, database: Database, sessions: Sessions, pool: WorkerPool, launcher: MemoryLauncher) -> None:
+    def __init__(
+        self, database: Database, sessions: Sessions, pool: WorkerPool, launcher: MemoryLauncher
+    ) -> None:
         self.database, self.sessions, self.pool, self.launcher = database, sessions, pool, launcher
 
     async def session(self) -> Session:

@@ -44,7 +44,15 @@ INSERT INTO acp_sessions VALUES ('22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb', 'acp-22
 """
 
 
-OUR_TABLES = {"acp_sessions", "acp_turns", "acp_events", "acp_log", "acp_permissions", "acp_workers", "acp_migrations"}
+OUR_TABLES = {
+    "acp_sessions",
+    "acp_turns",
+    "acp_events",
+    "acp_log",
+    "acp_permissions",
+    "acp_workers",
+    "acp_migrations",
+}
 
 
 def create(path: Path, script: str) -> None:

@@ -1,4 +1,6 @@
-"""A store that fails when a test says so: SQLite's errors at any statement of the writer, and the system's."""
+"""A store that fails when a test says so: SQLite's errors at any statement of the writer, and the
+system's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from typing import Any, Final
 
 from pykoclaw_acp.store.sqlite import sqlite3
 
-_WRITES: Final = ("BEGIN", "COMMIT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "REPLACE")
+_WRITES: Final = (
+    "BEGIN",
+    "COMMIT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "REPLACE",
+)
 _SPARED: Final = ("ROLLBACK", "PRAGMA")
 
 
@@ -19,8 +31,9 @@ _SPARED: Final = ("ROLLBACK", "PRAGMA")
 class StoreError:
     """One of SQLite's errors; `rolls_back`: SQLite has ended the transaction when it is raised.
 
-    `kept`: it comes from a COMMIT that is found in the file after a crash, as when the last fsync fails; until then
-    nothing more can be written. `look`: it is none of SQLite's: the system refuses a look at the database's files.
+    `kept`: it comes from a COMMIT that is found in the file after a crash, as when the last fsync
+    fails; until then nothing more can be written. `look`: it is none of SQLite's: the system
+    refuses a look at the database's files.
     """
 
     name: str
@@ -32,7 +45,9 @@ class StoreError:
     look: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}{' rolled back' if self.rolls_back else ''}{' kept' if self.kept else ''}"
+        return (
+            f"{self.name}{' rolled back' if self.rolls_back else ''}{' kept' if self.kept else ''}"
+        )
 
     def made(self) -> sqlite3.DatabaseError:
         """As SQLite raises it."""
@@ -46,7 +61,9 @@ BUSY: Final = StoreError("BUSY", 5, "database is locked")
 READONLY: Final = StoreError("READONLY", 8, "attempt to write a readonly database")
 IOERR: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True)
 IOERR_OPEN: Final = StoreError("IOERR", 10, "disk I/O error")
-CORRUPT: Final = StoreError("CORRUPT", 11, "database disk image is malformed", kind=sqlite3.DatabaseError)
+CORRUPT: Final = StoreError(
+    "CORRUPT", 11, "database disk image is malformed", kind=sqlite3.DatabaseError
+)
 FULL: Final = StoreError("FULL", 13, "database or disk is full", rolls_back=True)
 FULL_OPEN: Final = StoreError("FULL", 13, "database or disk is full")
 UNSURE: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True, kept=True)
@@ -67,7 +84,9 @@ class Faults:
         self._left: int | None = 0
 
     def arm(self, error: StoreError, after: int = 0, times: int | None = None) -> None:
-        """Let `after` statements pass, and fail from the next one on: so many times, or until `heal`."""
+        """Let `after` statements pass, and fail from the next one on: so many times, or until
+        `heal`.
+        """
         self.watch()
         self._error, self._after, self._left = error, after, times
 
@@ -87,7 +106,9 @@ class Faults:
         return self._error is not None
 
     def due(self, connection: sqlite3.Connection, sql: str) -> StoreError | None:
-        """The error that this statement meets; called by the connection for each of its statements."""
+        """The error that this statement meets; called by the connection for each of its
+        statements.
+        """
         head = sql.lstrip()[:8].upper()
         if head.startswith(_SPARED) or not (connection.in_transaction or head.startswith(_WRITES)):
             return None
@@ -100,7 +121,8 @@ class Faults:
                 return IOERR_OPEN
             if not head.startswith("COMMIT"):
                 return None
-        # Once it has come it comes where it would: a lock at BEGIN, the others where something is to be written.
+        # Once it has come it comes where it would: a lock at BEGIN, the others where something is
+        # to be written.
         if self.raised and head.startswith("BEGIN") != (error.code == BUSY.code):
             return None
         self._came()
@@ -122,7 +144,9 @@ class Faults:
 
 
 class Life:
-    """One daemon's hold on the file: after `end` its connections do nothing any more, as those of a killed process."""
+    """One daemon's hold on the file: after `end` its connections do nothing any more, as those of a
+    killed process.
+    """
 
     def __init__(self, faults: Faults) -> None:
         self.over = False
@@ -182,7 +206,9 @@ class FaultyLooks:
 
 
 class FaultyModule:
-    """Stands in the place of `sqlite3` where the store opens its connections, which belong to the `life` of then."""
+    """Stands in the place of `sqlite3` where the store opens its connections, which belong to the
+    `life` of then.
+    """
 
     def __init__(self, life: Callable[[], Life]) -> None:
         self._life = life

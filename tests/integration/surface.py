@@ -7,5 +7,8 @@ from tests.integration.rig import Rig
 
 async def hidden(r: Rig) -> set[str]:
     return {
-        session for (session,) in await r.database.read("SELECT acp_session_id FROM acp_sessions WHERE pruned_at > 0")
+        session
+        for (session,) in await r.database.read(
+            "SELECT acp_session_id FROM acp_sessions WHERE pruned_at > 0"
+        )
     }

@@ -1,4 +1,6 @@
-"""A daemon that ends while files of its database are gone, or others are at their path, closes none of them."""
+"""A daemon that ends while files of its database are gone, or others are at their path, closes none
+of them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,11 @@ sys.exit(status)
 def test_foreign_log_stays_however_daemon_ends(tmp_path: Path, end: str, status: int) -> None:
     path = tmp_path / "pykoclaw.db"
     ended = subprocess.run(
-        [sys.executable, "-c", DAEMON, str(path), end, OTHER], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", DAEMON, str(path), end, OTHER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ended.returncode == status, ended.stderr
     if end == "startup":

@@ -28,7 +28,17 @@ from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
-from tests.integration.adopting import _die, _write_spool, alive, daemon, ended, found, killed, recovered, texts
+from tests.integration.adopting import (
+    _die,
+    _write_spool,
+    alive,
+    daemon,
+    ended,
+    found,
+    killed,
+    recovered,
+    texts,
+)
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -38,7 +48,9 @@ __all__ = ["alive"]
 @pytest.fixture
 def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
     """A process with the cookie of another worker, in whose tool its fork server was started."""
-    process = subprocess.Popen(["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": f"{tmp_path.name}:other:1"})
+    process = subprocess.Popen(
+        ["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": f"{tmp_path.name}:other:1"}
+    )
     started = processes.start_time(process.pid)
     assert started is not None
     yield WorkerProcess(process.pid, started, processes.boot_id())
@@ -46,7 +58,9 @@ def marked(tmp_path: Path) -> Iterator[WorkerProcess]:
     process.wait()
 
 
-async def test_turn_continues_under_next_daemon_exactly_once(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_turn_continues_under_next_daemon_exactly_once(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel.say(channel.event(turn.turn_id, "one "))
@@ -66,7 +80,9 @@ async def test_turn_continues_under_next_daemon_exactly_once(tmp_path: Path, ali
         assert len(second.launcher.launched) == 1
 
 
-async def test_committed_unacknowledged_frames_are_not_taken_twice(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_committed_unacknowledged_frames_are_not_taken_twice(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel.deaf = True  # acknowledgements are lost on the way
@@ -79,7 +95,9 @@ async def test_committed_unacknowledged_frames_are_not_taken_twice(tmp_path: Pat
         assert await texts(second, session) == ["once"]
 
 
-async def test_only_prompt_that_never_left_is_sent_again(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_only_prompt_that_never_left_is_sent_again(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session = await first.session()
         await first.run(session, "say 1")
@@ -96,7 +114,9 @@ async def test_only_prompt_that_never_left_is_sent_again(tmp_path: Path, alive: 
         assert len([one for one in users if isinstance(one.event, UserMessage)]) == 2
 
 
-async def test_prompts_that_waited_are_run_in_their_order(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_prompts_that_waited_are_run_in_their_order(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, running, channel = await hanging(first)
         for at in (2, 3):
@@ -131,7 +151,9 @@ async def test_without_residence_nothing_goes_on(tmp_path: Path, alive: WorkerPr
         assert second.pool._workers == {}
 
 
-async def test_detached_daemon_commits_received_frames_and_keeps_workers(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_detached_daemon_commits_received_frames_and_keeps_workers(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     context = rig(tmp_path)
     first = await context.__aenter__()
     first.launcher.process = alive
@@ -154,7 +176,9 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(tmp_pat
         assert await texts(second, session) == ["received", "0 "]
 
 
-async def test_worker_not_answering_new_daemon_is_lost(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_worker_not_answering_new_daemon_is_lost(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, _, channel = await hanging(first)
     channel.deaf = True
@@ -164,7 +188,9 @@ async def test_worker_not_answering_new_daemon_is_lost(tmp_path: Path, alive: Wo
         assert (await second.run(again, "say 1")).state == "done"
 
 
-async def test_other_version_worker_ends_turn_without_new_prompt(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_other_version_worker_ends_turn_without_new_prompt(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     channel.protocol = PROTOCOL + 1
@@ -193,7 +219,9 @@ async def test_unknown_frame_ends_worker_of_same_version(tmp_path: Path) -> None
         assert outcome.failure.kind == "internal"
 
 
-async def test_question_reopens_and_answer_in_flight_arrives(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_question_reopens_and_answer_in_flight_arrives(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         session.subscriptions[0].close()
@@ -209,14 +237,18 @@ async def test_question_reopens_and_answer_in_flight_arrives(tmp_path: Path, ali
         channel.asks = ["answered", "open"]
         await eventually(lambda: channel.acked == channel._n)
         sql = (
-            "UPDATE acp_permissions SET outcome = 'selected', option_id = 'allow_once' WHERE permission_id = 'answered'"
+            "UPDATE acp_permissions SET outcome = 'selected', option_id = 'allow_once'"
+            " WHERE permission_id = 'answered'"
         )
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
         (row,) = await second.sessions.requests.list_pending()
         assert row.request.ask_id == "open"
         await eventually(
-            lambda: [(one.ask_id, one.decision) for one in channel.answers] == [("answered", "allow_once")]
+            lambda: (
+                [(one.ask_id, one.decision) for one in channel.answers]
+                == [("answered", "allow_once")]
+            )
         )
         await second.sessions.requests.decide("open", "allow_once", "somebody")
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
@@ -236,16 +268,25 @@ async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: Wor
             assert await after.database.read("SELECT * FROM acp_workers") == []
 
 
-async def test_dead_workers_last_words_are_shown_to_user(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_dead_workers_last_words_are_shown_to_user(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     tool = ToolStarted("c", "Bash", "Bash: ls", "execute")
-    started = EventFrame(epoch=channel.spec.epoch, n=channel._n + 1, turn_id=turn.turn_id, event=tool)
-    _write_spool(channel, encode(started) + encode(Lost(epoch=1, kind="orphaned", message="No server came back.")))
+    started = EventFrame(
+        epoch=channel.spec.epoch, n=channel._n + 1, turn_id=turn.turn_id, event=tool
+    )
+    _write_spool(
+        channel,
+        encode(started) + encode(Lost(epoch=1, kind="orphaned", message="No server came back.")),
+    )
     await _die(alive)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "failed"}
-        events = [one.event for one in await SessionJournal(after.database).read(session.id, 0, 100)]
+        events = [
+            one.event for one in await SessionJournal(after.database).read(session.id, 0, 100)
+        ]
         assert isinstance(events[-1], Failure)
         assert events[-1].error_kind == "orphaned"
         assert "No server came back." in events[-1].text
@@ -256,14 +297,19 @@ async def test_worker_dying_after_adoption_leaves_spool_to_daemon(tmp_path: Path
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         told = channel._told[-1]
-        frames: list[FromWorker] = [channel.event(turn.turn_id, "not sent any more"), channel.ended(turn.turn_id)]
+        frames: list[FromWorker] = [
+            channel.event(turn.turn_id, "not sent any more"),
+            channel.ended(turn.turn_id),
+        ]
         r.launcher.spools[channel.spec.cookie] = [[told, *frames]]
         channel.kill()
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
         assert await texts(r, session) == ["not sent any more"]
 
 
-async def test_adopted_worker_is_spared_whatever_its_environment(tmp_path: Path, marked: WorkerProcess) -> None:
+async def test_adopted_worker_is_spared_whatever_its_environment(
+    tmp_path: Path, marked: WorkerProcess
+) -> None:
     async with killed(tmp_path, marked) as first:
         session, turn, channel = await hanging(first)
     async with daemon(tmp_path, first) as second:
@@ -272,7 +318,9 @@ async def test_adopted_worker_is_spared_whatever_its_environment(tmp_path: Path,
         assert (await ended(await found(second, session))).state == "done"
 
 
-async def test_unreachable_worker_is_ended_before_reading_spool(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_unreachable_worker_is_ended_before_reading_spool(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     first.launcher.spools[channel.spec.cookie] = [[channel.ended(turn.turn_id)]]
@@ -283,10 +331,14 @@ async def test_unreachable_worker_is_ended_before_reading_spool(tmp_path: Path, 
 
 
 async def _choose(r: Rig, mode: str, model: str) -> None:
-    await r.database.commit(Unit(statements=(Statement("UPDATE acp_sessions SET mode = ?, model = ?", (mode, model)),)))
+    await r.database.commit(
+        Unit(statements=(Statement("UPDATE acp_sessions SET mode = ?, model = ?", (mode, model)),))
+    )
 
 
-async def test_undelivered_choice_reaches_worker_before_next_prompt(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_undelivered_choice_reaches_worker_before_next_prompt(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session = await first.session()
         await first.run(session, "say 1")
@@ -304,7 +356,9 @@ async def test_undelivered_choice_reaches_worker_before_next_prompt(tmp_path: Pa
         assert isinstance(sent[2], Prompt)
 
 
-async def test_changes_made_by_claude_are_not_reverted(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_changes_made_by_claude_are_not_reverted(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         await _choose(first, "plan", "haiku")
@@ -322,7 +376,9 @@ async def test_changes_made_by_claude_are_not_reverted(tmp_path: Path, alive: Wo
         assert again.options.permission_mode == "default"
 
 
-async def test_question_without_living_worker_is_settled(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_question_without_living_worker_is_settled(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel._n += 1
@@ -338,27 +394,40 @@ async def test_question_without_living_worker_is_settled(tmp_path: Path, alive: 
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         await eventually(lambda: not again.permissions._pending)
-        assert await second.database.read("SELECT outcome FROM acp_permissions") == [("interrupted",)]
+        assert await second.database.read("SELECT outcome FROM acp_permissions") == [
+            ("interrupted",)
+        ]
 
 
-async def test_the_worker_of_a_deleted_session_is_ended(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_the_worker_of_a_deleted_session_is_ended(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         await hanging(first)
-        await first.database.commit(Unit(statements=(Statement("UPDATE acp_sessions SET deleted_at = 1", ()),)))
+        await first.database.commit(
+            Unit(statements=(Statement("UPDATE acp_sessions SET deleted_at = 1", ()),))
+        )
     async with daemon(tmp_path, first) as second:
         assert processes.state(alive.pid) in ("Z", None)
         assert await second.database.read("SELECT * FROM acp_workers") == []
 
 
-async def test_workers_are_found_with_different_state_directory(tmp_path: Path, alive: WorkerProcess) -> None:
-    """As when one client has XDG_STATE_HOME and the other has not: the instance's directory has the same name."""
+async def test_workers_are_found_with_different_state_directory(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """As when one client has XDG_STATE_HOME and the other has not: the instance's directory has the
+    same name.
+    """
     elsewhere = tmp_path / "elsewhere" / tmp_path.name
     async with killed(tmp_path, alive) as first:
         _, turn, channel = await hanging(first)
     async with rig(tmp_path) as r:
         (left,) = (await recovered(r, elsewhere)).workers
         assert left.handle == channel.handle
-    spool = _write_spool(channel, encode(channel.event(turn.turn_id, "spooled")) + encode(channel.ended(turn.turn_id)))
+    spool = _write_spool(
+        channel,
+        encode(channel.event(turn.turn_id, "spooled")) + encode(channel.ended(turn.turn_id)),
+    )
     await _die(alive)
     async with rig(tmp_path) as r:
         await recovered(r, elsewhere)

@@ -1,4 +1,6 @@
-"""What fails again and again is bounded: workers that do not start, and prompts over which daemons die."""
+"""What fails again and again is bounded: workers that do not start, and prompts over which daemons
+die.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,13 @@ def fault(outcome: Outcome) -> tuple[str, int | None]:
     return outcome.failure.kind, outcome.failure.retry_after
 
 
-# --- workers that do not start ---------------------------------------------------------------------------------------
+# --- workers that do not start
+# ---------------------------------------------------------------------------------------
 
 
-async def test_three_failed_starts_block_prompts_until_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_three_failed_starts_block_prompts_until_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr("pykoclaw_acp.pool.start_limit.time.monotonic", lambda: now)
     async with rig(tmp_path) as r:
@@ -61,7 +66,9 @@ async def test_three_failed_starts_block_prompts_until_timeout(tmp_path: Path, m
         assert "40 s" in outcome.failure.message
         assert "no memory" in outcome.failure.message, "what is wrong"
         assert r.launcher.launched == []
-        assert (await r.run(other, "say 1")).state == "done", "another conversation has nothing to do with it"
+        assert (await r.run(other, "say 1")).state == "done", (
+            "another conversation has nothing to do with it"
+        )
         now = 1060.0
         assert (await r.run(session, "say 1")).state == "done"
 
@@ -104,7 +111,9 @@ async def test_failed_start_counts_while_next_prompt_awaits_cleanup(
             acquired.append(session_id)
             return await acquire(session_id, options)
 
-        async def cleaning(worker: WorkerIdentity, grace: float, *, keep_spool: bool = False) -> None:
+        async def cleaning(
+            worker: WorkerIdentity, grace: float, *, keep_spool: bool = False
+        ) -> None:
             await eventually(lambda: len(acquired) > len(r.launcher.cleaned) + 1)
             await clean(worker, grace, keep_spool=keep_spool)
 
@@ -125,10 +134,13 @@ async def test_a_start_that_works_ends_the_count(tmp_path: Path) -> None:
         assert (await r.run(session, "say 1")).state == "done"
 
 
-# --- prompts over which daemons die ----------------------------------------------------------------------------------
+# --- prompts over which daemons die
+# ----------------------------------------------------------------------------------
 
 
-async def test_third_daemon_ends_deadly_prompt_and_runs_next(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_third_daemon_ends_deadly_prompt_and_runs_next(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session = await preparing(first)
         await first.prompt(session, "say 2")
@@ -146,7 +158,9 @@ async def test_third_daemon_ends_deadly_prompt_and_runs_next(tmp_path: Path, ali
         await eventually(lambda: not again.busy)
         rows = await third.database.read("SELECT state, attempts FROM acp_turns ORDER BY position")
         assert rows == [("failed", 2), ("done", 1)]
-        logged = [one.event for one in await SessionJournal(third.database).read(session.id, 0, 100)]
+        logged = [
+            one.event for one in await SessionJournal(third.database).read(session.id, 0, 100)
+        ]
         assert isinstance(logged[0], UserMessage)
         assert logged[0].content == {"type": "text", "text": "say 1"}
         assert isinstance(logged[1], Failure)
@@ -185,7 +199,9 @@ async def test_turn_waiting_for_worker_capacity_is_not_preparing(tmp_path: Path)
         assert await attempts(r) == [1, 1]
 
 
-async def test_immediately_run_prompt_needs_no_extra_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_immediately_run_prompt_needs_no_extra_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted: list[str] = []
     begin = SessionJournal.begin_attempt
 

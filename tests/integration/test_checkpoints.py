@@ -1,5 +1,7 @@
 # ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
-"""The write-ahead log stays small; with an affected engine only we bring it in, while nobody writes."""
+"""The write-ahead log stays small; with an affected engine only we bring it in, while nobody
+writes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.integration.rows import NEW_SESSION, SESSION, create
 from tests.waiting import eventually
 
 PAGE = 4096
-STEP_BYTES = 4 * checkpoints.STEP * PAGE  # a step is an estimate, and what comes meanwhile is written behind it
+STEP_BYTES = (
+    4 * checkpoints.STEP * PAGE
+)  # a step is an estimate, and what comes meanwhile is written behind it
 
 
 def _of(database: Database) -> Checkpoints:
@@ -54,13 +58,17 @@ def never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["affected", "as installed"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "affected":
-        monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+        monkeypatch.setattr(
+            "pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True)
+        )
     return str(request.param)
 
 
 @pytest.fixture
 def affected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+    monkeypatch.setattr(
+        "pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True)
+    )
 
 
 @pytest.fixture
@@ -77,7 +85,9 @@ def wal(path: Path) -> int:
 
 async def write(database: Database, commits: int, size: int = 1000) -> None:
     for _ in range(commits):
-        await database.commit(Unit(events=(NewEvent(SESSION, None, "text", json.dumps("x" * size)),)))
+        await database.commit(
+            Unit(events=(NewEvent(SESSION, None, "text", json.dumps("x" * size)),))
+        )
 
 
 def logged(path: Path) -> int:
@@ -116,7 +126,9 @@ async def test_when_it_is_quiet_the_log_is_emptied(path: Path, engine: str) -> N
 
 
 @pytest.mark.usefixtures("quick", "other", "affected")
-async def test_earlier_daemons_log_is_checkpointed_without_commit(path: Path, other: sqlite3.Connection) -> None:
+async def test_earlier_daemons_log_is_checkpointed_without_commit(
+    path: Path, other: sqlite3.Connection
+) -> None:
     other.execute("PRAGMA wal_autocheckpoint=0")
     other.execute("UPDATE conversations SET cwd = 'left'")
     before = wal(path)
@@ -129,7 +141,9 @@ async def test_earlier_daemons_log_is_checkpointed_without_commit(path: Path, ot
 
 
 @pytest.mark.usefixtures("quick")
-async def test_reader_holds_wal_until_it_leaves(path: Path, engine: str, other: sqlite3.Connection) -> None:
+async def test_reader_holds_wal_until_it_leaves(
+    path: Path, engine: str, other: sqlite3.Connection
+) -> None:
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
@@ -138,7 +152,9 @@ async def test_reader_holds_wal_until_it_leaves(path: Path, engine: str, other: 
         await write(database, 2000)
         kept = wal(path)
         assert kept > 2000 * 1000
-        assert other.execute("SELECT count(*) FROM acp_log").fetchone() == (0,), "it sees what it saw"
+        assert other.execute("SELECT count(*) FROM acp_log").fetchone() == (0,), (
+            "it sees what it saw"
+        )
         await write(database, 10)
         other.execute("ROLLBACK")
         await eventually(lambda: wal(path) == 0)
@@ -150,7 +166,9 @@ async def test_reader_holds_wal_until_it_leaves(path: Path, engine: str, other: 
 
 
 @pytest.mark.usefixtures("quick", "affected")
-async def test_nothing_is_brought_in_while_another_program_writes(path: Path, other: sqlite3.Connection) -> None:
+async def test_nothing_is_brought_in_while_another_program_writes(
+    path: Path, other: sqlite3.Connection
+) -> None:
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
@@ -180,7 +198,9 @@ async def test_nothing_is_brought_in_while_another_program_writes(path: Path, ot
 
 
 @pytest.mark.usefixtures("affected")
-async def test_nobody_can_write_during_a_checkpoint_of_ours(path: Path, other: sqlite3.Connection) -> None:
+async def test_nobody_can_write_during_a_checkpoint_of_ours(
+    path: Path, other: sqlite3.Connection
+) -> None:
     """The statement that makes it is traced: another program is refused the lock at that moment."""
     other.execute("PRAGMA busy_timeout=0")
     refused: list[str] = []
@@ -213,7 +233,9 @@ async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine
     try:
         await database.commit(NEW_SESSION)
         await eventually(lambda: wal(path) == 0)
-        (timeout,) = await database._writer.run(lambda c: c.execute("PRAGMA busy_timeout").fetchone())
+        (timeout,) = await database._writer.run(
+            lambda c: c.execute("PRAGMA busy_timeout").fetchone()
+        )
         assert timeout == LOCK_WAIT * 1000
     finally:
         await database.close()

@@ -1,4 +1,6 @@
-"""What takes time, while the wall clock is set hours forward or back, within a boot and from one to the next."""
+"""What takes time, while the wall clock is set hours forward or back, within a boot and from one to
+the next.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def left(r: Rig) -> set[str]:
 
 
 @HOURS
-async def test_setting_wall_clock_prunes_nothing(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_setting_wall_clock_prunes_nothing(
+    tmp_path: Path, machine: Machine, hours: float
+) -> None:
     async with pool_rig(tmp_path) as r:
         session = await r.session()
         machine.set_wall(hours)
@@ -65,7 +69,9 @@ async def test_setting_wall_clock_prunes_nothing(tmp_path: Path, machine: Machin
 
 
 @HOURS
-async def test_session_is_pruned_on_time_after_reboot(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_session_is_pruned_on_time_after_reboot(
+    tmp_path: Path, machine: Machine, hours: float
+) -> None:
     async with pool_rig(tmp_path) as r:
         session = await r.session()
         machine.later(1000)
@@ -102,7 +108,9 @@ async def test_repeated_prompt_joins_turn_of_earlier_daemon(
 
 
 @HOURS
-async def test_prompt_repeated_too_late_is_new(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_prompt_repeated_too_late_is_new(
+    tmp_path: Path, machine: Machine, hours: float
+) -> None:
     async with pool_rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 1"))
@@ -115,7 +123,9 @@ async def test_prompt_repeated_too_late_is_new(tmp_path: Path, machine: Machine,
 
 
 @HOURS
-async def test_a_deadline_goes_on_where_it_was(tmp_path: Path, machine: Machine, hours: float) -> None:
+async def test_a_deadline_goes_on_where_it_was(
+    tmp_path: Path, machine: Machine, hours: float
+) -> None:
     async with rig(tmp_path, "wait", timeout=LONG) as r:
         asking = await begin(r)
         asking.ask("q1")

@@ -26,7 +26,9 @@ async def test_closed_session_refuses_prompts_until_loaded(tmp_path: Path) -> No
         assert "session/load" in refused["error"]["message"]
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         before = len(wire.updates())
-        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"]["stopReason"] == "end_turn"
+        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"][
+            "stopReason"
+        ] == "end_turn"
         assert len(wire.updates()) > before
 
 
@@ -38,12 +40,16 @@ async def test_answer_follows_updates_even_after_load_replaces_subscription(tmp_
         running = wire.begin("session/prompt", **prompt(session, "say 30"))
         await eventually(lambda: r.sessions._live[session].last_seq == 32)
         loading = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
-        await eventually(lambda: wire.connection.client.subscriber.subscriptions[session] is not first)
+        await eventually(
+            lambda: wire.connection.client.subscriber.subscriptions[session] is not first
+        )
         wire.blocked.set()
         await wire.answer(running)
         await wire.answer(loading)
         places = {line["id"]: at for at, line in enumerate(wire.lines) if "id" in line}
-        updates = [at for at, line in enumerate(wire.lines) if line.get("method") == "session/update"]
+        updates = [
+            at for at, line in enumerate(wire.lines) if line.get("method") == "session/update"
+        ]
         assert max(updates) < places[running]
         assert wire.seqs()[-3:] == [1, 2, 32]
         assert wire.text().endswith("".join(f"{at} " for at in range(30)))
@@ -65,7 +71,11 @@ async def test_resumed_updates_stay_apart_from_next_answer(tmp_path: Path, misse
             await eventually(lambda: len(r.sessions._live[session].turns) == 2)
             worker.say(worker.event(turn, "the end"), worker.ended(turn))
         await wire.answer(asked)
-        said = [one["content"]["text"] for one in wire.updates() if one["sessionUpdate"] == "agent_message_chunk"]
+        said = [
+            one["content"]["text"]
+            for one in wire.updates()
+            if one["sessionUpdate"] == "agent_message_chunk"
+        ]
         assert said == ["the end", "\n\n", "0 "]
 
 
@@ -107,10 +117,14 @@ async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:
         answered = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert "result" in answered
         assert "cannot be read" in wire.updates()[0]["content"]["text"]
-        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"]["stopReason"] == "end_turn"
+        assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"][
+            "stopReason"
+        ] == "end_turn"
 
 
-async def test_load_with_unreadable_log_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_with_unreadable_log_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 3"))
@@ -124,7 +138,9 @@ async def test_load_with_unreadable_log_is_an_error(tmp_path: Path, monkeypatch:
             patch.setattr(SessionJournal, "read", broken)
             failed = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert failed["error"]["code"] == -32603
-        assert "result" in await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert "result" in await wire.call(
+            "session/load", sessionId=session, cwd="/", mcpServers=[]
+        )
 
 
 async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
@@ -152,7 +168,9 @@ async def test_later_client_gets_open_question_first_answer_counts(tmp_path: Pat
         await first.answer("q1")  # type: ignore[arg-type]
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         await second.answer("q1")  # type: ignore[arg-type]
-        second.send({"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "allow_once"}}})
+        second.send(
+            {"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "allow_once"}}}
+        )
         await eventually(lambda: answers)
         assert [answer.decision for answer in answers] == ["allow_once"]
         await eventually(lambda: [m for m in first.lines if m.get("method") == "$/cancel_request"])
@@ -170,7 +188,9 @@ async def test_load_reasks_open_question_and_needs_one_answer(tmp_path: Path) ->
         channel.say(_question(channel, turn))
         await wire.answer("q1")  # type: ignore[arg-type]
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
-        wire.send({"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "reject_once"}}})
+        wire.send(
+            {"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "reject_once"}}}
+        )
         await eventually(lambda: answers)
         channel.say(channel.ended(turn))
         await wire.answer(running)
@@ -189,14 +209,24 @@ async def test_question_withdrawn_at_once_is_asked_of_nobody(tmp_path: Path) -> 
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         channel.say(channel.ended(turn))
         await first.answer(running)
-        assert not [line for line in first.lines + second.lines if line.get("method") == "session/request_permission"]
+        assert not [
+            line
+            for line in first.lines + second.lines
+            if line.get("method") == "session/request_permission"
+        ]
         assert await r.database.read("SELECT outcome FROM acp_permissions") == [("withdrawn",)]
 
 
 def _question(channel: MemoryChannel, turn: str) -> PermissionRequest:
     channel._n += 1
     return PermissionRequest(
-        epoch=1, n=channel._n, ask_id="q1", turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
+        epoch=1,
+        n=channel._n,
+        ask_id="q1",
+        turn_id=turn,
+        tool_call_id="t",
+        title="Bash: ls",
+        tool_kind="execute",
     )
 
 

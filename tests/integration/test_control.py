@@ -28,7 +28,11 @@ async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
     turn = await r.prompt(session, "hang")
 
     def working() -> list[MemoryChannel]:
-        return [channel for channel in r.launcher.live if channel.spec.session_id == session.id and channel.acked]
+        return [
+            channel
+            for channel in r.launcher.live
+            if channel.spec.session_id == session.id and channel.acked
+        ]
 
     (channel,) = await eventually(working)
     return session, channel, turn.turn_id
@@ -37,7 +41,13 @@ async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
 def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> PermissionRequest:
     channel._n += 1
     return PermissionRequest(
-        epoch=1, n=channel._n, ask_id=ask_id, turn_id=turn, tool_call_id="t", title="Bash: ls", tool_kind="execute"
+        epoch=1,
+        n=channel._n,
+        ask_id=ask_id,
+        turn_id=turn,
+        tool_call_id="t",
+        title="Bash: ls",
+        tool_kind="execute",
     )
 
 
@@ -50,7 +60,9 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         status = await cli.call("status")
         assert (status["running"], status["waiting"], status["clients"]) == (1, 1, 2)
         assert status["sessions"] == {"conversations": 2, "helpers": 0, "unused": 1}
-        assert [(one["session"], one["state"]) for one in status["workers"]][1:] == [(session.id, "working")]
+        assert [(one["session"], one["state"]) for one in status["workers"]][1:] == [
+            (session.id, "working")
+        ]
         assert status["damaged"] == []
         assert status["daemon"]["pid"] == os.getpid()
         assert status["daemon"]["version"] == __version__
@@ -75,14 +87,24 @@ async def test_unused_sessions_are_listed_only_on_demand(tmp_path: Path) -> None
         first = await prompted(r)
         helper = await prompted(r)
         second = await prompted(r)
-        for change, session in (("auxiliary = 1", helper), ("used_clock = used_clock + 5000", first)):
-            row = Statement(f"UPDATE acp_sessions SET {change} WHERE acp_session_id = ?", (session.id,), rows=1)
+        for change, session in (
+            ("auxiliary = 1", helper),
+            ("used_clock = used_clock + 5000", first),
+        ):
+            row = Statement(
+                f"UPDATE acp_sessions SET {change} WHERE acp_session_id = ?", (session.id,), rows=1
+            )
             await r.database.commit(Unit(statements=(row,)))
         listed = await cli.call("sessions/list")
         assert [one["id"] for one in listed["sessions"]] == [first.id, second.id]
         assert listed["more"] is False
         every = await cli.call("sessions/list", all=True)
-        assert {one["id"] for one in every["sessions"]} == {unused.id, first.id, helper.id, second.id}
+        assert {one["id"] for one in every["sessions"]} == {
+            unused.id,
+            first.id,
+            helper.id,
+            second.id,
+        }
         some = await cli.call("sessions/list", limit=1)
         assert ([one["id"] for one in some["sessions"]], some["more"]) == ([first.id], True)
         assert "`limit`" in (await cli.refused("sessions/list", limit=0))["message"]
@@ -96,10 +118,14 @@ async def test_session_is_found_by_id_prefix_or_name(tmp_path: Path) -> None:
             assert (await cli.call("sessions/show", session=word))["summary"]["id"] == session.id
         assert (await cli.refused("sessions/show", session="nobody"))["code"] == -32002
         assert (await cli.refused("sessions/show", session=""))["code"] == -32002
-        same = Statement("UPDATE acp_sessions SET acp_session_id = ? WHERE acp_session_id = ?", ("twin-2", other.id))
+        same = Statement(
+            "UPDATE acp_sessions SET acp_session_id = ? WHERE acp_session_id = ?",
+            ("twin-2", other.id),
+        )
         await r.database.commit(Unit(statements=(same,)))
         insert = (
-            "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, ?, 0, 0)"
+            "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at)"
+            " VALUES (?, ?, 0, 0)"
         )
         await r.database.commit(Unit(statements=(Statement(insert, ("twin-1", "acp-twin")),)))
         refused = await cli.refused("sessions/show", session="twin")
@@ -118,7 +144,9 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
         assert shown["worker"] is None
 
 
-async def test_deleted_session_is_gone_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_session_is_gone_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(overview, "PURGE", 4)
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         kept = await prompted(r, "say 2")
@@ -132,7 +160,9 @@ async def test_deleted_session_is_gone_with_its_log(tmp_path: Path, monkeypatch:
         assert await r.sessions.find(session.id) is None
         assert (await cli.refused("sessions/show", session=session.id))["code"] == -32002
         for table in ("acp_turns", "acp_permissions"):
-            rows = await r.database.read(f"SELECT COUNT(*) FROM {table} WHERE acp_session_id = ?", (session.id,))
+            rows = await r.database.read(
+                f"SELECT COUNT(*) FROM {table} WHERE acp_session_id = ?", (session.id,)
+            )
             assert rows == [(0,)], table
         assert await r.seqs(session) == []
         assert await r.seqs(kept) == list(range(1, kept.last_seq + 1))
@@ -142,7 +172,9 @@ async def test_deleted_session_is_gone_with_its_log(tmp_path: Path, monkeypatch:
 async def test_interrupted_deletion_is_completed_by_next_server(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         left, kept = await prompted(r), await prompted(r)
-        half = Statement("UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (left.id,))
+        half = Statement(
+            "UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (left.id,)
+        )
         await r.database.commit(Unit(statements=(half,)))
     places = Places(tmp_path, tmp_path / "state", tmp_path / "socket")
     app = await App.start(Settings(data=tmp_path), places, resident=False)
@@ -187,16 +219,27 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
         await permissions.matching(r.database, "q")
         await permissions.is_open(r.database, "q")
         await permissions.waiting(r.database)
-        scanned = {step.split()[1] for step in steps if step.startswith("SCAN") and "acp_permissions_open" not in step}
+        scanned = {
+            step.split()[1]
+            for step in steps
+            if step.startswith("SCAN") and "acp_permissions_open" not in step
+        }
         assert scanned == {"s"}, "only the sessions"
 
 
 async def test_a_session_is_renamed(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
-        await cli.call("sessions/rename", session=session.record.conversation_name, title="  The  parser ")
-        assert (await cli.call("sessions/show", session=session.id))["summary"]["title"] == "The parser"
-        assert "`title`" in (await cli.refused("sessions/rename", session=session.id, title=" "))["message"]
+        await cli.call(
+            "sessions/rename", session=session.record.conversation_name, title="  The  parser "
+        )
+        assert (await cli.call("sessions/show", session=session.id))["summary"][
+            "title"
+        ] == "The parser"
+        assert (
+            "`title`"
+            in (await cli.refused("sessions/rename", session=session.id, title=" "))["message"]
+        )
 
 
 async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
@@ -256,7 +299,9 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
         assert {name: told[name] for name in known} == known
         assert (
             "can be decided with"
-            in (await cli.refused("questions/answer", question="q", decision="allow_always"))["message"]
+            in (await cli.refused("questions/answer", question="q", decision="allow_always"))[
+                "message"
+            ]
         )
         await cli.call("questions/answer", question="question", decision="allow_once")
         await eventually(lambda: cli.told("settled") == [{"id": "question-1"}])
@@ -270,9 +315,12 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
 
 @pytest.mark.parametrize("method", ["trust/show", "trust/add", "trust/remove"])
 @pytest.mark.parametrize(
-    "path", ["", ".", "work", "/nothing/there", "/a\0b", "/" + "a/" * 3000, "/" + "a" * 300, "/\udcff"]
+    "path",
+    ["", ".", "work", "/nothing/there", "/a\0b", "/" + "a/" * 3000, "/" + "a" * 300, "/\udcff"],
 )
-async def test_trust_is_for_directories_that_are_there(tmp_path: Path, method: str, path: str) -> None:
+async def test_trust_is_for_directories_that_are_there(
+    tmp_path: Path, method: str, path: str
+) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         assert (await cli.refused(method, path=path))["code"] == -32602
 
@@ -304,5 +352,8 @@ async def test_stopping_all_workers_requires_naming_all(tmp_path: Path) -> None:
 async def test_wrong_parameters_are_named(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         assert "session" in (await cli.refused("sessions/show"))["message"]
-        assert "decision" in (await cli.refused("questions/answer", question="q", decision="perhaps"))["message"]
+        assert (
+            "decision"
+            in (await cli.refused("questions/answer", question="q", decision="perhaps"))["message"]
+        )
         assert (await cli.refused("nothing"))["code"] == -32601

@@ -1,4 +1,6 @@
-"""Several sessions of one conversation become one: logs, cursors, turns, questions, and the ids that lead there."""
+"""Several sessions of one conversation become one: logs, cursors, turns, questions, and the ids
+that lead there.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ ONE: Final = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 TWO: Final = "22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
 THREE: Final = "33333333-cccc-4ccc-8ccc-cccccccccccc"
 
-FORMS: Final = pytest.mark.parametrize("old_until", [0, 35, 100], ids=["new rows", "both", "old rows"])
+FORMS: Final = pytest.mark.parametrize(
+    "old_until", [0, 35, 100], ids=["new rows", "both", "old rows"]
+)
 
 
 @pytest.fixture
@@ -49,17 +53,32 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await opened.close()
 
 
-async def make(database: Database, session_id: str, name: str = "acp-11111111", **more: Any) -> None:
+async def make(
+    database: Database, session_id: str, name: str = "acp-11111111", **more: Any
+) -> None:
     """A session as an adopted table has it."""
-    columns = {"acp_session_id": session_id, "conversation_name": name, "cwd": "/", "created_at": 1, "updated_at": 1}
+    columns = {
+        "acp_session_id": session_id,
+        "conversation_name": name,
+        "cwd": "/",
+        "created_at": 1,
+        "updated_at": 1,
+    }
     columns |= more
     names, places = ", ".join(columns), ", ".join("?" * len(columns))
-    row = Statement(f"INSERT INTO acp_sessions ({names}) VALUES ({places})", tuple(columns.values()))
+    row = Statement(
+        f"INSERT INTO acp_sessions ({names}) VALUES ({places})", tuple(columns.values())
+    )
     await database.commit(Unit(statements=(row,)))
 
 
 async def say(
-    database: Database, session_id: str, at: int, turn: str | None, *said: str | Event, old: bool = False
+    database: Database,
+    session_id: str,
+    at: int,
+    turn: str | None,
+    *said: str | Event,
+    old: bool = False,
 ) -> None:
     """Events of a turn that began `at`, or of none; `old`: as the version before wrote them."""
     if turn is not None:
@@ -77,7 +96,10 @@ async def say(
         await database.commit(Unit(events=events.rows(session_id, turn, told), ends=ends))
         return
     for one in events.rows(session_id, turn, told):
-        next_one = Statement("UPDATE acp_sessions SET last_seq = last_seq + 1 WHERE acp_session_id = ?", (session_id,))
+        next_one = Statement(
+            "UPDATE acp_sessions SET last_seq = last_seq + 1 WHERE acp_session_id = ?",
+            (session_id,),
+        )
         event = Statement(
             "INSERT INTO acp_events SELECT acp_session_id, last_seq, ?, ?, ?, NULL, ? FROM acp_sessions"
             " WHERE acp_session_id = ?",
@@ -87,7 +109,9 @@ async def say(
 
 
 async def two_logs(database: Database, old_until: int = 0) -> None:
-    """Two sessions that took turns: a1 b1 a2 (with a title in it that is of no turn) b2; an upgrade at `old_until`."""
+    """Two sessions that took turns: a1 b1 a2 (with a title in it that is of no turn) b2; an upgrade
+    at `old_until`.
+    """
     await make(database, ONE)
     await make(database, TWO, title="older", updated_at=5)
     for session_id, at, turn, *said in (
@@ -131,7 +155,11 @@ async def test_logs_merge_in_turn_order_without_gaps(database: Database, old_unt
     assert first > 5  # behind every place that was ever given out
     record = await SessionJournal(database).find(TWO)
     assert record is not None
-    assert (record.session_id, record.last_seq, record.pruned_upto) == (ONE, merged[-1].seq, first - 1)
+    assert (record.session_id, record.last_seq, record.pruned_upto) == (
+        ONE,
+        merged[-1].seq,
+        first - 1,
+    )
     rows = await database.read("SELECT acp_session_id, turn_id FROM acp_turns ORDER BY position")
     assert rows == [(ONE, turn) for turn in ("a1", "b1", "a2", "b2")]
     told = [(one.turn_id, one.event.text) for one in merged if isinstance(one.event, Text)]
@@ -165,7 +193,9 @@ async def test_each_old_seq_leads_to_its_event(database: Database, old_until: in
         assert await merging.moved(database, session_id, 1000) == moved
 
 
-async def test_merge_moves_few_rows_even_for_long_logs(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_merge_moves_few_rows_even_for_long_logs(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In no transaction more of them than the converter takes at a time."""
     monkeypatch.setattr(conversion, "SMALLEST", 10)
     monkeypatch.setattr(conversion, "LARGEST", 50)
@@ -193,7 +223,9 @@ async def test_single_log_is_not_changed(database: Database) -> None:
     await say(database, TWO, 10, "b1", "b1 ", "b1 ")
     before = await log(database, TWO)
     await conversations.unite(database, kept=())
-    assert [(one.seq, one.event) for one in await log(database, TWO)] == [(one.seq, one.event) for one in before]
+    assert [(one.seq, one.event) for one in await log(database, TWO)] == [
+        (one.seq, one.event) for one in before
+    ]
     record = await SessionJournal(database).find(THREE)
     assert record is not None
     assert record.session_id == TWO
@@ -203,7 +235,9 @@ async def test_single_log_is_not_changed(database: Database) -> None:
 async def test_three_logs_and_one_whose_worker_goes_on(database: Database) -> None:
     for session_id in (ONE, TWO, THREE):
         await make(database, session_id)
-    for at, (session_id, turn) in enumerate([(THREE, "c1"), (ONE, "a1"), (TWO, "b1"), (THREE, "c2"), (ONE, "a2")]):
+    for at, (session_id, turn) in enumerate(
+        [(THREE, "c1"), (ONE, "a1"), (TWO, "b1"), (THREE, "c2"), (ONE, "a2")]
+    ):
         await say(database, session_id, at, turn, f"{turn} ")
     await conversations.unite(database, kept=[TWO])
     assert words(await log(database, TWO)) == "c1 a1 b1 c2 a2 "
@@ -220,17 +254,38 @@ async def test_clock_jump_does_not_reorder_any_log(database: Database) -> None:
         await say(database, ONE, at, turn, f"{turn} ")
     await say(database, TWO, 20, "b1", "b1 ")
     await conversations.unite(database, kept=())
-    assert [word for word in words(await log(database, ONE)).split() if word[0] == "a"] == ["a1", "a2", "a3"]
+    assert [word for word in words(await log(database, ONE)).split() if word[0] == "a"] == [
+        "a1",
+        "a2",
+        "a3",
+    ]
 
 
 async def test_the_conversation_is_what_its_ids_said_last(database: Database) -> None:
     await make(database, ONE, cwd=None, title="first", mode="plan", updated_at=3, closed_at=1)
-    await make(database, TWO, cwd="/work", title="second", model="opus", updated_at=9, prompted_at=4, auxiliary=1)
+    await make(
+        database,
+        TWO,
+        cwd="/work",
+        title="second",
+        model="opus",
+        updated_at=9,
+        prompted_at=4,
+        auxiliary=1,
+    )
     await make(database, THREE, updated_at=1, prompted_at=7, cwd="/other")
     await conversations.unite(database, kept=())
     record = await SessionJournal(database).find(TWO)
     assert record is not None
-    said = (record.session_id, record.cwd, record.title, record.mode, record.model, record.closed, record.auxiliary)
+    said = (
+        record.session_id,
+        record.cwd,
+        record.title,
+        record.mode,
+        record.model,
+        record.closed,
+        record.auxiliary,
+    )
     assert said == (ONE, "/work", "second", "plan", "opus", False, False)
 
 
@@ -250,7 +305,9 @@ async def test_questions_and_keys_are_the_conversations(database: Database) -> N
         )
         await database.commit(Unit(statements=(row, asked)))
     await conversations.unite(database, kept=())
-    rows = await database.read("SELECT turn_id, acp_session_id, idempotency_key FROM acp_turns ORDER BY 1")
+    rows = await database.read(
+        "SELECT turn_id, acp_session_id, idempotency_key FROM acp_turns ORDER BY 1"
+    )
     assert rows == [("a", ONE, "key"), ("b", ONE, None), ("c", ONE, "other")]
     assert await database.read("SELECT DISTINCT acp_session_id FROM acp_permissions") == [(ONE,)]
 
@@ -287,11 +344,20 @@ async def test_other_conversations_and_deleted_sessions_are_left_alone(database:
 
 
 async def snapshot(database: Database) -> list[list[tuple[Any, ...]]]:
-    tables = ("acp_sessions", "acp_events", "acp_log", "acp_turns", "acp_cursors", "acp_merged_logs")
+    tables = (
+        "acp_sessions",
+        "acp_events",
+        "acp_log",
+        "acp_turns",
+        "acp_cursors",
+        "acp_merged_logs",
+    )
     return [await database.read(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
-async def test_merge_failing_at_any_statement_is_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_merge_failing_at_any_statement_is_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a kill at that statement leaves: the transaction is rolled back."""
     real = batch._Transaction._execute
     left = itertools.count()
@@ -328,7 +394,8 @@ async def test_merge_failing_at_any_statement_is_rolled_back(tmp_path: Path, mon
             return
 
 
-# --- sessions ---------------------------------------------------------------------------------------------------------
+# --- sessions
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Named(Client):
@@ -382,7 +449,9 @@ async def test_all_ids_lead_to_one_session_and_worker(tmp_path: Path) -> None:
 async def test_two_simultaneously_requested_ids_give_one_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
-        found = await asyncio.gather(*(r.sessions.find(session_id) for session_id in (ONE, TWO) * 5))
+        found = await asyncio.gather(
+            *(r.sessions.find(session_id) for session_id in (ONE, TWO) * 5)
+        )
         assert len(set(found)) == 1
         assert found[0] is not None
 
@@ -421,19 +490,24 @@ async def test_unloaded_dormant_session_returns_under_each_id(tmp_path: Path) ->
 async def test_people_see_one_session_for_a_conversation(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await shared(r)
-        assert [one.id async for one in await overview.listing(r.database, every=True, limit=10)] == [ONE]
+        assert [
+            one.id async for one in await overview.listing(r.database, every=True, limit=10)
+        ] == [ONE]
         assert (await overview.counts(r.database)).unused == 1
         for word in (ONE, TWO, TWO[:6], "acp-11111111"):
             assert await overview.matching(r.database, word) == [ONE]
 
 
-# --- clients ----------------------------------------------------------------------------------------------------------
+# --- clients
+# ----------------------------------------------------------------------------------------------------------
 
 
 def told(one: Front) -> tuple[set[str], str]:
     """Under which ids a front was told something, and what the answers say."""
     updates = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
-    said = [update["update"]["content"]["text"] for update in updates if "content" in update["update"]]
+    said = [
+        update["update"]["content"]["text"] for update in updates if "content" in update["update"]
+    ]
     return {update["sessionId"] for update in updates}, "".join(said)
 
 
@@ -479,7 +553,12 @@ async def test_place_after_merge_is_taken_literally(tmp_path: Path) -> None:
         last = (await log(r.database, ONE))[-1].seq
         async with front(r) as one:
             await one.result(
-                1, "session/resume", sessionId=TWO, cwd="/", mcpServers=[], _meta={"pykoclaw.dev/after": last - 1}
+                1,
+                "session/resume",
+                sessionId=TWO,
+                cwd="/",
+                mcpServers=[],
+                _meta={"pykoclaw.dev/after": last - 1},
             )
             await eventually(lambda: told(one) == ({TWO}, "b2! "))
 
@@ -491,7 +570,9 @@ async def test_each_id_loads_the_same_history(tmp_path: Path) -> None:
         for session_id in (ONE, TWO):
             async with front(r, f"loads-{session_id}") as one:
                 await one.result(1, "session/load", sessionId=session_id, cwd="/", mcpServers=[])
-                updates = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
+                updates = [
+                    json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")
+                ]
                 assert {update["sessionId"] for update in updates} == {session_id}
                 histories.append([update["update"] for update in updates])
         assert histories[0] == histories[1] != []
@@ -512,7 +593,9 @@ async def test_client_with_both_ids_gets_updates_under_each(tmp_path: Path) -> N
         await shared(r)
         async with front(r) as one:
             for number, session_id in enumerate((ONE, TWO), 1):
-                await one.result(number, "session/load", sessionId=session_id, cwd="/", mcpServers=[])
+                await one.result(
+                    number, "session/load", sessionId=session_id, cwd="/", mcpServers=[]
+                )
             answer = await one.result(3, "session/prompt", **prompt(TWO, "say 2"))
             assert answer["stopReason"] == "end_turn"
             texts = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
@@ -535,9 +618,15 @@ async def test_both_ids_client_asked_once_prompts_keep_order(tmp_path: Path) -> 
         await shared(r)
         async with front(r) as one:
             for number, session_id in enumerate((ONE, TWO), 1):
-                await one.result(number, "session/load", sessionId=session_id, cwd="/", mcpServers=[])
+                await one.result(
+                    number, "session/load", sessionId=session_id, cwd="/", mcpServers=[]
+                )
             for number, session_id in enumerate((ONE, TWO, ONE, TWO), 3):
-                one.call(number, "session/prompt", **prompt(session_id, "hang" if number == 3 else f"say {number}"))
+                one.call(
+                    number,
+                    "session/prompt",
+                    **prompt(session_id, "hang" if number == 3 else f"say {number}"),
+                )
             await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
             (channel,) = r.launcher.launched
             session = await r.sessions.get(ONE)
@@ -579,7 +668,8 @@ async def test_options_from_one_id_apply_to_next_worker(tmp_path: Path) -> None:
             modes = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
             await eventually(
                 lambda: any(
-                    json.loads(rest.split(" ", 2)[2])["params"]["update"].get("currentModeId") == "plan"
+                    json.loads(rest.split(" ", 2)[2])["params"]["update"].get("currentModeId")
+                    == "plan"
                     for rest in one.rests("update")
                 )
             )
@@ -596,13 +686,18 @@ async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> Non
                 assert refused["error"]["data"] == {"sessionCwd": "/"}
 
 
-# --- the fence --------------------------------------------------------------------------------------------------------
+# --- the fence
+# --------------------------------------------------------------------------------------------------------
 
 
 async def replaced(r: Rig) -> tuple[Session, MemoryChannel]:
-    """A session with a turn on its worker, and an epoch that was given to another one behind its back."""
+    """A session with a turn on its worker, and an epoch that was given to another one behind its
+    back.
+    """
     session, _, channel = await hanging(r)
-    newer = Statement("UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?", (session.id,), rows=1)
+    newer = Statement(
+        "UPDATE acp_sessions SET epoch = epoch + 1 WHERE acp_session_id = ?", (session.id,), rows=1
+    )
     await r.database.commit(Unit(statements=(newer,)))
     return session, channel
 
@@ -616,9 +711,21 @@ async def test_stale_workers_frames_are_ignored_and_end_it(tmp_path: Path, kind:
         frames: dict[str, FromWorker] = {
             "event": channel.event(turn.turn_id, "too late"),
             "question": PermissionRequest(
-                epoch=1, n=2, turn_id=turn.turn_id, ask_id="ask", tool_call_id="t", tool_kind="execute", title="Bash"
+                epoch=1,
+                n=2,
+                turn_id=turn.turn_id,
+                ask_id="ask",
+                tool_call_id="t",
+                tool_kind="execute",
+                title="Bash",
             ),
-            "end": TurnEnded(epoch=1, n=2, turn_id=turn.turn_id, stop_reason="end_turn", claude_session_id="other"),
+            "end": TurnEnded(
+                epoch=1,
+                n=2,
+                turn_id=turn.turn_id,
+                stop_reason="end_turn",
+                claude_session_id="other",
+            ),
         }
         acked = channel.acked
         channel.say(frames[kind])
@@ -646,13 +753,17 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
             Unit(statements=(), worker=(session.id, epoch - 1)),
             Unit(events=events.rows(other.id, None, [Text("m", "after")])),
         ]
-        results = await asyncio.gather(*(r.database.commit(unit) for unit in units), return_exceptions=True)
+        results = await asyncio.gather(
+            *(r.database.commit(unit) for unit in units), return_exceptions=True
+        )
         assert [type(one) for one in results] == [list, StaleEpoch, list, StaleEpoch, list]
         assert results[2] == [1]
         assert words(await log(r.database, other.id)) == "beforeafter"
 
 
-async def test_no_worker_starts_while_older_one_has_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_worker_starts_while_older_one_has_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def unreadable(*_: object) -> None:
         raise RuntimeError("nobody has foreseen this")
 
@@ -690,14 +801,18 @@ async def test_spools_of_previous_version_workers_are_not_dropped(tmp_path: Path
         assert words(await log(r.database, session.id)) == "1 2 "
 
 
-# --- the start --------------------------------------------------------------------------------------------------------
+# --- the start
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def pair() -> Iterator[list[WorkerProcess]]:
     """Two processes that live, to stand for the workers of two ids."""
     started = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
-    yield [WorkerProcess(one.pid, processes.start_time(one.pid) or 0, processes.boot_id()) for one in started]
+    yield [
+        WorkerProcess(one.pid, processes.start_time(one.pid) or 0, processes.boot_id())
+        for one in started
+    ]
     for process in started:
         process.kill()
         process.wait()
@@ -732,7 +847,11 @@ async def test_conversation_keeps_the_worker_with_a_turn(
         after.sessions.know_aliases(await conversations.aliases(after.database))
         session = await after.sessions.get(idle)
         assert session.id == working
-        await eventually(lambda: processes.start_time(other.pid) != other.start_time or processes.ending(other.pid))
+        await eventually(
+            lambda: (
+                processes.start_time(other.pid) != other.start_time or processes.ending(other.pid)
+            )
+        )
         assert processes.start_time(alive.pid) == alive.start_time
         assert [one.turn_id for one in session.turns] == [turn.turn_id, "waits"]
         channel.say(channel.event(turn.turn_id, "on and on "), channel.ended(turn.turn_id))

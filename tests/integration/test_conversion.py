@@ -1,4 +1,6 @@
-"""Old logs: read, continued and converted, in either form and in between, whatever cuts the conversion off."""
+"""Old logs: read, continued and converted, in either form and in between, whatever cuts the
+conversion off.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolStarted, Usage, UserMessage, encode
+from pykoclaw_acp.model.events import (
+    Event,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolStarted,
+    Usage,
+    UserMessage,
+    encode,
+)
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversion, events, overview, turns
@@ -61,12 +72,19 @@ async def make_old(r: Rig, session: str, said: list[Event] = OLD) -> None:
             "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
             " VALUES (?, ?, ?, ?, ?, 1)",
             [
-                (session, seq, f"{session}/turn-{(seq - 1) // per_turn}", event.__struct_config__.tag, encode(event))
+                (
+                    session,
+                    seq,
+                    f"{session}/turn-{(seq - 1) // per_turn}",
+                    event.__struct_config__.tag,
+                    encode(event),
+                )
                 for seq, event in enumerate(said, 1)
             ],
         )
         connection.execute(
-            "UPDATE acp_sessions SET last_seq = ?, prompted_at = 1 WHERE acp_session_id = ?", (len(said), session)
+            "UPDATE acp_sessions SET last_seq = ?, prompted_at = 1 WHERE acp_session_id = ?",
+            (len(said), session),
         )
 
     await r.database._writer.run(write)
@@ -99,7 +117,9 @@ async def check(r: Rig, session: str, told: list[Event]) -> None:
     """From every place the rest is told, once."""
     for after in range(len(told) + 1):
         rest = await read(r, session, after)
-        assert [seq for one in rest for seq in range(one.first, one.seq + 1)] == list(range(after + 1, len(told) + 1))
+        assert [seq for one in rest for seq in range(one.first, one.seq + 1)] == list(
+            range(after + 1, len(told) + 1)
+        )
         assert seen([*told[:after], *(one.event for one in rest)]) == seen(told)
 
 
@@ -113,14 +133,18 @@ async def test_log_reads_same_before_during_and_after_conversion(tmp_path: Path)
         both = converter(r)
         while True:
             await check(r, session, OLD)
-            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(turn_of(0))
+            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(
+                turn_of(0)
+            )
             assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
             if not await both.step():
                 break
         assert await old_rows(r) == 0
         ids = [one.turn_id for one in await read(r, session, 0)]
         assert list(dict.fromkeys(ids)) == [f"{session}/turn-{number}" for number in range(TURNS)]
-        rows = await r.database.read("SELECT turn_id, position, first_seq, last_seq FROM acp_turns ORDER BY 2")
+        rows = await r.database.read(
+            "SELECT turn_id, position, first_seq, last_seq FROM acp_turns ORDER BY 2"
+        )
         length = len(turn_of(0))
         assert rows == [
             (f"{session}/turn-{number}", number + 1, number * length + 1, (number + 1) * length)
@@ -149,7 +173,10 @@ async def test_session_is_usable_with_log_in_both_forms(tmp_path: Path) -> None:
         assert seen(everything)[0][:-1] == seen([*OLD, *everything[-7:]])[0][:-1]
         live = r.sessions._live[session]
         assert await r.seqs(live) == list(range(1, live.last_seq + 1))
-        positions = [one for (one,) in await r.database.read("SELECT position FROM acp_turns ORDER BY position")]
+        positions = [
+            one
+            for (one,) in await r.database.read("SELECT position FROM acp_turns ORDER BY position")
+        ]
         assert positions == list(range(1, TURNS + 4))
 
 
@@ -166,7 +193,9 @@ async def test_previous_version_turn_continues_in_new_form(tmp_path: Path) -> No
             await check(r, session, [*OLD, *more])
             (left,) = await turns.unfinished(r.database)
             assert left.turn.spoke
-            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(turn_of(0))
+            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(
+                turn_of(0)
+            )
             assert list(await events.open_tools(r.database, session, 1)) == []
             if not await both.step():
                 break
@@ -202,7 +231,9 @@ async def test_unused_old_session_is_pruned_without_seq_reuse(tmp_path: Path) ->
         assert await Pruner(r.sessions, SessionJournal(r.database), after=-1.0).prune() == 1
         assert await read(r, session, 0) == []
         assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
-        assert await r.database.commit(Unit(events=events.rows(session, None, [Text("m", "x")]))) == [len(OLD) + 1]
+        assert await r.database.commit(
+            Unit(events=events.rows(session, None, [Text("m", "x")]))
+        ) == [len(OLD) + 1]
 
 
 async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
@@ -220,7 +251,9 @@ async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
         assert both.progress is None
 
 
-async def test_full_disk_delays_conversion_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_delays_conversion_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(conversion, "RETRY", 0.05)
     async with rig(tmp_path) as r:
         session = await old_session(r)
@@ -237,7 +270,9 @@ async def test_full_disk_delays_conversion_and_loses_nothing(tmp_path: Path, mon
         await eventually(lambda: both.progress is not None and both.progress.left < len(OLD) - 7)
         await r.database.probe()
         await check(r, session, OLD)
-        await r.database._writer.run(lambda connection: connection.execute("DROP TRIGGER refuse").close())
+        await r.database._writer.run(
+            lambda connection: connection.execute("DROP TRIGGER refuse").close()
+        )
         await asyncio.wait_for(running, 30)
         await check(r, session, OLD)
         assert await old_rows(r) == 0
@@ -262,7 +297,9 @@ KILLS = [f"{step}:{number}" for step in crash_points.CONVERSION for number in (1
 
 
 @pytest.mark.parametrize("kill", KILLS)
-async def test_kill_during_conversion_loses_nothing_next_daemon_continues(tmp_path: Path, kill: str) -> None:
+async def test_kill_during_conversion_loses_nothing_next_daemon_continues(
+    tmp_path: Path, kill: str
+) -> None:
     async with rig(tmp_path) as r:
         sessions = [await old_session(r) for _ in range(2)]
     root = os.fspath(Path(pykoclaw_acp.__file__).parents[1])

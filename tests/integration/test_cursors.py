@@ -1,4 +1,6 @@
-"""Whose cursor a plain `session/resume` goes on from: fronts of several windows of one name, workers in memory."""
+"""Whose cursor a plain `session/resume` goes on from: fronts of several windows of one name,
+workers in memory.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Windows:
     def _alive(self, instance: str) -> bool | None:
         return instance in self.living if instance.startswith("this boot") else None
 
-    async def open(self, pid: int, start: int = 7, *, hello: dict[str, Any] | None = None, **more: Any) -> Front:
+    async def open(
+        self, pid: int, start: int = 7, *, hello: dict[str, Any] | None = None, **more: Any
+    ) -> Front:
         """A front of the window."""
         self.living.add(f"this boot:1:{pid}:{start}")
         self._fronts += 1
@@ -61,7 +65,9 @@ class Windows:
             await one.leave()
 
     async def pass_time(self, length: int) -> None:
-        """As much as this (ms) by the data directory's own clock; a daemon looks before and after it."""
+        """As much as this (ms) by the data directory's own clock; a daemon looks before and after
+        it.
+        """
         ages = CursorAges(self.r.sessions, SessionJournal(self.r.database))
         await ages.look()
         self.r.database.clock._before += length
@@ -84,7 +90,11 @@ async def seen(w: Windows, one: Front, seq: int) -> None:
 
 
 def _told(one: Front) -> list[int]:
-    return [int(rest.split()[1]) for kind in ("attached", "update", "cursor") for rest in one.rests(kind)]
+    return [
+        int(rest.split()[1])
+        for kind in ("attached", "update", "cursor")
+        for rest in one.rests(kind)
+    ]
 
 
 async def begun(w: Windows, one: Front) -> str:
@@ -113,9 +123,15 @@ async def grow(w: Windows, session: str) -> int:
 
 
 def heard(one: Front) -> list[str]:
-    """What was said to the front's client, word by word; what is replayed comes in longer pieces."""
-    updates = [json.loads(rest.split(" ", 2)[2])["params"]["update"] for rest in one.rests("update")]
-    return "".join(update["content"]["text"] + " " for update in updates if "content" in update).split()
+    """What was said to the front's client, word by word; what is replayed comes in
+    longer pieces.
+    """
+    updates = [
+        json.loads(rest.split(" ", 2)[2])["params"]["update"] for rest in one.rests("update")
+    ]
+    return "".join(
+        update["content"]["text"] + " " for update in updates if "content" in update
+    ).split()
 
 
 def after(place: int) -> list[str]:
@@ -189,12 +205,17 @@ async def test_taken_over_cursor_is_owned_at_once(tmp_path: Path) -> None:
         await resume(two, session)
         # Both were written, in one transaction, before the answer.
         rows = await w.r.database.read("SELECT instance, seq, used_by FROM acp_cursors")
-        assert set(rows) == {("this boot:1:1:7", 6, "this boot:1:2:7"), ("this boot:1:2:7", 6, None)}
+        assert set(rows) == {
+            ("this boot:1:1:7", 6, "this boot:1:2:7"),
+            ("this boot:1:2:7", 6, None),
+        }
         await two.leave()  # its front alone, before it has confirmed anything
         await returns(w, 2, session, after(6))
 
 
-async def test_crash_after_takeover_shows_more_not_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_after_takeover_shows_more_not_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with windows(tmp_path) as w:
         session = await left_at(w, 6)
         two = await w.open(2)
@@ -234,14 +255,23 @@ async def test_unreturned_cursor_is_dropped_after_30_days(tmp_path: Path) -> Non
 
 
 async def test_spare_cursor_is_not_handed_on_forever(tmp_path: Path) -> None:
-    """One of two windows never returns: the other one leaves a place more each time that it is restarted."""
+    """One of two windows never returns: the other one leaves a place more each time that it is
+    restarted.
+    """
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         two = await beside(w, 2, session, 6)
         await seen(w, one, 5)
         await w.die(1, one)
         await w.die(2, two)
-        once_more = [after(5), after(6) + GROWN, GROWN, GROWN, [], []]  # until the spare place is dropped
+        once_more = [
+            after(5),
+            after(6) + GROWN,
+            GROWN,
+            GROWN,
+            [],
+            [],
+        ]  # until the spare place is dropped
         for pid, missed in enumerate(once_more, 3):
             one = await w.open(pid)
             await resume(one, session)
@@ -253,7 +283,9 @@ async def test_spare_cursor_is_not_handed_on_forever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-async def test_two_dead_windows_return_complete_in_any_order(tmp_path: Path, order: tuple[int, int]) -> None:
+async def test_two_dead_windows_return_complete_in_any_order(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         two = await beside(w, 2, session, 8)
@@ -261,7 +293,9 @@ async def test_two_dead_windows_return_complete_in_any_order(tmp_path: Path, ord
         await w.die(1, one)
         await w.die(2, two)
         for pid in order:
-            await returns(w, 10 + pid, session, after(5))  # it cannot be known which of the two it is
+            await returns(
+                w, 10 + pid, session, after(5)
+            )  # it cannot be known which of the two it is
         await has_everything(w, 20, session)
 
 
@@ -284,7 +318,9 @@ async def test_front_continues_from_cursor_of_same_parents_front(tmp_path: Path)
         await seen(w, two, 14)
         again = await returns(w, 1, session, after(4) + GROWN)
         await seen(w, again, 13)
-        await returns(w, 1, session, GROWN[-1:])  # the least of what its fronts that live were shown
+        await returns(
+            w, 1, session, GROWN[-1:]
+        )  # the least of what its fronts that live were shown
 
 
 async def test_client_with_two_fronts_is_taken_over_whole(tmp_path: Path) -> None:
@@ -306,14 +342,21 @@ async def test_a_recycled_pid_is_another_instance(tmp_path: Path) -> None:
         await w.die(1, one)
         again = await returns(w, 1, session, after(6), start=8)
         await again.leave()
-        assert {row for (row,) in await w.r.database.read("SELECT used_by FROM acp_cursors WHERE seq = 6")} == {
+        assert {
+            row
+            for (row,) in await w.r.database.read("SELECT used_by FROM acp_cursors WHERE seq = 6")
+        } == {
             "this boot:1:1:8",
             None,
         }
 
 
-@pytest.mark.parametrize("hello", [{}, {"parent": None}, {"parent": "nonsense"}, {"parent": {"pid": "x"}}])
-async def test_front_without_parent_information_loses_nothing(tmp_path: Path, hello: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "hello", [{}, {"parent": None}, {"parent": "nonsense"}, {"parent": {"pid": "x"}}]
+)
+async def test_front_without_parent_information_loses_nothing(
+    tmp_path: Path, hello: dict[str, Any]
+) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1, hello=hello))
         await seen(w, one, 6)
@@ -356,7 +399,9 @@ async def test_client_returning_after_takeover_leaves_its_cursor_again(tmp_path:
 async def test_updates_in_flight_at_front_reconnect_are_unconfirmed(tmp_path: Path) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, await w.open(1))
-        two = await w.open(2, sessions={session: {"seq": END, "seen": 6}})  # of what is in no table any more
+        two = await w.open(
+            2, sessions={session: {"seq": END, "seen": 6}}
+        )  # of what is in no table any more
         await eventually(lambda: two.rests("attached"))
         await two.leave()
         await returns(w, 2, session, after(6))
@@ -401,7 +446,9 @@ async def test_loading_or_positioned_clients_leave_lowest_cursor(tmp_path: Path)
         for pid, front_ in ((1, one), (2, two), (3, three)):
             await w.die(pid, front_)
         loads = await w.open(4)
-        await loads.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])  # it was the third, or not
+        await loads.result(
+            1, "session/load", sessionId=session, cwd="/", mcpServers=[]
+        )  # it was the third, or not
         knows = await w.open(5)
         await resume(knows, session, _meta={"pykoclaw.dev/after": 7})
         await shown(knows, after(7))
@@ -433,7 +480,12 @@ async def test_a_deleted_session_leaves_no_cursor(tmp_path: Path) -> None:
         one.say("seen 1 9")
         assert await new(one, 9) != session
         await w.r.sessions.confirmations.flush()
-        assert await w.r.database.read("SELECT 1 FROM acp_cursors WHERE acp_session_id = ?", (session,)) == []
+        assert (
+            await w.r.database.read(
+                "SELECT 1 FROM acp_cursors WHERE acp_session_id = ?", (session,)
+            )
+            == []
+        )
 
 
 async def test_front_before_upgrade_takes_cursor_of_its_name(tmp_path: Path) -> None:
@@ -456,7 +508,9 @@ def test_what_was_kept_by_name_is_kept(tmp_path: Path) -> None:
         migrate.apply(connection, [one for one in migrate.load() if one.version < 4], path)
         connection.execute("INSERT INTO acp_cursors VALUES ('s', 'mitto', 6, 1)")
         migrate.apply(connection, migrate.load(), path)
-        rows = connection.execute("SELECT acp_session_id, client, instance, seq, used_by, ended_clock FROM acp_cursors")
+        rows = connection.execute(
+            "SELECT acp_session_id, client, instance, seq, used_by, ended_clock FROM acp_cursors"
+        )
         assert rows.fetchall() == [("s", "mitto", "", 6, None, None)]
 
 
@@ -470,7 +524,9 @@ async def test_cursor_by_name_counts_as_one_ended_instance(tmp_path: Path) -> No
         await has_everything(w, 3, session)
 
 
-async def test_what_cannot_be_written_is_kept_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_written_is_kept_and_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with windows(tmp_path) as w:
         session = await begun(w, one := await w.open(1))
         await w.r.sessions.confirmations.flush()
@@ -497,12 +553,16 @@ async def test_a_confirmation_is_written_under_its_instance(tmp_path: Path) -> N
         session = await begun(w, one := await w.open(1))
         await until_there_is(w.r, "state = 'done'")
         await seen(w, one, 6)
-        rows = await w.r.database.read("SELECT acp_session_id, client, instance, front, seq FROM acp_cursors")
+        rows = await w.r.database.read(
+            "SELECT acp_session_id, client, instance, front, seq FROM acp_cursors"
+        )
         assert rows == [(session, "editor", "this boot:1:1:7", "front 1", 6)]
 
 
 @pytest.mark.parametrize("own", [False, True])
-async def test_only_confirmations_of_same_session_repeat_claim_read(tmp_path: Path, own: bool) -> None:
+async def test_only_confirmations_of_same_session_repeat_claim_read(
+    tmp_path: Path, own: bool
+) -> None:
     """Else a client that keeps the database busy keeps all others from opening their sessions."""
     async with rig(tmp_path) as r:
         mine, theirs = await r.session(), await r.session()

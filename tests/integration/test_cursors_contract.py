@@ -1,4 +1,6 @@
-"""Contract of `sessions.ports.CursorStore`: a place moves on, never back, unless all of the cursor is known."""
+"""Contract of `sessions.ports.CursorStore`: a place moves on, never back, unless all of the cursor
+is known.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
         yield made
 
 
-async def change(s: Subject, cursor: Cursor | None, *, whole: bool = False, client: str = "Zed") -> None:
+async def change(
+    s: Subject, cursor: Cursor | None, *, whole: bool = False, client: str = "Zed"
+) -> None:
     instance, front = ("i", "f") if cursor is None else (cursor.instance, cursor.front)
     await s.journal.change_cursors([CursorChange("one", client, instance, front, cursor, whole)])
 

@@ -1,4 +1,6 @@
-"""Damaged spools: what can be read is in the log, what cannot is said there, and the next daemon goes on."""
+"""Damaged spools: what can be read is in the log, what cannot is said there, and the next daemon
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from pykoclaw_acp.model.events import Failure, Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration.adopting import _die, _write_spool, alive, daemon, ended, found, killed, texts
+from tests.integration.adopting import (
+    _die,
+    _write_spool,
+    alive,
+    daemon,
+    ended,
+    found,
+    killed,
+    texts,
+)
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
@@ -26,9 +37,14 @@ __all__ = ["alive"]
 MISSING = "Something is missing here."
 
 
-def spool(channel: MemoryChannel, turn_id: str, *, without: tuple[int, ...] = (), garbage: bytes = b"") -> Path:
+def spool(
+    channel: MemoryChannel, turn_id: str, *, without: tuple[int, ...] = (), garbage: bytes = b""
+) -> Path:
     """Five words and the turn's end; of some frames something else is in the file."""
-    frames: list[Any] = [channel._told[-1], *(channel.event(turn_id, f"w{at} ") for at in range(1, 6))]
+    frames: list[Any] = [
+        channel._told[-1],
+        *(channel.event(turn_id, f"w{at} ") for at in range(1, 6)),
+    ]
     frames.append(channel.ended(turn_id))
     data = b"".join(garbage if at in without else encode(one) for at, one in enumerate(frames))
     return Path(_write_spool(channel, data))
@@ -46,7 +62,9 @@ def plain(said: list[str]) -> str:
 @pytest.mark.parametrize(
     "garbage", [b"", b"garbage\n", b"\0" * 5000 + b"\n", b'{"frame":"event","epoch":1,"n":\xff}\n']
 )
-async def test_gap_is_noted_in_place_and_spool_kept(tmp_path: Path, alive: WorkerProcess, garbage: bytes) -> None:
+async def test_gap_is_noted_in_place_and_spool_kept(
+    tmp_path: Path, alive: WorkerProcess, garbage: bytes
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id, without=(2, 3), garbage=garbage)
@@ -63,10 +81,14 @@ async def test_gap_is_noted_in_place_and_spool_kept(tmp_path: Path, alive: Worke
             assert kept.read_bytes() == written
             assert not there(path)
             assert await after.database.read("SELECT * FROM acp_workers") == []
-            assert await after.seqs(session) == list(range(1, (await found(after, session)).last_seq + 1))
+            assert await after.seqs(session) == list(
+                range(1, (await found(after, session)).last_seq + 1)
+            )
 
 
-async def test_truncated_line_is_noted_and_turn_ends_failed(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_truncated_line_is_noted_and_turn_ends_failed(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
@@ -77,17 +99,30 @@ async def test_truncated_line_is_noted_and_turn_ends_failed(tmp_path: Path, aliv
         assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 [gap] "
 
 
-async def test_frame_refused_by_database_affects_no_other(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_frame_refused_by_database_affects_no_other(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel._n += 1
-        head = {"epoch": 1, "turn_id": turn.turn_id, "tool_call_id": "c", "title": "Run", "tool_kind": "execute"}
+        head = {
+            "epoch": 1,
+            "turn_id": turn.turn_id,
+            "tool_call_id": "c",
+            "title": "Run",
+            "tool_kind": "execute",
+        }
         channel.say(PermissionRequest(**head, n=channel._n, ask_id="q"))  # type: ignore[arg-type]
         await eventually(lambda: channel.acked == channel._n)
     one = channel.event(turn.turn_id, "one ")
     channel._n += 1
     twice = PermissionRequest(**head, n=channel._n, ask_id="q")  # type: ignore[arg-type]
-    frames: list[FromWorker] = [one, twice, channel.event(turn.turn_id, "two "), channel.ended(turn.turn_id)]
+    frames: list[FromWorker] = [
+        one,
+        twice,
+        channel.event(turn.turn_id, "two "),
+        channel.ended(turn.turn_id),
+    ]
     _write_spool(channel, b"".join(map(encode, frames)))
     await _die(alive)
     async with daemon(tmp_path) as after:
@@ -124,7 +159,10 @@ async def order(r: Rig, session: Any) -> list[str]:
     """What the log says, the turn's end included; a gap in square brackets."""
     logged = [one.event for one in await SessionJournal(r.database).read(session.id, 0, 1000)]
     said = [one.text for one in logged if isinstance(one, Text | Failure)]
-    return ["[gap]" if MISSING in text else "[end]" if "not sent again" in text else text for text in said]
+    return [
+        "[gap]" if MISSING in text else "[end]" if "not sent again" in text else text
+        for text in said
+    ]
 
 
 @pytest.mark.parametrize("line", [0, 3])
@@ -191,7 +229,9 @@ async def test_dying_workers_spool_precedes_end_or_is_lost(
         assert (await r.run(session, "say 1")).state == "done"
 
 
-async def test_a_worker_that_lives_tells_its_gap_itself(tmp_path: Path, alive: WorkerProcess) -> None:
+async def test_a_worker_that_lives_tells_its_gap_itself(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     before = channel._n

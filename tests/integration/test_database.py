@@ -1,5 +1,7 @@
 # ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
-"""The database file: how it is created, opened, shared and closed, and what keeps us from using it."""
+"""The database file: how it is created, opened, shared and closed, and what keeps us
+from using it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.integration.rows import NEW_SESSION, SESSION, create
 
 LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT count(*) FROM n"
 
-fixed_engine = pytest.mark.skipif(ENGINE.affected, reason="only a fixed engine uses WAL on a new file")
+fixed_engine = pytest.mark.skipif(
+    ENGINE.affected, reason="only a fixed engine uses WAL on a new file"
+)
 
 
 @pytest.fixture
@@ -42,7 +46,9 @@ async def database(path: Path) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def affected_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True))
+    monkeypatch.setattr(
+        "pykoclaw_acp.store.opening.ENGINE", Engine("sqlite3", (3, 40, 1), affected=True)
+    )
 
 
 def event(payload: str = "{}") -> NewEvent:
@@ -107,7 +113,9 @@ async def test_the_change_to_wal_waits_for_a_writer(path: Path) -> None:
 
 
 @fixed_engine
-async def test_file_that_cannot_become_wal_is_used_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_that_cannot_become_wal_is_used_unchanged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await (await Database.open(path)).close()
     monkeypatch.setattr("pykoclaw_acp.store.journal_mode.BUSY_TIMEOUT", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -166,7 +174,9 @@ async def test_affected_engine_keeps_wal_without_checkpoint_in_commit(
 async def test_queued_units_are_committed_before_close(path: Path) -> None:
     database = await Database.open(path)
     await database.commit(NEW_SESSION)
-    commits = [asyncio.create_task(database.commit(Unit(events=(event("x" * 1000),)))) for _ in range(5000)]
+    commits = [
+        asyncio.create_task(database.commit(Unit(events=(event("x" * 1000),)))) for _ in range(5000)
+    ]
     await asyncio.sleep(0)  # they have called, and wait
     await asyncio.gather(database.close(), database.close())
     assert [await commit for commit in commits] == [[seq] for seq in range(1, 5001)]
@@ -176,7 +186,10 @@ async def test_queued_units_are_committed_before_close(path: Path) -> None:
         await database.read("SELECT 1")
     await database.close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT max(seq), count(*) FROM acp_log").fetchone() == (5000, 5000)
+        assert connection.execute("SELECT max(seq), count(*) FROM acp_log").fetchone() == (
+            5000,
+            5000,
+        )
 
 
 async def test_requested_reads_are_answered_before_close(path: Path) -> None:
@@ -316,7 +329,9 @@ DAMAGES = [
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_file_is_named_and_untouched(path: Path, mode: str, damage: Callable[[Path], None]) -> None:
+async def test_a_damaged_file_is_named_and_untouched(
+    path: Path, mode: str, damage: Callable[[Path], None]
+) -> None:
     create(path, mode)
     damage(path)
     before = files(path)
@@ -359,7 +374,9 @@ async def test_directory_in_place_of_file_is_named(path: Path) -> None:
 
 
 def killed_writer(path: Path, sql: str, *, before_commit: bool = False) -> None:
-    """A process that writes to the file with pykoclaw's own means and is killed, after its commit or before it."""
+    """A process that writes to the file with pykoclaw's own means and is killed, after its commit
+    or before it.
+    """
     code = (
         "import os, signal, sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1])\n"
@@ -402,6 +419,8 @@ async def test_killed_writers_partial_transaction_is_rolled_back(path: Path) -> 
     assert path.read_bytes() != whole
     database = await Database.open(path)
     try:
-        assert await database.read("SELECT DISTINCT length(system_prompt_hash) FROM conversations") == [(400,)]
+        assert await database.read(
+            "SELECT DISTINCT length(system_prompt_hash) FROM conversations"
+        ) == [(400,)]
     finally:
         await database.close()

@@ -1,4 +1,6 @@
-"""The end of a turn, or of a worker, that meets an error nobody foresaw is recorded all the same, later."""
+"""The end of a turn, or of a worker, that meets an error nobody foresaw is recorded all the same,
+later.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.waiting import eventually
 class Failing:
     """A method that raises so many times; None: until it is healed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, times: int | None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, times: int | None
+    ) -> None:
         self.calls = 0
         self.times = times
         real = getattr(owner, name)
@@ -46,7 +50,9 @@ async def recovers(r: Rig, session: Any) -> None:
     assert left_none
 
 
-async def test_dead_workers_turn_end_is_retried_until_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_workers_turn_end_is_retried_until_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         failing = Failing(monkeypatch, SessionJournal, "finish", 4)
@@ -57,7 +63,9 @@ async def test_dead_workers_turn_end_is_retried_until_recorded(tmp_path: Path, m
         await recovers(r, session)
 
 
-async def test_cancel_ends_turn_whose_end_was_unrecorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancel_ends_turn_whose_end_was_unrecorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         monkeypatch.setattr(retries, "FIRST_PAUSE", 600.0)
@@ -71,7 +79,9 @@ async def test_cancel_ends_turn_whose_end_was_unrecorded(tmp_path: Path, monkeyp
         await recovers(r, session)
 
 
-@pytest.mark.parametrize("owner_and_name", [(SqlWorkerStore, "worker_gone"), (SessionJournal, "append")])
+@pytest.mark.parametrize(
+    "owner_and_name", [(SqlWorkerStore, "worker_gone"), (SessionJournal, "append")]
+)
 async def test_worker_end_is_retried_until_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner_and_name: tuple[type, str]
 ) -> None:
@@ -87,7 +97,9 @@ async def test_worker_end_is_retried_until_recorded(
         assert failing.calls == (5 if owner_and_name[1] == "worker_gone" else 4)
 
 
-async def test_turn_lost_by_journal_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_lost_by_journal_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
         await r.database._writer.run(lambda c: c.execute("PRAGMA foreign_keys=OFF"))
@@ -96,7 +108,9 @@ async def test_turn_lost_by_journal_is_answered(tmp_path: Path, monkeypatch: pyt
         assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")
 
 
-async def test_a_long_fault_says_little(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_long_fault_says_little(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(retries, "LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.0)
     tries = 0

@@ -1,4 +1,6 @@
-"""A client that asks for much: its share, a bound for what waits, answers that it has to take; others do not notice."""
+"""A client that asks for much: its share, a bound for what waits, answers that it has to take;
+others do not notice.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ from tests.waiting import eventually
 async def test_session_bounds_waiting_prompts_and_advises_on_more(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, _, channel, turn = await hanging(r, wire)
-        asked = [wire.begin("session/prompt", **prompt(session, f"say {n}")) for n in range(MOST_WAITING + 20)]
+        asked = [
+            wire.begin("session/prompt", **prompt(session, f"say {n}"))
+            for n in range(MOST_WAITING + 20)
+        ]
         refused = [await wire.answer(message_id) for message_id in asked[MOST_WAITING:]]
         for answer in refused:
             assert answer["error"]["code"] == -32012
@@ -54,7 +59,9 @@ async def test_repeated_prompt_joins_turn_however_many_wait(tmp_path: Path) -> N
         assert "result" in await wire.answer(again)
 
 
-async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_prompts_that_wait_have_a_bound_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(queue, "MOST_TEXT", 1000)
     async with rig(tmp_path) as r, client(r) as wire:
         session, _, _, _ = await hanging(r, wire)
@@ -65,12 +72,19 @@ async def test_long_prompts_that_wait_have_a_bound_together(tmp_path: Path, monk
         await eventually(lambda: len(r.sessions._live[session].turns) == 3)
 
 
-async def test_waiting_prompts_are_bounded_over_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_prompts_are_bounded_over_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(queue, "MOST_WAITING_ALL", 3)
     async with rig(tmp_path) as r, client(r) as wire:
         (session, _, channel, turn), (other, *_) = await hanging(r, wire), await hanging(r, wire)
-        first, *_ = [wire.begin("session/prompt", **prompt(one, "say 1")) for one in (session, session, other)]
-        await eventually(lambda: len(r.sessions._live[session].turns + r.sessions._live[other].turns) == 5)
+        first, *_ = [
+            wire.begin("session/prompt", **prompt(one, "say 1"))
+            for one in (session, session, other)
+        ]
+        await eventually(
+            lambda: len(r.sessions._live[session].turns + r.sessions._live[other].turns) == 5
+        )
         refused = await wire.call("session/prompt", **prompt(other, "say 2"))
         assert refused["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
         channel.say(channel.ended(turn))
@@ -79,8 +93,12 @@ async def test_waiting_prompts_are_bounded_over_all_sessions(tmp_path: Path, mon
         await eventually(lambda: len(r.sessions._live[other].turns) == 3)
 
 
-async def test_client_runs_one_large_call_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three hundred listings, and nobody who reads: one was made, and the others cost what a call costs."""
+async def test_client_runs_one_large_call_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred listings, and nobody who reads: one was made, and the others cost what a call
+    costs.
+    """
     made = 0
     listing = overview.listing
 
@@ -147,7 +165,9 @@ async def test_the_confirmations_of_a_front_have_their_share(tmp_path: Path) -> 
         await eventually(lambda: wire.connection is not None and wire.connection.share.waited >= 5)
 
 
-async def test_too_many_calls_are_refused_then_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_calls_are_refused_then_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calls, "MAX_CALLS", 10)
     monkeypatch.setattr(calls, "MOST_OPEN", 20)
     async with rig(tmp_path) as r, client(r) as wire:
@@ -166,7 +186,9 @@ async def test_too_many_calls_are_refused_then_not_read(tmp_path: Path, monkeypa
 async def test_flood_of_new_sessions_alternates_with_other_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order in which the journal gets them: neither a lock nor its queue is full of one client's."""
+    """The order in which the journal gets them: neither a lock nor its queue is full of one
+    client's.
+    """
     gate, made, create = asyncio.Event(), list[str](), SessionJournal.create
 
     async def creating(journal: SessionJournal, record: SessionRecord) -> None:
@@ -190,7 +212,8 @@ async def test_flood_of_new_sessions_alternates_with_other_client(
 async def test_many_simultaneous_requests_start_in_portions(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as flood, client(r) as other:
         lines = [
-            json.dumps({"jsonrpc": "2.0", "id": n, "method": "session/set_mode", "params": {}}) for n in range(2000)
+            json.dumps({"jsonrpc": "2.0", "id": n, "method": "session/set_mode", "params": {}})
+            for n in range(2000)
         ]
         most = 0
 

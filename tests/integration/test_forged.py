@@ -1,4 +1,6 @@
-"""Absurd and forged values from a client: refused at the door, or its own affair; nobody else is the worse for them."""
+"""Absurd and forged values from a client: refused at the door, or its own affair; nobody else is
+the worse for them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,13 @@ def hello(**fields: Any) -> bytes:
 @pytest.mark.parametrize("field", ["seq", "seen", "line", "clocks", "pid", "link"])
 async def test_front_with_out_of_range_number_is_refused(field: str, value: int) -> None:
     followed = {"seq": 1, **({field: value} if field in ("seq", "seen", "line") else {})}
-    given = {"clocks": [value, 1]} if field == "clocks" else {field: value} if field in ("pid", "link") else {}
+    given = (
+        {"clocks": [value, 1]}
+        if field == "clocks"
+        else {field: value}
+        if field in ("pid", "link")
+        else {}
+    )
     said = hello(sessions={"s": followed}, **given)
     with pytest.raises(ParseError):
         await FrontPeer.meet(Said(said), b"")
@@ -57,7 +65,14 @@ async def test_front_with_out_of_range_number_is_refused(field: str, value: int)
         {"sessions": {"s" * 300: {"seq": 1}}},
         {"initialize": [[0] * 10] * 1_000_000},
     ],
-    ids=["no name", "long name", "many questions", "long question", "long session", "longer than 8 MiB"],
+    ids=[
+        "no name",
+        "long name",
+        "many questions",
+        "long question",
+        "long session",
+        "longer than 8 MiB",
+    ],
 )
 async def test_a_front_is_refused_whose_introduction_is_absurd(fields: dict[str, Any]) -> None:
     with pytest.raises(ParseError):
@@ -99,16 +114,31 @@ async def test_a_forged_confirmation_hides_nothing_from_namesakes(tmp_path: Path
             for token in range(1, 5):
                 forger.say(f"seen {token} {seq.format(last=last + 4, beyond=last + 1000)}")
             await forger.result(3, "session/resume", sessionId=session, cwd="/")
-        async with front(r, "author", initialize=INITIALIZE | {"clientInfo": {"name": "another"}}) as author:
+        async with front(
+            r, "author", initialize=INITIALIZE | {"clientInfo": {"name": "another"}}
+        ) as author:
             await author.result(1, "session/resume", sessionId=session, cwd="/")
             await answered(author, session)
         assert await follow_up(r, session, "namesake") == "0 1 2 "
 
 
-@pytest.mark.parametrize("line", ["> {n} {request}", ">> {n} 5 {request}", ">> 1 {n} {request}", "done {n}"])
-@pytest.mark.parametrize("number", [2**53 + 1, 2**63, 10**400, -1], ids=["2^53", "2^63", "10^400", "-1"])
-async def test_out_of_range_line_numbers_are_ignored(tmp_path: Path, line: str, number: int) -> None:
-    request = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}})
+@pytest.mark.parametrize(
+    "line", ["> {n} {request}", ">> {n} 5 {request}", ">> 1 {n} {request}", "done {n}"]
+)
+@pytest.mark.parametrize(
+    "number", [2**53 + 1, 2**63, 10**400, -1], ids=["2^53", "2^63", "10^400", "-1"]
+)
+async def test_out_of_range_line_numbers_are_ignored(
+    tmp_path: Path, line: str, number: int
+) -> None:
+    request = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 9,
+            "method": "session/new",
+            "params": {"cwd": "/", "mcpServers": []},
+        }
+    )
     async with rig(tmp_path) as r, front(r) as one:
         one.say(line.format(n=number, request=request))
         session = await new(one)
@@ -121,26 +151,39 @@ async def test_out_of_range_line_numbers_are_ignored(tmp_path: Path, line: str, 
 async def test_a_place_out_of_range_is_refused(tmp_path: Path, value: Any) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new_session(wire)
-        refused = await wire.call("session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": value})
+        refused = await wire.call(
+            "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": value}
+        )
         assert refused["error"]["code"] == -32602
         assert "pykoclaw.dev/after" in refused["error"]["message"]
 
 
 @pytest.mark.parametrize("value", ABSURD, ids=range(len(ABSURD)))
 @pytest.mark.parametrize("field", ["after", "turns"])
-async def test_follower_with_out_of_range_number_is_refused(tmp_path: Path, field: str, value: int) -> None:
+async def test_follower_with_out_of_range_number_is_refused(
+    tmp_path: Path, field: str, value: int
+) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
         refused = await cli.refused("follow", session=session.id, **{field: value})
         assert refused["code"] == -32602
         assert f"`{field}`" in refused["message"]
-        assert await cli.call("follow", session=session.id, turns=2**53) == {"seq": session.last_seq}
+        assert await cli.call("follow", session=session.id, turns=2**53) == {
+            "seq": session.last_seq
+        }
 
 
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"mcpServers": [{"name": f"s{n}", "command": "c", "args": [], "env": []} for n in range(201)]}, "mcpServers"),
+        (
+            {
+                "mcpServers": [
+                    {"name": f"s{n}", "command": "c", "args": [], "env": []} for n in range(201)
+                ]
+            },
+            "mcpServers",
+        ),
         ({"mcpServers": [], "additionalDirectories": ["/a"] * 1001}, "additionalDirectories"),
     ],
 )
@@ -155,5 +198,7 @@ async def test_servers_and_directories_of_session_are_bounded(
 
 async def test_a_name_that_is_too_long_is_none(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await wire.call("initialize", protocolVersion=1, clientInfo={"name": "x" * 300, "version": "1"})
+        await wire.call(
+            "initialize", protocolVersion=1, clientInfo={"name": "x" * 300, "version": "1"}
+        )
         assert wire.connection.client.name == "unknown"

@@ -1,4 +1,6 @@
-"""Forms of MCP servers: asked of clients that can show them, settled like any question; on workers in memory."""
+"""Forms of MCP servers: asked of clients that can show them, settled like any question; on workers
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ async def given(asking: Asking) -> tuple[str, Any]:
     return answer.decision, answer.content
 
 
-# --- answers -------------------------------------------------------------------------------------------------------
+# --- answers
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,11 @@ async def given(asking: Asking) -> tuple[str, Any]:
     [
         (ADA, ("accept", {"name": "Ada"}), ("accept", None, "editor")),
         ({"action": "accept"}, ("accept", None), ("accept", None, "editor")),
-        ({"action": "decline", "content": {"name": "Ada"}}, ("decline", None), ("decline", None, "editor")),
+        (
+            {"action": "decline", "content": {"name": "Ada"}},
+            ("decline", None),
+            ("decline", None, "editor"),
+        ),
         ({"action": "cancel"}, ("cancel", None), ("cancel", None, "editor")),
         ({"action": "_later"}, ("cancel", None), ("_later", None, None)),
         (RuntimeError("no dialogue"), ("cancel", None), ("unanswered", None, None)),
@@ -111,7 +118,8 @@ async def test_a_command_can_only_deny_it(tmp_path: Path) -> None:
         assert await given(asking) == ("decline", None)
 
 
-# --- nobody is there -----------------------------------------------------------------------------------------------
+# --- nobody is there
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,7 +177,8 @@ async def test_client_without_forms_is_absent_for_waiting_form(tmp_path: Path) -
         assert plain.asked == []
 
 
-# --- a new daemon --------------------------------------------------------------------------------------------------
+# --- a new daemon
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
@@ -179,7 +188,9 @@ async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
         await asking.asked("q1")
         session = await restarted(r, asking)
         person = Person("later", forms=True)
-        session.subscribe(Person(), 0)  # that a client which shows no forms comes back first changes nothing
+        session.subscribe(
+            Person(), 0
+        )  # that a client which shows no forms comes back first changes nothing
         session.subscribe(person, 0)
         await person.answer("q1", ADA)
         assert person.asked == [question]
@@ -190,7 +201,11 @@ async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
 async def test_undelivered_form_answer_comes_from_its_row(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         asking = await begin(r, person := Person(forms=True))
-        for ask_id, outcome in (("yes", ADA), ("no", {"action": "decline"}), ("away", {"action": "cancel"})):
+        for ask_id, outcome in (
+            ("yes", ADA),
+            ("no", {"action": "decline"}),
+            ("away", {"action": "cancel"}),
+        ):
             asking.ask(ask_id, form=FORM)
             await person.answer(ask_id, outcome)
             await asking.settled(ask_id)
@@ -203,7 +218,8 @@ async def test_undelivered_form_answer_comes_from_its_row(tmp_path: Path) -> Non
         }
 
 
-# --- over ACP ------------------------------------------------------------------------------------------------------
+# --- over ACP
+# ------------------------------------------------------------------------------------------------------
 
 
 async def connected(r: Rig, capabilities: Any) -> Wire:
@@ -221,7 +237,9 @@ def asked_of(wire: Wire) -> list[dict[str, Any]]:
     return [line for line in wire.lines if line.get("method") == "elicitation/create"]
 
 
-async def test_client_declaring_elicitation_is_asked_with_elicitation_create(tmp_path: Path) -> None:
+async def test_client_declaring_elicitation_is_asked_with_elicitation_create(
+    tmp_path: Path,
+) -> None:
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         session, _, channel, turn = await hanging(r, wire)
@@ -242,7 +260,9 @@ async def test_client_declaring_elicitation_is_asked_with_elicitation_create(tmp
         await disconnect(r, wire)
 
 
-@pytest.mark.parametrize("result", [{"action": "accept", "content": "Ada"}, {"content": {"name": "Ada"}}, {}])
+@pytest.mark.parametrize(
+    "result", [{"action": "accept", "content": "Ada"}, {"content": {"name": "Ada"}}, {}]
+)
 async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> None:
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
@@ -270,7 +290,9 @@ async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> No
         "all",
     ],
 )
-async def test_client_not_declaring_elicitation_is_not_asked(tmp_path: Path, capabilities: Any) -> None:
+async def test_client_not_declaring_elicitation_is_not_asked(
+    tmp_path: Path, capabilities: Any
+) -> None:
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, capabilities)
         _, _, channel, turn = await hanging(r, wire)

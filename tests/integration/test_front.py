@@ -32,7 +32,9 @@ KEPT: dict[str, Any] = {"mcpServers": []}  # of it, for the next daemon
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+    return Places(
+        str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock")
+    )
 
 
 @pytest.fixture
@@ -67,7 +69,8 @@ def fill(descriptor: int, line: bytes) -> int:
     return written // len(line)
 
 
-# --- relaying ---------------------------------------------------------------------------------------------------------
+# --- relaying
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places) -> None:
@@ -87,21 +90,30 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "asked": [],
         "deaths": {},
     }
-    client.write(b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}')
-    assert link.line() == b'> 1 {"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
+    client.write(
+        b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
+    )
+    assert (
+        link.line()
+        == b'> 1 {"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
+    )
     link.send(b'answer 1 {"jsonrpc":"2.0","id":"a b","result":{"x": 1}}')
     assert client.line() == b'{"jsonrpc":"2.0","id":"a b","result":{"x": 1}}'
     assert link.line() == b"done 1"
     link.send(b'notify {"jsonrpc":"2.0","method":"m"}', b"future 1 2", b"ack x", b"")
     assert client.line() == b'{"jsonrpc":"2.0","method":"m"}'
     assert client.end() == 0
-    assert client.said() == [f"pykoclaw-acp {__version__}: connected to the daemon at {places.socket}"]
+    assert client.said() == [
+        f"pykoclaw-acp {__version__}: connected to the daemon at {places.socket}"
+    ]
 
 
 def test_updates_are_written_and_confirmed(client: Client, daemon: Daemon) -> None:
     link = daemon.accept()
     link.hello()
-    link.send(b'attached 7 4 0 "s"', b"update 7 5 " + update(5), b"cursor 7 6", b"update 7 7 " + update(7))
+    link.send(
+        b'attached 7 4 0 "s"', b"update 7 5 " + update(5), b"cursor 7 6", b"update 7 7 " + update(7)
+    )
     assert client.line() == update(5)
     assert client.line() == update(7)
     confirmed = [link.line()]
@@ -129,8 +141,12 @@ def test_confirmations_are_throttled_and_flushed_at_end(client: Client, daemon: 
     assert len(confirmed) <= took / 0.1 + 2
 
 
-@pytest.mark.parametrize("line", [b"no JSON", b"[1]", b"7", b'{"id":1', b"\xff\xfe", b"[" * 100_000])
-def test_invalid_message_is_left_to_daemon_to_refuse(line: bytes, client: Client, daemon: Daemon) -> None:
+@pytest.mark.parametrize(
+    "line", [b"no JSON", b"[1]", b"7", b'{"id":1', b"\xff\xfe", b"[" * 100_000]
+)
+def test_invalid_message_is_left_to_daemon_to_refuse(
+    line: bytes, client: Client, daemon: Daemon
+) -> None:
     link = daemon.accept()
     link.hello()
     client.write(line)
@@ -178,7 +194,9 @@ def test_forty_mebibyte_line_passes_in_both_directions(client: Client, daemon: D
     assert client.line() == big
 
 
-def test_non_reading_client_blocks_daemon_without_losing_lines(client: Client, daemon: Daemon) -> None:
+def test_non_reading_client_blocks_daemon_without_losing_lines(
+    client: Client, daemon: Daemon
+) -> None:
     link = daemon.accept()
     link.hello()
     link.send(b'attached 1 0 0 "s"')
@@ -190,7 +208,9 @@ def test_non_reading_client_blocks_daemon_without_losing_lines(client: Client, d
     assert [client.line() for _ in range(sent)] == [text] * sent
 
 
-def test_non_reading_daemon_blocks_client_without_losing_lines(client: Client, daemon: Daemon) -> None:
+def test_non_reading_daemon_blocks_client_without_losing_lines(
+    client: Client, daemon: Daemon
+) -> None:
     link = daemon.accept()
     link.hello()
     line = encode({"jsonrpc": "2.0", "method": "n", "params": "x" * 10_000}) + b"\n"
@@ -202,7 +222,8 @@ def test_non_reading_daemon_blocks_client_without_losing_lines(client: Client, d
         assert link.line() == b"> %d %b" % (number, line[:-1])
 
 
-# --- another daemon ---------------------------------------------------------------------------------------------------
+# --- another daemon
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_unanswered_requests_are_sent_again_in_order(client: Client, daemon: Daemon) -> None:
@@ -227,14 +248,21 @@ def test_unanswered_requests_are_sent_again_in_order(client: Client, daemon: Dae
     assert hello["front"] == front
     assert hello["initialize"] == {"protocolVersion": 1}
     again = [link.line() for _ in range(3)]
-    assert [line.split(b" ", 3)[3] for line in again] == [line.split(b" ", 2)[2] for line in lines[:3]]
+    assert [line.split(b" ", 3)[3] for line in again] == [
+        line.split(b" ", 2)[2] for line in lines[:3]
+    ]
     for line in again:
         mark, _, at, _ = line.split(b" ", 3)
         assert mark == b">>"
         assert before <= int(at) <= int(time.time() * 1000)
     client.notify("new")
     assert link.line().startswith(b"> 6 ")
-    link.send(b"answer 2 " + result(first), b"answer 2 " + result(first), b"answer 5 " + result(second), b"ack 4")
+    link.send(
+        b"answer 2 " + result(first),
+        b"answer 2 " + result(first),
+        b"answer 5 " + result(second),
+        b"ack 4",
+    )
     assert client.message()["id"] == first
     assert link.line() == b"done 2"
     daemon.restart()
@@ -247,8 +275,12 @@ def test_unanswered_requests_are_sent_again_in_order(client: Client, daemon: Dae
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_daemon_deaths_over_request_count_until_accepted(client: Client, daemon: Daemon, counts: bool) -> None:
-    """Each of them is a process that dies, or else ends in order, lives on, has taken the request, or says nothing."""
+def test_daemon_deaths_over_request_count_until_accepted(
+    client: Client, daemon: Daemon, counts: bool
+) -> None:
+    """Each of them is a process that dies, or else ends in order, lives on, has taken the request,
+    or says nothing.
+    """
     with processes(4) as there:
         request_id = 0
         for at, process in enumerate(there):
@@ -269,7 +301,10 @@ def test_daemon_deaths_over_request_count_until_accepted(client: Client, daemon:
             daemon.restart()
         link = daemon.accept()
         assert link.hello()["deaths"] == ({"1": 4} if counts else {})
-        link.send(b'refuse 1 {"code":-32010,"message":"no","data":{"errorKind":"server_died"}}', b"refuse 1 {}")
+        link.send(
+            b'refuse 1 {"code":-32010,"message":"no","data":{"errorKind":"server_died"}}',
+            b"refuse 1 {}",
+        )
         error = {"code": -32010, "message": "no", "data": {"errorKind": "server_died"}}
         assert client.message() == {"jsonrpc": "2.0", "id": request_id, "error": error}
         while (line := link.line()) != b"done 1":
@@ -343,7 +378,9 @@ def test_a_daemons_request_reaches_the_client_once(client: Client, daemon: Daemo
     assert link.line().startswith(b">> 1 ")
     link.send(b"ack 1", ask)  # it is asked anew
     assert client.message()["id"] == 'a "1'
-    link.send(b'notify {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"a \\"1"}}', ask)
+    link.send(
+        b'notify {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"a \\"1"}}', ask
+    )
     assert client.message()["method"] == "$/cancel_request"
     assert client.message()["id"] == 'a "1'
 
@@ -367,7 +404,9 @@ def test_answer_after_daemons_end_is_confirmed_to_next(client: Client, daemon: D
 
 
 def test_updates_before_answer_are_confirmed_before_it(client: Client, daemon: Daemon) -> None:
-    """A client that ends its agent as soon as it has an answer (Mitto does) is not shown the turn again."""
+    """A client that ends its agent as soon as it has an answer (Mitto does) is not shown the turn
+    again.
+    """
     link = daemon.accept()
     link.hello()
     for number, seq in ((1, 7), (2, 9)):
@@ -404,7 +443,9 @@ def test_a_daemon_that_hangs_loses_nothing(client: Client, daemon: Daemon) -> No
         b'{"id":1,"method":"initialize","params":{"protocolVersion":1}}',
     ],
 )
-def test_initialize_the_daemon_would_refuse_waits_for_it(line: bytes, client: Client, daemon: Daemon) -> None:
+def test_initialize_the_daemon_would_refuse_waits_for_it(
+    line: bytes, client: Client, daemon: Daemon
+) -> None:
     client.write(line)
     client.request("initialize", {"protocolVersion": 1})
     assert client.message()["id"] == 1  # the second one's: the front has answered what it will
@@ -413,13 +454,16 @@ def test_initialize_the_daemon_would_refuse_waits_for_it(line: bytes, client: Cl
     assert link.line() == b"> 1 " + line
 
 
-def test_daemon_listening_elsewhere_is_found_by_its_lock(places: Places, daemon: Daemon, tmp_path: Path) -> None:
+def test_daemon_listening_elsewhere_is_found_by_its_lock(
+    places: Places, daemon: Daemon, tmp_path: Path
+) -> None:
     elsewhere = Places(places.data, places.state, str(tmp_path / "other" / "acp.sock"))
     with Client(elsewhere):
         daemon.accept().hello()
 
 
-# --- the client's end -------------------------------------------------------------------------------------------------
+# --- the client's end
+# -------------------------------------------------------------------------------------------------
 
 
 def test_front_ends_promptly_at_end_of_input(places: Places, daemon: Daemon) -> None:
@@ -472,7 +516,9 @@ def test_it_ends_while_it_waits_for_a_daemon(places: Places) -> None:
         request_id = client.request("initialize", {"protocolVersion": 1})
         assert client.message()["id"] == request_id
         assert client.end() == 0
-        assert client.said() == [f"pykoclaw-acp {__version__}: waiting for the daemon at {places.socket}"]
+        assert client.said() == [
+            f"pykoclaw-acp {__version__}: waiting for the daemon at {places.socket}"
+        ]
 
 
 def test_input_before_first_daemon_is_sent_as_new(places: Places) -> None:
@@ -486,7 +532,8 @@ def test_input_before_first_daemon_is_sent_as_new(places: Places) -> None:
         assert link.line().startswith(b"> 2 ")
 
 
-# --- a daemon that cannot be had --------------------------------------------------------------------------------------
+# --- a daemon that cannot be had
+# --------------------------------------------------------------------------------------
 
 
 def refused(client: Client, status: int, kind: str) -> Any:
@@ -514,7 +561,10 @@ def test_permanently_locked_data_directory_is_finally_an_error(places: Places) -
 
 
 def test_daemon_rejecting_every_hello_is_finally_an_error(places: Places) -> None:
-    with Daemon(places, patience=0.05) as daemon, Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client:
+    with (
+        Daemon(places, patience=0.05) as daemon,
+        Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client,
+    ):
         request_id = client.request("session/new", NEW)
         while client.process.poll() is None:
             try:
@@ -562,7 +612,9 @@ def test_lone_surrogate_does_not_invalidate_hello() -> None:
     assert msgspec.json.decode(hello.initialize) == {"x": "?"}
 
 
-def test_recovering_daemon_is_awaited_longer_than_other_server(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovering_daemon_is_awaited_longer_than_other_server(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dial, "TIMEOUT", 0.0)
     with Daemon(places, listens=False):
         assert Dialer(places).attempt() is None
@@ -577,7 +629,9 @@ def test_socket_directory_accessible_to_others_is_refused(places: Places, daemon
         assert "chmod 700" in refused(client, 78, "configuration")
 
 
-def test_settings_that_cannot_be_read_are_an_error(places: Places, tmp_path: Path, monkeypatch: Any) -> None:
+def test_settings_that_cannot_be_read_are_an_error(
+    places: Places, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / ".local/share/pykoclaw/.env"
     file.parent.mkdir(parents=True)

@@ -18,7 +18,9 @@ from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+    return Places(
+        str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock")
+    )
 
 
 @contextmanager
@@ -39,7 +41,9 @@ def answering(daemon: Daemon, play: Callable[[Connection, Any], None]) -> Iterat
 def test_call_returns_result_and_skips_notifications(places: Places) -> None:
     def play(connection: Connection, request: Any) -> None:
         assert request == {"jsonrpc": "2.0", "id": 1, "method": "_m", "params": {"a": 1}}
-        connection.send(b'{"method":"n"}', encode({"jsonrpc": "2.0", "id": 1, "result": [request["params"]]}))
+        connection.send(
+            b'{"method":"n"}', encode({"jsonrpc": "2.0", "id": 1, "result": [request["params"]]})
+        )
 
     with Daemon(places) as daemon, answering(daemon, play):
         assert call(places, "_m", {"a": 1}) == [{"a": 1}]
@@ -47,9 +51,15 @@ def test_call_returns_result_and_skips_notifications(places: Places) -> None:
 
 def test_an_error_has_its_code_and_data(places: Places) -> None:
     def play(connection: Connection, request: Any) -> None:
-        connection.send(encode({"id": 1, "error": {"code": -32002, "message": "No.", "data": {"x": 1}}}))
+        connection.send(
+            encode({"id": 1, "error": {"code": -32002, "message": "No.", "data": {"x": 1}}})
+        )
 
-    with Daemon(places) as daemon, answering(daemon, play), pytest.raises(CallFailed, match="No") as failed:
+    with (
+        Daemon(places) as daemon,
+        answering(daemon, play),
+        pytest.raises(CallFailed, match="No") as failed,
+    ):
         call(places, "_m", {}, start=True)
     assert (failed.value.code, failed.value.message, failed.value.data) == (-32002, "No.", {"x": 1})
 
@@ -86,12 +96,19 @@ def test_a_daemon_that_goes_away_is_absent(places: Places) -> None:
     def play(connection: Connection, request: Any) -> None:
         connection.close()
 
-    with Daemon(places) as daemon, answering(daemon, play), pytest.raises(DaemonAbsent, match="before it had answered"):
+    with (
+        Daemon(places) as daemon,
+        answering(daemon, play),
+        pytest.raises(DaemonAbsent, match="before it had answered"),
+    ):
         call(places, "_m", {})
 
 
 def test_without_a_socket_the_server_is_named(places: Places) -> None:
-    with Daemon(places, listens=False), pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket"):
+    with (
+        Daemon(places, listens=False),
+        pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket"),
+    ):
         call(places, "_m", {})
 
 

@@ -1,4 +1,6 @@
-"""A daemon that dies at any byte: what the client sees is the log, once, and each request has one answer."""
+"""A daemon that dies at any byte: what the client sees is the log, once, and each request has one
+answer.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ class Killed(Exception):
 
 
 class World:
-    """What a real daemon has in its database: the session's log, and what came of each of the client's lines."""
+    """What a real daemon has in its database: the session's log, and what came of each of the
+    client's lines.
+    """
 
     def __init__(self) -> None:
-        self.log: list[bytes | None] = []  # None: the client's own message, which is not shown to it
-        self.ends: dict[int, int] = {}  # line number: how long the log is when its answer may go out
+        self.log: list[
+            bytes | None
+        ] = []  # None: the client's own message, which is not shown to it
+        self.ends: dict[
+            int, int
+        ] = {}  # line number: how long the log is when its answer may go out
         self.answers: dict[int, bytes] = {}
         self.asked: dict[str, int | None] = {}  # question: number of the line that answered it
         self.prompts: list[str] = []
@@ -99,7 +107,9 @@ class Life:
                 world.prompts.append(message["params"]["text"])
                 world.log.append(None)
                 for _ in range(message["params"]["updates"]):
-                    world.log.append(encode({"seq": len(world.log) + 1, "pad": "x" * self._random.randrange(60)}))
+                    world.log.append(
+                        encode({"seq": len(world.log) + 1, "pad": "x" * self._random.randrange(60)})
+                    )
                 world.asked[f"ask-{number}"] = None
             world.ends[number] = len(world.log)
             world.answers[number] = result(message["id"], value)
@@ -122,11 +132,17 @@ class Life:
             while self._place is not None and self._place < world.ends[number]:
                 self._place += 1
                 update = world.log[self._place - 1]
-                head = b"cursor 1 %d" % self._place if update is None else b"update 1 %d %b" % (self._place, update)
+                head = (
+                    b"cursor 1 %d" % self._place
+                    if update is None
+                    else b"update 1 %d %b" % (self._place, update)
+                )
                 self._send(head)
             ask_id = f"ask-{number}"
             if world.asked.get(ask_id, 0) is None:
-                self._send(b'request "%b" %b' % (ask_id.encode(), encode({"id": ask_id, "method": "ask"})))
+                self._send(
+                    b'request "%b" %b' % (ask_id.encode(), encode({"id": ask_id, "method": "ask"}))
+                )
                 continue
             self._send(b"answer %d %b" % (number, world.answers[number]))
             self._open.remove(number)
@@ -189,7 +205,9 @@ class Story:
 
     def tell(self) -> None:
         assert self._until(self._client.request("initialize", {"protocolVersion": 1})) == []
-        assert self._until(self._client.request("session/new", {"cwd": "/", "mcpServers": []})) == []
+        assert (
+            self._until(self._client.request("session/new", {"cwd": "/", "mcpServers": []})) == []
+        )
         for _ in range(12):
             if self._random.random() < 0.25:
                 self._load()
@@ -199,7 +217,9 @@ class Story:
     def _prompt(self) -> None:
         text, count = f"prompt {len(self.texts)}", self._random.randrange(1, 40)
         self.texts.append(text)
-        request_id = self._client.request("session/prompt", {"sessionId": "s", "text": text, "updates": count})
+        request_id = self._client.request(
+            "session/prompt", {"sessionId": "s", "text": text, "updates": count}
+        )
         if self._random.random() < 0.5:
             self._client.notify("note")
             self.notes += 1
@@ -229,10 +249,14 @@ class Story:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+    return Places(
+        str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock")
+    )
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 40))])
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 40))]
+)
 def test_client_sees_log_once_whenever_daemon_dies(places: Places, seed: int) -> None:
     world = World()
     with Daemon(places, patience=0.05) as daemon, Client(places) as client:

@@ -1,4 +1,6 @@
-"""Fronts that start a daemon: exactly one, detached, and with clear words when there will be none."""
+"""Fronts that start a daemon: exactly one, detached, and with clear words when there
+will be none.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ INITIALIZE = {"protocolVersion": 1}
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[Places]:
     """Where a fake daemon may run; it ends after the test."""
-    places = Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock"))
+    places = Places(
+        str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock")
+    )
     yield places
     holder = lock_holder(places.data)
     Path(places.lock).unlink(missing_ok=True)
     if holder is not None:
-        eventually_sync(lambda: not Path(f"/proc/{holder[0]}/cmdline").exists() or is_zombie(holder[0]))
+        eventually_sync(
+            lambda: not Path(f"/proc/{holder[0]}/cmdline").exists() or is_zombie(holder[0])
+        )
 
 
 def is_zombie(pid: int) -> bool:
@@ -69,7 +75,9 @@ def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
 
 
 def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
-    with starter(places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere", PYKOCLAW_WORKER="i:s:1") as client:
+    with starter(
+        places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere", PYKOCLAW_WORKER="i:s:1"
+    ) as client:
         client.request("initialize", INITIALIZE)
         client.message()
         client.request("session/new")
@@ -93,7 +101,9 @@ def test_the_client_is_told_once_what_happens(places: Places) -> None:
         client.request("session/new")
         client.message()
         client.end()
-        assert client.said() == [f"pykoclaw-acp {__version__}: starting the daemon at {places.socket}"]
+        assert client.said() == [
+            f"pykoclaw-acp {__version__}: starting the daemon at {places.socket}"
+        ]
 
 
 def test_ten_fronts_at_once_start_one_daemon(places: Places) -> None:
@@ -224,7 +234,9 @@ def test_database_that_stays_missing_is_finally_named(places: Places, database: 
         assert client.process.wait(WAIT) == 78
 
 
-def test_call_starts_daemon_only_if_allowed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_starts_daemon_only_if_allowed(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DaemonAbsent, match="No daemon runs"):
         call(places, "m", {})
     assert not Path(places.state).exists()
@@ -239,7 +251,9 @@ def test_call_starts_daemon_only_if_allowed(places: Places, monkeypatch: pytest.
     os.waitpid(pid, 0)
 
 
-def test_a_call_says_why_there_is_no_daemon(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_says_why_there_is_no_daemon(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = [sys.executable, str(FAKE_START), "daemon", "failed 78 No."]
     monkeypatch.setattr(spawn, "_command", lambda places, *, scope: command)
     with pytest.raises(StartupError, match=r"^No\. The daemon's log is ") as failed:

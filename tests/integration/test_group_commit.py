@@ -1,4 +1,6 @@
-"""Group commit through the open database: order, cancelled callers, other processes, and SIGKILL."""
+"""Group commit through the open database: order, cancelled callers, other processes,
+and SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 async def database(path: Path) -> AsyncIterator[Database]:
     database = await Database.open(path)
-    await database.commit(Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2"))))
+    await database.commit(
+        Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2")))
+    )
     yield database
     await database.close()
 
@@ -75,8 +79,13 @@ async def test_each_caller_gets_its_own_outcome(database: Database) -> None:
 async def test_a_cancelled_caller_changes_nothing_for_anyone(database: Database) -> None:
     choice = random.Random(7)
     for _ in range(20):
-        callers = [asyncio.create_task(database.commit(unit(choice.choice(["s0", "s1"])))) for _ in range(20)]
-        callers.append(asyncio.create_task(database.commit(unit("nobody"))))  # its error has nobody to hear it
+        callers = [
+            asyncio.create_task(database.commit(unit(choice.choice(["s0", "s1"]))))
+            for _ in range(20)
+        ]
+        callers.append(
+            asyncio.create_task(database.commit(unit("nobody")))
+        )  # its error has nobody to hear it
         for _ in range(choice.randrange(4)):
             await asyncio.sleep(0)
         for caller in choice.sample(callers, 10):
@@ -120,7 +129,9 @@ connection.close()
 """
 
 
-async def test_commit_waits_for_other_process_but_reads_proceed(database: Database, path: Path) -> None:
+async def test_commit_waits_for_other_process_but_reads_proceed(
+    database: Database, path: Path
+) -> None:
     with start(HOLD_UNTIL_TOLD, path) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
@@ -155,17 +166,21 @@ asyncio.run(main())
 def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> None:
     async def create() -> None:
         database = await Database.open(path)
-        await database.commit(Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2"))))
+        await database.commit(
+            Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2")))
+        )
         await database.close()
 
     async def look() -> None:
         database = await Database.open(path)
         try:
             await assert_gap_free(database)
-            assert await database.read("SELECT count(*) FROM acp_log WHERE seq % 2 = 0") == await database.read(
-                "SELECT count(*) FROM acp_log WHERE seq % 2 = 1"
+            assert await database.read(
+                "SELECT count(*) FROM acp_log WHERE seq % 2 = 0"
+            ) == await database.read("SELECT count(*) FROM acp_log WHERE seq % 2 = 1")
+            rows = await database.read(
+                "SELECT acp_session_id, seq FROM acp_log JOIN acp_sessions USING (log_key)"
             )
-            rows = await database.read("SELECT acp_session_id, seq FROM acp_log JOIN acp_sessions USING (log_key)")
             present = {tuple(row) for row in rows}
             assert acknowledged <= present
             last = max((seq for session, seq in present if session == "s1"), default=0)
@@ -191,7 +206,8 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-# --- the watchdog's question -----------------------------------------------------------------------------------------
+# --- the watchdog's question
+# -----------------------------------------------------------------------------------------
 
 
 async def test_writer_answers_while_idle_and_while_busy(database: Database) -> None:
@@ -205,7 +221,9 @@ async def test_writer_answers_while_idle_and_while_busy(database: Database) -> N
 
 
 async def test_a_lock_of_another_process_is_an_answer(database: Database, path: Path) -> None:
-    await database._writer.run(lambda connection: connection.execute("PRAGMA busy_timeout=50").close())
+    await database._writer.run(
+        lambda connection: connection.execute("PRAGMA busy_timeout=50").close()
+    )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         await asyncio.wait_for(database.probe(), 30)

@@ -1,4 +1,6 @@
-"""Which instance a server is: what it writes down, whose name it takes, and what it makes of what others left."""
+"""Which instance a server is: what it writes down, whose name it takes, and what it makes of what
+others left.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ CHILD = (
 
 
 def holder(name: str) -> subprocess.Popen[bytes]:
-    """A process that tries to have the instance's name, and says on its first line whether it has."""
+    """A process that tries to have the instance's name, and says on its first line
+    whether it has.
+    """
     return subprocess.Popen([sys.executable, "-c", CHILD, name], stdout=subprocess.PIPE)
 
 
@@ -48,7 +52,9 @@ def places_of(path: Path, data: str = "data") -> Places:
 
 @asynccontextmanager
 async def server(places: Places) -> AsyncIterator[App]:
-    app = await App.start(Settings(data=Path(places.data), state=Path(places.state)), places, resident=True)
+    app = await App.start(
+        Settings(data=Path(places.data), state=Path(places.state)), places, resident=True
+    )
     try:
         yield app
     finally:
@@ -115,7 +121,9 @@ async def test_instance_id_is_stable_and_record_is_private(tmp_path: Path) -> No
     assert [one.instance for one in records.at(places.state, places.data)] == [first.instance]
 
 
-async def test_unwritable_record_does_not_prevent_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unwritable_record_does_not_prevent_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(state: str, record: records.Record) -> None:
         raise PermissionError("read-only")
 
@@ -157,7 +165,12 @@ async def test_worker_directories_are_private_and_optional_for_start(tmp_path: P
 
 def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    for damaged in ("", "{}", "[]", '{"instance": "y", "data": "/", "device": 1, "inode": 1, "boot": "b"}'):
+    for damaged in (
+        "",
+        "{}",
+        "[]",
+        '{"instance": "y", "data": "/", "device": 1, "inode": 1, "boot": "b"}',
+    ):
         (tmp_path / "x" / records.NAME).write_text(damaged)
         assert records.find(str(tmp_path), "x") is None
         assert records.at(str(tmp_path), "/") == []
@@ -184,7 +197,9 @@ async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) ->
         other.stdout.close()
 
 
-async def test_older_database_has_only_its_own_workers(tmp_path: Path, old: subprocess.Popen[bytes]) -> None:
+async def test_older_database_has_only_its_own_workers(
+    tmp_path: Path, old: subprocess.Popen[bytes]
+) -> None:
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     for places in (here, there):
         async with database(places) as opened:
@@ -196,7 +211,9 @@ async def test_older_database_has_only_its_own_workers(tmp_path: Path, old: subp
             assert found.copied_from == (None if places is here else str(tmp_path / "data"))
 
 
-async def test_silent_worker_marks_databases_elsewhere_as_copies(tmp_path: Path, old: subprocess.Popen[bytes]) -> None:
+async def test_silent_worker_marks_databases_elsewhere_as_copies(
+    tmp_path: Path, old: subprocess.Popen[bytes]
+) -> None:
     places, elsewhere = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(places) as app:
         known = await instance.read(app.database)

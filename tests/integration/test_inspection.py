@@ -1,4 +1,6 @@
-"""Whose a database is, and whether it can become ours, is found out before a byte of it is changed."""
+"""Whose a database is, and whether it can become ours, is found out before a byte of it
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.errors import DatabaseBusy, DatabaseForeign, DatabaseIncompatible, DatabaseUnusable
+from pykoclaw_acp.errors import (
+    DatabaseBusy,
+    DatabaseForeign,
+    DatabaseIncompatible,
+    DatabaseUnusable,
+)
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
@@ -76,7 +83,9 @@ async def test_foreign_database_is_refused_naming_adopting_command(path: Path) -
         FOUR_COLUMNS + "; CREATE TABLE scheduled_tasks (what TEXT)",
     ],
 )
-async def test_namesake_of_pykoclaws_table_is_not_pykoclaws_database(path: Path, schema: str) -> None:
+async def test_namesake_of_pykoclaws_table_is_not_pykoclaws_database(
+    path: Path, schema: str
+) -> None:
     create(path, schema)
     await refused(path, DatabaseForeign)
 
@@ -86,7 +95,8 @@ async def test_namesake_of_pykoclaws_table_is_not_pykoclaws_database(path: Path,
     [
         "CREATE TABLE conversations (name TEXT, session_id TEXT, cwd TEXT, created_at TEXT NOT NULL)",  # no key
         "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, created_at TEXT, x NOT NULL)",
-        FOUR_COLUMNS + "; CREATE TABLE acp_sessions (acp_session_id TEXT, conversation_name TEXT, more TEXT)",
+        FOUR_COLUMNS
+        + "; CREATE TABLE acp_sessions (acp_session_id TEXT, conversation_name TEXT, more TEXT)",
         FOUR_COLUMNS + "; CREATE TABLE acp_turns (x)",
         FOUR_COLUMNS + "; CREATE VIEW acp_log AS SELECT 1",
         FOUR_COLUMNS
@@ -102,7 +112,10 @@ async def test_unmigratable_database_is_refused_before_any_change(path: Path, sc
 
 async def test_own_database_with_failing_migrations_is_untouched(path: Path) -> None:
     await (await Database.open(path)).close()
-    create(path, "DELETE FROM acp_migrations WHERE version > 8; DROP TABLE acp_turns; PRAGMA journal_mode=DELETE")
+    create(
+        path,
+        "DELETE FROM acp_migrations WHERE version > 8; DROP TABLE acp_turns; PRAGMA journal_mode=DELETE",
+    )
     await refused(path, DatabaseIncompatible)
 
 
@@ -136,7 +149,8 @@ async def test_database_locked_by_other_program_is_refused_temporarily(path: Pat
     await (await Database.open(path)).close()
 
 
-# --- adopt -----------------------------------------------------------------------------------------------------------
+# --- adopt
+# -----------------------------------------------------------------------------------------------------------
 
 
 def adopt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -144,7 +158,9 @@ def adopt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return CliRunner().invoke(cli, ["adopt"])
 
 
-async def test_adopting_command_keeps_existing_data(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_adopting_command_keeps_existing_data(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create(path, FOREIGN)
     result = adopt(path, monkeypatch)
     assert (result.exit_code, "beside its own" in result.output) == (0, True)
@@ -153,7 +169,9 @@ async def test_adopting_command_keeps_existing_data(path: Path, monkeypatch: pyt
     assert query(path, "SELECT * FROM photos") == [(1, "today")]
 
 
-def test_the_command_refuses_what_cannot_be_adopted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_refuses_what_cannot_be_adopted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert adopt(path, monkeypatch).exit_code == 1
     create(path, "CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT)")
     before = path.read_bytes()

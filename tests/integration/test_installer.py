@@ -1,7 +1,8 @@
-"""The installer as root, in a root file system of its own: nothing that the service user can write leads it astray.
+"""The installer as root, in a root file system of its own: nothing that the service user can write
+leads it astray.
 
-In a mount name space, with a stubbed systemctl; as another user than root in a user name space as well, in which both
-root and the service user are that user.
+In a mount name space, with a stubbed systemctl; as another user than root in a user name space as
+well, in which both root and the service user are that user.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 SERVICE_USER = 64000
 DATA = "/var/lib/pykoclaw/.local/share/pykoclaw"
 STATE = f"/var/lib/pykoclaw/.local/state/pykoclaw/{hashlib.sha256(DATA.encode()).hexdigest()[:12]}"
-# Holds the lock of the data directory as a daemon does, until SIGTERM; the pid that it writes down is the argument's.
+# Holds the lock of the data directory as a daemon does, until SIGTERM; the pid that it writes down
+# is the argument's.
 HOLDER = f"""
 import fcntl, os, sys, time
 os.makedirs("{DATA}", exist_ok=True)
@@ -37,7 +39,8 @@ STUB = """#!/bin/sh
 echo "$(basename "$0") $*" >> /said
 case "$*" in *MainPID*) echo 0 ;; esac
 """
-# A new root of which this user is root: /usr and the program are those of the machine, all else is empty.
+# A new root of which this user is root: /usr and the program are those of the machine, all else is
+# empty.
 ENTER = """
 set -e
 mount -t tmpfs -o mode=755 tmpfs "$NEW"
@@ -124,12 +127,19 @@ def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Inside:
             "PATH": "/stub:/usr/sbin:/usr/bin:/sbin:/bin",
         }
         done = subprocess.run(
-            [*enter, becoming], env=environment, capture_output=True, text=True, check=False, timeout=60
+            [*enter, becoming],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    tried = subprocess.run([*enter, "mount -t tmpfs tmpfs /mnt"], check=False, capture_output=True, text=True)
+    tried = subprocess.run(
+        [*enter, "mount -t tmpfs tmpfs /mnt"], check=False, capture_output=True, text=True
+    )
     if tried.returncode:
         pytest.skip(f"name spaces cannot be made here: {tried.stderr}")
     return run
@@ -162,11 +172,15 @@ def test_no_link_of_the_service_user_is_followed(inside: Inside, name: str) -> N
 
 
 def test_pipe_as_lock_file_does_not_block_installer(inside: Inside) -> None:
-    said = inside(f"as_service mkdir -p {DATA}; as_service mkfifo {DATA}/pykoclaw-acp.lock; install; cat /said")
+    said = inside(
+        f"as_service mkdir -p {DATA}; as_service mkfifo {DATA}/pykoclaw-acp.lock; install; cat /said"
+    )
     assert "STATUS 0" in said
 
 
-@pytest.mark.parametrize("program", ["setsid", "setpriv", "env", "pykoclaw-acp", "systemctl", "stat", "sh"])
+@pytest.mark.parametrize(
+    "program", ["setsid", "setpriv", "env", "pykoclaw-acp", "systemctl", "stat", "sh"]
+)
 def test_service_users_programs_are_never_run_as_root(inside: Inside, program: str) -> None:
     said = inside(
         f"bin=/var/lib/pykoclaw/.local/bin; printf '#!/bin/sh\\nid -u >> /var/lib/pykoclaw/ran\\n' > $bin/{program};"
@@ -195,14 +209,18 @@ def test_what_others_can_write_is_refused(inside: Inside, spoil: str) -> None:
 
 
 def test_settings_of_the_service_user_are_refused(inside: Inside) -> None:
-    said = inside("mkdir -m 755 /etc/pykoclaw; chown pykoclaw /etc/pykoclaw; install; id -u pykoclaw")
+    said = inside(
+        "mkdir -m 755 /etc/pykoclaw; chown pykoclaw /etc/pykoclaw; install; id -u pykoclaw"
+    )
     if said.splitlines()[-1] == "0":
         pytest.skip("in this name space the service user is root")
     assert "STATUS 1" in said
 
 
 def test_no_umask_opens_what_it_makes(inside: Inside) -> None:
-    said = inside("umask 000; install; find /etc -perm /022 ! -type l; stat -c '%a' /etc/pykoclaw/*")
+    said = inside(
+        "umask 000; install; find /etc -perm /022 ! -type l; stat -c '%a' /etc/pykoclaw/*"
+    )
     assert said.endswith("STATUS 0\n600\n600\n")
 
 
@@ -212,9 +230,8 @@ def test_unit_path_with_special_characters_is_refused(inside: Inside) -> None:
 
 
 def test_user_install_as_root_refuses_foreign_home(inside: Inside) -> None:
-    script = (
-        f"HOME=/var/lib/pykoclaw {ROOT}/deploy/install.sh --program /opt/pykoclaw-acp 2>&1 && echo DONE; id -u pykoclaw"
-    )
+    install = f"{ROOT}/deploy/install.sh --program /opt/pykoclaw-acp"
+    script = f"HOME=/var/lib/pykoclaw {install} 2>&1 && echo DONE; id -u pykoclaw"
     said = inside(script)
     if said.splitlines()[-1] == "0":
         pytest.skip("in this name space the service user is root")

@@ -30,7 +30,9 @@ async def test_removed_installation_asks_for_restart(
     await launcher.close()
 
 
-async def test_launch_truncates_oversized_workers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launch_truncates_oversized_workers_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also under a fork server that runs since long."""
     launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
 

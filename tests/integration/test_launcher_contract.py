@@ -1,4 +1,6 @@
-"""What every launcher does: the one of local processes, with the fork server and real workers, and that in memory."""
+"""What every launcher does: the one of local processes, with the fork server and real workers, and
+that in memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ INSTANCE = "instance"
 
 @dataclass
 class Stage:
-    """`launcher` is that of the daemon of today; `next` gives that of another daemon for the same workers."""
+    """`launcher` is that of the daemon of today; `next` gives that of another daemon for the same
+    workers.
+    """
 
     launcher: Launcher
     next: Callable[[], Launcher]

@@ -1,4 +1,6 @@
-"""What the daemon promises to fronts that come and go, on real sessions and a real database, with workers in memory."""
+"""What the daemon promises to fronts that come and go, on real sessions and a real database, with
+workers in memory.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,15 @@ async def test_prompt_resent_by_front_is_same_turn(tmp_path: Path) -> None:
             again.call(2, "session/prompt", again=1, **words(session, "hang"))
             await finish(r)
             assert (await again.answer(2))["result"]["stopReason"] == "end_turn"
-            assert again.seqs() == [2, 3]  # 1 is its own message, of which it is only told the place; 2 the title
+            assert again.seqs() == [
+                2,
+                3,
+            ]  # 1 is its own message, of which it is only told the place; 2 the title
             assert [rest.split(" ")[1] for rest in again.rests("cursor")] == ["1"]
         async with front(r, sessions={session: {"seq": 3}}) as later:
-            later.call(2, "session/prompt", again=1, **words(session, "hang"))  # the answer did not arrive
+            later.call(
+                2, "session/prompt", again=1, **words(session, "hang")
+            )  # the answer did not arrive
             assert (await later.answer(2))["result"]["stopReason"] == "end_turn"
             assert later.seqs() == []
         assert prompts(r) == ["hang"]
@@ -62,7 +69,9 @@ async def test_request_that_killed_two_daemons_is_refused_unread(tmp_path: Path)
             assert "Nothing of it is kept" in json.loads(error)["message"]
             assert len(one.rests("answer")) == 1
             session = (await one.answer(2))["result"]["sessionId"]
-            one.call(7, "session/prompt", **words(session, "hang"))  # new: nobody died over this one
+            one.call(
+                7, "session/prompt", **words(session, "hang")
+            )  # new: nobody died over this one
             await eventually(lambda: one.rests("taken"))
             assert one.rests("taken") == ["7"]
         # What was taken all the same is answered as ever: the daemon died before it had said so.
@@ -114,7 +123,9 @@ async def test_prompt_resent_after_unseen_end_gets_its_outcome(tmp_path: Path) -
         await there(r, "SELECT 1 FROM acp_turns WHERE state = 'done'")
         async with front(r, "front-2") as two:
             await two.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
-            assert (await two.result(2, "session/prompt", **words(session, "hang")))["stopReason"] == "end_turn"
+            assert (await two.result(2, "session/prompt", **words(session, "hang")))[
+                "stopReason"
+            ] == "end_turn"
         assert prompts(r) == ["hang"]
 
 
@@ -139,10 +150,15 @@ async def test_an_idempotency_key_names_a_prompt(tmp_path: Path) -> None:
         one.call(3, "session/prompt", **words(session, "hang", **key))
         await finish(r)
         assert (await one.answer(2))["result"] == (await one.answer(3))["result"]
-        assert await one.result(4, "session/prompt", **words(session, "hang", **key)) == (await one.answer(2))["result"]
+        assert (
+            await one.result(4, "session/prompt", **words(session, "hang", **key))
+            == (await one.answer(2))["result"]
+        )
         one.call(5, "session/prompt", **words(session, "something else", **key))
         assert "idempotencyKey" in (await one.answer(5))["error"]["message"]
-        one.call(6, "session/prompt", **words(session, "hang", **{"pykoclaw.dev/idempotencyKey": ""}))
+        one.call(
+            6, "session/prompt", **words(session, "hang", **{"pykoclaw.dev/idempotencyKey": ""})
+        )
         assert (await one.answer(6))["error"]["code"] == -32602
         assert prompts(r) == ["hang"]
 
@@ -243,7 +259,9 @@ async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) ->
             assert two.text() == "4 5 6 7 8 "
             kinds = [kind for kind, _ in two.heard]
             assert kinds.index("answer") < kinds.index("update")
-        async with front(r, "front-3", initialize={"protocolVersion": 1, "clientInfo": {"name": "other"}}) as other:
+        async with front(
+            r, "front-3", initialize={"protocolVersion": 1, "clientInfo": {"name": "other"}}
+        ) as other:
             await other.result(1, "session/resume", sessionId=session, cwd="/")
             await other.result(2, "session/prompt", **words(session, "say 1"))
             assert other.seqs() == [13]  # a client that never saw anything is not told the past
@@ -254,10 +272,18 @@ async def test_a_resume_with_a_cursor_gets_what_follows(tmp_path: Path) -> None:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
         for number, after in ((3, -1), (4, "1"), (5, True), (6, 1.5), (7, 12)):
-            one.call(number, "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": after})
+            one.call(
+                number,
+                "session/resume",
+                sessionId=session,
+                cwd="/",
+                _meta={"pykoclaw.dev/after": after},
+            )
             assert (await one.answer(number))["error"]["code"] == -32602
         async with front(r, "front-2") as two:
-            await two.result(1, "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": 4})
+            await two.result(
+                1, "session/resume", sessionId=session, cwd="/", _meta={"pykoclaw.dev/after": 4}
+            )
             await eventually(lambda: two.seqs() == [11])
             assert two.text() == "2 3 4 5 6 7 8 "
 
@@ -370,7 +396,9 @@ async def test_session_requested_again_keeps_its_servers(tmp_path: Path) -> None
         await again.result(2, "session/prompt", **words(session, "say 1"))
         assert servers(r) == ["m"]
         opened = {"cwd": "/", "mcpServers": []}
-        async with front(r, "front-2", sessions={session: {"seq": 0, "opened": opened}}):  # it had been there before
+        async with front(
+            r, "front-2", sessions={session: {"seq": 0, "opened": opened}}
+        ):  # it had been there before
             await again.result(3, "session/prompt", **words(session, "say 1"))
             assert len(r.launcher.launched) == 1
             assert servers(r) == ["m"]
@@ -398,7 +426,12 @@ async def test_last_prompt_of_leaving_front_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         one.gone = True
-        prompt = {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": words(session, "hang")}
+        prompt = {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "session/prompt",
+            "params": words(session, "hang"),
+        }
         one.say(
             f'> 2 {{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":7}}}}\n> 3 {json.dumps(prompt)}'
         )
@@ -434,7 +467,10 @@ async def test_close_refuses_or_stops_racing_prompt_detaching_clients(tmp_path: 
         found.intake.lock.release()
         await two.answer(2)
         answer = await one.answer(2)
-        assert answer.get("result", {}).get("stopReason") == "cancelled" or "not open" in answer["error"]["message"]
+        assert (
+            answer.get("result", {}).get("stopReason") == "cancelled"
+            or "not open" in answer["error"]["message"]
+        )
         assert not found.busy
         await eventually(lambda: one.rests("detached") == two.rests("detached") == ["1"])
 

@@ -1,4 +1,6 @@
-"""The data directory's lock: one server, however it ends, and nothing touched by the one that comes second."""
+"""The data directory's lock: one server, however it ends, and nothing touched by the one that comes
+second.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ HOLD = (
 
 
 def start_holder(data_dir: Path) -> subprocess.Popen[str]:
-    """A process that locks `data_dir` when it reads a line, says what came of it, and ends at the next one."""
+    """A process that locks `data_dir` when it reads a line, says what came of it, and ends at the
+    next one.
+    """
     return subprocess.Popen(
         [sys.executable, "-c", HOLD, str(data_dir)],
         env={**os.environ, "PYTHONPATH": str(Path(pykoclaw_acp.__file__).parents[1])},
@@ -129,7 +133,9 @@ def test_directory_readable_by_others_stays_unchanged(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_another_users_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(ConfigurationError, match=f"belongs to user {owner}"):

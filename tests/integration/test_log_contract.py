@@ -10,7 +10,15 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.choices import MODELS, MODES, Selection
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text, TitleChanged, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    ModeChanged,
+    Text,
+    TitleChanged,
+    ToolEnded,
+    ToolStarted,
+)
 from tests.integration.journals import BOTH, Subject, events, places, said, subject
 
 
@@ -23,7 +31,9 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
 async def test_seqs_have_no_gap_whoever_appends(s: Subject) -> None:
     session = await s.session()
     other = await s.session("two")
-    calls = [s.journal.append(session, [Text(f"m{n}", f"{n} "), Text(f"m{n}", ", ")]) for n in range(20)]
+    calls = [
+        s.journal.append(session, [Text(f"m{n}", f"{n} "), Text(f"m{n}", ", ")]) for n in range(20)
+    ]
     calls.append(s.journal.append(other, [Text("m", "elsewhere")]))
     seqs = await asyncio.gather(*calls)
     assert [seq for some in seqs[:-1] for seq in some] == list(range(1, 41))
@@ -37,7 +47,10 @@ async def test_a_cursor_gets_what_follows_it(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     await s.journal.record(session, epoch, said(epoch, 2, "turn", "a", "b", "c", "d"), {})
-    tool: list[Event] = [ToolStarted("tool", "Bash", "make", "execute"), ToolEnded("tool", "completed")]
+    tool: list[Event] = [
+        ToolStarted("tool", "Bash", "make", "execute"),
+        ToolEnded("tool", "completed"),
+    ]
     await s.journal.append(session, tool)  # the message has ended: its pieces may be one row
     for after in range(7):
         logged = await s.journal.read(session, after, 100)
@@ -62,7 +75,9 @@ async def test_nonexistent_session_has_no_log(s: Subject) -> None:
 async def test_session_record_follows_its_log_events(s: Subject) -> None:
     session = await s.session()
     chosen = ConfigChanged(Selection("plan", MODES, "opus", MODELS))
-    await s.journal.append(session, [TitleChanged("First"), ModeChanged("plan"), chosen, TitleChanged("Second")])
+    await s.journal.append(
+        session, [TitleChanged("First"), ModeChanged("plan"), chosen, TitleChanged("Second")]
+    )
     found = await s.journal.find(session)
     assert found is not None
     assert (found.title, found.mode, found.model) == ("Second", "plan", "opus")

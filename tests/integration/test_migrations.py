@@ -61,7 +61,9 @@ async def open_and_close(path: Path) -> None:
 
 async def test_a_fresh_file_gets_every_table(path: Path) -> None:
     await open_and_close(path)
-    tables = {name for (name,) in query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {
+        name for (name,) in query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
     assert tables >= OUR_TABLES | set(PYKOCLAW_TABLES)
     assert applied(path) == NAMES
     await open_and_close(path)
@@ -114,7 +116,9 @@ async def test_the_two_column_sessions_are_adopted(path: Path) -> None:
 
 
 async def test_only_known_conversation_directories_get_trust_at_upgrade(path: Path) -> None:
-    """The second of the two sessions has no directory that is known; one that is opened later adds nothing."""
+    """The second of the two sessions has no directory that is known; one that is opened later adds
+    nothing.
+    """
     create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
     create(path, "UPDATE conversations SET session_id = 'x' WHERE name = 'acp-11111111';")
     await open_and_close(path)
@@ -205,7 +209,9 @@ async def test_pykoclaws_code_keeps_working_while_database_is_open(path: Path) -
     try:
         output, errors = start(OLD_PYKOCLAW, str(path)).communicate(timeout=60)
         assert output == "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa\n", errors
-        assert await database.read("SELECT session_id FROM conversations WHERE name = 'wa-491234'") == [("claude-3",)]
+        assert await database.read(
+            "SELECT session_id FROM conversations WHERE name = 'wa-491234'"
+        ) == [("claude-3",)]
         assert await database.read("SELECT id, status FROM delivery_queue ORDER BY id") == [
             ("d1", "delivered"),
             ("d2", "pending"),
@@ -222,9 +228,13 @@ def folder_with(tmp_path: Path, **files: str) -> list[migrate.Migration]:
     return migrate.load(folder)
 
 
-def test_a_changed_migration_is_named(path: Path, tmp_path: Path, connection: sqlite3.Connection) -> None:
+def test_a_changed_migration_is_named(
+    path: Path, tmp_path: Path, connection: sqlite3.Connection
+) -> None:
     migrate.apply(connection, folder_with(tmp_path, m0001_first="CREATE TABLE a (x TEXT);"), path)
-    changed = folder_with(tmp_path, m0001_first="CREATE TABLE a (x TEXT, y TEXT);", m0002_second="CREATE TABLE b (x);")
+    changed = folder_with(
+        tmp_path, m0001_first="CREATE TABLE a (x TEXT, y TEXT);", m0002_second="CREATE TABLE b (x);"
+    )
     with pytest.raises(DatabaseUnusable, match=r"0001_first\.sql") as refusal:
         migrate.apply(connection, changed, path)
     assert str(path) in str(refusal.value)
@@ -279,11 +289,17 @@ def test_statements_are_split_where_sqlite_ends_them(
         -- the end;
     """
     migrate.apply(connection, folder_with(tmp_path, m0001_all=script), path)
-    assert query(path, "SELECT x FROM a ORDER BY rowid") == [("it's; go!!",), ("go!",), ("from; trigger!",)]
+    assert query(path, "SELECT x FROM a ORDER BY rowid") == [
+        ("it's; go!!",),
+        ("go!",),
+        ("from; trigger!",),
+    ]
 
 
 def test_only_numbered_files_are_migrations_in_order(tmp_path: Path) -> None:
-    migrations = folder_with(tmp_path, m0010_later="SELECT 1;", m0002_earlier="SELECT 1;", mREADME="no;", m0003="no;")
+    migrations = folder_with(
+        tmp_path, m0010_later="SELECT 1;", m0002_earlier="SELECT 1;", mREADME="no;", m0003="no;"
+    )
     assert [(migration.version, migration.name) for migration in migrations] == [
         (2, "0002_earlier.sql"),
         (10, "0010_later.sql"),

@@ -1,4 +1,6 @@
-"""The order of prompts: that of their acceptance, whatever the wall clock shows, also for the next daemon."""
+"""The order of prompts: that of their acceptance, whatever the wall clock shows, also for the next
+daemon.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ __all__ = ["alive"]
 async def places(r: Rig) -> list[tuple[str, int]]:
     """Each turn's words and its place, in the order of the places."""
     rows = await r.database.read("SELECT prompt, position FROM acp_turns ORDER BY position")
-    return [(prompt[len('[{"type": "text", "text": "') : -len('"}]')], position) for prompt, position in rows]
+    return [
+        (prompt[len('[{"type": "text", "text": "') : -len('"}]')], position)
+        for prompt, position in rows
+    ]
 
 
 async def _go_on(r: Rig, channel: MemoryChannel, turn_id: str) -> None:
@@ -81,8 +86,12 @@ async def test_positions_are_per_session_and_include_background_turns(tmp_path: 
         channel.say(channel.ended("background"))
         await eventually(lambda: channel.acked == channel._n)
         await r.run(session, "say 2")
-        rows = await r.database.read("SELECT acp_session_id, position, origin FROM acp_turns ORDER BY position")
-        mine = [(position, origin) for session_id, position, origin in rows if session_id == session.id]
+        rows = await r.database.read(
+            "SELECT acp_session_id, position, origin FROM acp_turns ORDER BY position"
+        )
+        mine = [
+            (position, origin) for session_id, position, origin in rows if session_id == session.id
+        ]
         assert mine == [(1, "client"), (2, "client"), (3, "background"), (4, "client")]
         assert [position for session_id, position, _ in rows if session_id == other.id] == [1]
 
@@ -120,10 +129,15 @@ def test_upgrade_numbers_unfinished_turns_leaving_room_for_ended(tmp_path: Path)
         connection.executemany(
             "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at)"
             " VALUES (?, ?, 'client', '[]', ?, ?)",
-            [(f"{9 - at}", session, state, created) for at, (session, state, created) in enumerate(turns)],
+            [
+                (f"{9 - at}", session, state, created)
+                for at, (session, state, created) in enumerate(turns)
+            ],
         )
         migrate.apply(connection, migrate.load(), path)
-        rows = connection.execute("SELECT acp_session_id, state, position FROM acp_turns ORDER BY rowid").fetchall()
+        rows = connection.execute(
+            "SELECT acp_session_id, state, position FROM acp_turns ORDER BY rowid"
+        ).fetchall()
     assert rows == [
         ("s", "done", None), ("s", "running", 3), ("t", "done", None), ("s", "queued", 4), ("t", "queued", 2),
         ("s", "queued", 5), ("s", "queued", 6), ("s", "failed", None),

@@ -28,12 +28,16 @@ async def test_a_face_without_connections_creates_prompts_and_resumes(tmp_path: 
         asking, client = subscriber(r, "tab-1")
         assert asking.traits is DEFAULT
         session_id = (await opening.create(asking, WHERE, None)).session_id
-        accepted = await prompting.accept(asking, Prompt(session_id, [{"type": "text", "text": "say 5"}], number=1))
+        accepted = await prompting.accept(
+            asking, Prompt(session_id, [{"type": "text", "text": "say 5"}], number=1)
+        )
         assert accepted is not None
         outcome = await asyncio.wait_for(asking.outcome(accepted[1], session_id), 30)
         assert outcome.stop_reason == "end_turn"
         assert client.text
-        assert not any(isinstance(one.event, UserMessage) for one in client.shown), "it has its own words already"
+        assert not any(isinstance(one.event, UserMessage) for one in client.shown), (
+            "it has its own words already"
+        )
         asking.confirm_updates(session_id, client.places[0])
         assert asking.confirm_answer(1)
         assert not asking.confirm_answer(1)

@@ -1,4 +1,6 @@
-"""Contract of `sessions.ports.PermissionStore`: the first settlement counts, and a parked request is used once."""
+"""Contract of `sessions.ports.PermissionStore`: the first settlement counts, and a parked request
+is used once.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ async def asked(s: Subject, *names: str) -> tuple[str, int]:
     """A running turn whose worker has asked for these."""
     session = await s.session()
     _, epoch = await s.running(session)
-    await s.journal.record(session, epoch, [request(name, epoch=epoch, n=2 + n) for n, name in enumerate(names)], {})
+    await s.journal.record(
+        session, epoch, [request(name, epoch=epoch, n=2 + n) for n, name in enumerate(names)], {}
+    )
     return session, epoch
 
 
@@ -83,7 +87,12 @@ async def test_a_parked_request_outlives_its_worker(s: Subject) -> None:
     await s.journal.record(session, epoch, [AskWithdrawn(epoch=epoch, n=3, ask_id="a")], {})
     await s.journal.set_clock("a", RequestPolicy.DENY, Deadline(1, 1))
     (row,) = await s.journal.find_active(session)
-    assert (row.policy, row.deadline, row.deadline_clock, row.outcome) == ("parked", None, None, None)
+    assert (row.policy, row.deadline, row.deadline_clock, row.outcome) == (
+        "parked",
+        None,
+        None,
+        None,
+    )
     assert await s.texts(session) == "It waits."
 
 

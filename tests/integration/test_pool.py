@@ -42,7 +42,9 @@ async def test_leaving_client_causes_no_event_loop_error(tmp_path: Path) -> None
             raise ConnectionError("the client is gone")
 
     complaints: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: complaints.append(context["message"])
+    )
     async with rig(tmp_path) as r:
         session = await r.session()
         session.subscribe(Gone(), 0)
@@ -63,7 +65,9 @@ async def test_worker_limit_holds_and_every_turn_runs(tmp_path: Path) -> None:
 async def test_simultaneous_prompts_of_session_get_one_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
-        epochs = await asyncio.gather(*(r.pool.acquire(session.id, session.options) for _ in range(3)))
+        epochs = await asyncio.gather(
+            *(r.pool.acquire(session.id, session.options) for _ in range(3))
+        )
         assert epochs == [1, 1, 1]
         assert len(r.launcher.launched) == 1
 
@@ -111,8 +115,12 @@ async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
         assert outcome.state == "done"
 
 
-@pytest.mark.parametrize(("prompt", "state"), [("die", "unknown"), ("die half an answer", "failed")])
-async def test_turn_of_dead_worker_is_reported_not_rerun(tmp_path: Path, prompt: str, state: str) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "state"), [("die", "unknown"), ("die half an answer", "failed")]
+)
+async def test_turn_of_dead_worker_is_reported_not_rerun(
+    tmp_path: Path, prompt: str, state: str
+) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         outcome = await r.run(session, prompt)
@@ -122,12 +130,17 @@ async def test_turn_of_dead_worker_is_reported_not_rerun(tmp_path: Path, prompt:
         assert isinstance(last, Failure)
         assert last.text == outcome.failure.message
         assert (await r.run(session, "say 1")).state == "done"
-        assert [text for channel in r.launcher.launched for text in channel.prompts] == [prompt, "say 1"]
+        assert [text for channel in r.launcher.launched for text in channel.prompts] == [
+            prompt,
+            "say 1",
+        ]
 
 
 @pytest.mark.parametrize("end", ["it dies", "it never answers"])
 async def test_prompt_for_dying_idle_worker_runs_on_new(tmp_path: Path, end: str) -> None:
-    """A process that was killed is connected for a while yet; what leaves for it would never be sent again."""
+    """A process that was killed is connected for a while yet; what leaves for it would never be
+    sent again.
+    """
     async with rig(tmp_path, stall_timeout=10.0 if end == "it dies" else 0.5) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -287,7 +300,11 @@ async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
         session, turn, channel = await hanging(r)
         stale = channel.event(turn.turn_id, "stale")
         channel._n -= 1
-        channel.say(type(stale)(epoch=channel.spec.epoch - 1, n=stale.n, turn_id=turn.turn_id, event=stale.event))
+        channel.say(
+            type(stale)(
+                epoch=channel.spec.epoch - 1, n=stale.n, turn_id=turn.turn_id, event=stale.event
+            )
+        )
         channel.say(channel.event(turn.turn_id, "fresh"))
         channel.say(channel.ended(turn.turn_id))
         await asyncio.wait_for(turn.ended, 30)
@@ -368,7 +385,8 @@ async def test_conversation_advanced_by_other_program_is_resumed_there(tmp_path:
 
         def run(connection: Any) -> None:
             connection.execute(
-                "UPDATE conversations SET session_id = ? WHERE name = ?", (moved, session.record.conversation_name)
+                "UPDATE conversations SET session_id = ? WHERE name = ?",
+                (moved, session.record.conversation_name),
             )
 
         await r.database._writer.run(run)
@@ -392,23 +410,31 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     return errors
 
 
-async def test_spool_failing_to_record_is_retried_before_prompt(tmp_path: Path, failing: list[Exception]) -> None:
+async def test_spool_failing_to_record_is_retried_before_prompt(
+    tmp_path: Path, failing: list[Exception]
+) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
-        spool: list[list[FromWorker]] = [[channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]]
+        spool: list[list[FromWorker]] = [
+            [channel.event(turn.turn_id, "kept"), channel.ended(turn.turn_id)]
+        ]
         r.launcher.spools[channel.spec.cookie] = list(spool)
         failing.append(sqlite3.OperationalError("database or disk is full"))
         channel.kill()
         await eventually(lambda: not r.pool._workers)
         assert r.launcher.kept == [channel.spec.cookie]
-        assert await r.database.read("SELECT epoch, acked_frame FROM acp_workers") == [(1, channel.acked)]
+        assert await r.database.read("SELECT epoch, acked_frame FROM acp_workers") == [
+            (1, channel.acked)
+        ]
         r.launcher.spools[channel.spec.cookie] = list(spool)
         assert (await r.run(session, "say 1")).state == "done"
         logged = await SessionJournal(r.database).read(session.id, 0, 100)
         assert [one.event.text for one in logged if isinstance(one.event, Text)] == ["kept", "0 "]
 
 
-async def test_slow_commit_does_not_kill_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_commit_does_not_kill_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     committing = asyncio.Event()
     record = SessionJournal.record
 

@@ -21,12 +21,16 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 
 def settings_in(path: Path, group: str | None = None) -> Settings:
-    return Settings(data=path / "data", state=path / "state", socket=path / "run" / "s", group=group)
+    return Settings(
+        data=path / "data", state=path / "state", socket=path / "run" / "s", group=group
+    )
 
 
 @asynccontextmanager
 async def server(settings: Settings) -> AsyncIterator[App]:
-    app = await App.start(settings, Places(settings.data, settings.state, settings.socket), resident=True)
+    app = await App.start(
+        settings, Places(settings.data, settings.state, settings.socket), resident=True
+    )
     try:
         yield app
     finally:
@@ -50,7 +54,11 @@ async def test_an_adopted_database_is_closed_to_others(tmp_path: Path, mode: int
         for one in (tmp_path / "data").glob("pykoclaw.db*"):
             one.chmod(mode)
         async with server(settings_in(tmp_path)):
-            assert set(modes(tmp_path / "data")) >= {"pykoclaw.db", "pykoclaw.db-wal", "pykoclaw.db-shm"}
+            assert set(modes(tmp_path / "data")) >= {
+                "pykoclaw.db",
+                "pykoclaw.db-wal",
+                "pykoclaw.db-shm",
+            }
             assert set(modes(tmp_path / "data").values()) == {0o600}
 
 
@@ -87,7 +95,9 @@ async def test_a_group_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_temporary_directory_of_others_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_temporary_directory_of_others_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     for directory in (tmp_path, *tmp_path.parents):

@@ -1,4 +1,6 @@
-"""Permission questions that wait: policies, clocks, parking, races and restarts, on workers in memory."""
+"""Permission questions that wait: policies, clocks, parking, races and restarts, on workers in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,24 @@ from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.session_journal import SessionJournal
-from tests.integration.asking import LONG, SOON, Asking, Person, begin, choice, restarted, rig, write
+from tests.integration.asking import (
+    LONG,
+    SOON,
+    Asking,
+    Person,
+    begin,
+    choice,
+    restarted,
+    rig,
+    write,
+)
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
 from tests.waiting import eventually
 
-# --- nobody is there -----------------------------------------------------------------------------------------------
+# --- nobody is there
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +82,9 @@ async def test_present_client_stops_clock_and_leaving_restarts_it(tmp_path: Path
         person = Person()
         place = asking.session.subscribe(person, 0)
         assert await eventually(lambda: person.ids) == ["q1"]
-        other = await begin(r)  # its question, asked later, is denied; the one that somebody looks at is not
+        other = await begin(
+            r
+        )  # its question, asked later, is denied; the one that somebody looks at is not
         other.ask("q2")
         await other.settled("q2")
         assert await asking.row("q1") == ("attended", None, None, None)
@@ -106,7 +121,8 @@ async def test_client_returning_within_grace_was_never_away(tmp_path: Path) -> N
         assert await asking.settled("q1") == ("selected", "allow_once", "editor")
 
 
-# --- parked --------------------------------------------------------------------------------------------------------
+# --- parked
+# --------------------------------------------------------------------------------------------------------
 
 
 async def parked(r: Rig, always: str | None = None) -> Asking:
@@ -137,7 +153,9 @@ async def test_parked_question_frees_worker_and_answer_starts_turn(tmp_path: Pat
         assert r.launcher.launched[1].spec.resume_session_id is not None
         texts = [one.event.text for one in person.shown if isinstance(one.event, Text)]
         assert any("still waits" in text for text in texts)
-        await eventually(lambda: any(isinstance(one.event, UserMessage) and one.seq > 2 for one in person.shown))
+        await eventually(
+            lambda: any(isinstance(one.event, UserMessage) and one.seq > 2 for one in person.shown)
+        )
         assert person.told == ["q1"]
 
 
@@ -162,7 +180,11 @@ async def test_claude_is_not_reasked_about_answered_call(tmp_path: Path) -> None
 async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r)
-        for outcome in ({"outcome": "cancelled"}, choice("no_such_option"), RuntimeError("no dialogue")):
+        for outcome in (
+            {"outcome": "cancelled"},
+            choice("no_such_option"),
+            RuntimeError("no dialogue"),
+        ):
             person = Person()
             place = asking.session.subscribe(person, 0)
             await person.answer("q1", outcome)
@@ -206,11 +228,15 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).find_active(session.id)
-            session.permissions.restore(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
+            session.permissions.restore(
+                2, [one for one in rows if one.policy != RequestPolicy.PARKED]
+            )
         else:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
-        assert await SessionJournal(r.database).find_active(session.id) == [], "once is once, also for the next daemon"
+        assert await SessionJournal(r.database).find_active(session.id) == [], (
+            "once is once, also for the next daemon"
+        )
 
 
 async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -> None:
@@ -226,7 +252,9 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
         assert not asking.session.gives_up_worker
 
 
-async def test_oldest_unattended_question_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_unattended_question_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "RETRY_INTERVAL", 0.05)
     async with rig(tmp_path, "wait", max_workers=2) as r:
         person = Person()
@@ -244,7 +272,8 @@ async def test_oldest_unattended_question_makes_room(tmp_path: Path, monkeypatch
         assert not looked_at.turn.ended.done()
 
 
-# --- several who answer --------------------------------------------------------------------------------------------
+# --- several who answer
+# --------------------------------------------------------------------------------------------
 
 
 async def test_first_of_two_answers_wins_both_clients_told(tmp_path: Path) -> None:
@@ -257,7 +286,9 @@ async def test_first_of_two_answers_wins_both_clients_told(tmp_path: Path) -> No
         one._open["q1"].set_result(choice("reject_once"))
         other._open["q1"].set_result(choice("allow_once"))
         assert await asking.settled("q1") == ("selected", "reject_once", "one")
-        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == ["reject"]
+        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == [
+            "reject"
+        ]
         assert one.told == other.told == ["q1"]
 
 
@@ -333,10 +364,14 @@ async def test_an_approval_that_cannot_be_says_why(
         await asking.asked("q10")
         with pytest.raises(error, match=words):
             await r.sessions.requests.decide(question, decision, "cli")
-        assert [one.request.ask_id for one in await r.sessions.requests.list_pending()] == ["q1", "q10"]
+        assert [one.request.ask_id for one in await r.sessions.requests.list_pending()] == [
+            "q1",
+            "q10",
+        ]
 
 
-# --- a new daemon --------------------------------------------------------------------------------------------------
+# --- a new daemon
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> None:
@@ -350,7 +385,9 @@ async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> 
         await person.answer("q1", choice("allow_always"))
         assert person.asked == [question]
         assert await asking.settled("q1") == ("selected", "allow_always", "later")
-        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == ["allow_always"]
+        assert [answer.decision for answer in await eventually(lambda: asking.answers)] == [
+            "allow_always"
+        ]
 
 
 async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
@@ -362,7 +399,10 @@ async def test_a_restored_deadline_goes_on(tmp_path: Path) -> None:
         (row,) = await SessionJournal(r.database).find_active(asking.session.id)
         assert row.deadline_clock is not None
         await write(
-            r, permissions.set_clock("q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000))
+            r,
+            permissions.set_clock(
+                "q1", RequestPolicy.WAIT, Deadline(before, row.deadline_clock - 1_000_000)
+            ),
         )
         session = await restarted(r, asking)
         timer = session.permissions._pending["q1"].clock._timer
@@ -402,7 +442,12 @@ async def test_undelivered_answer_comes_from_its_row(tmp_path: Path) -> None:
         asking.ask("parked")
         await asking.asked("parked")
         await write(r, permissions.park("parked"))
-        await write(r, permissions.settle_parked(Settlement("parked", "selected", "allow_once"), asking.turn.turn_id))
+        await write(
+            r,
+            permissions.settle_parked(
+                Settlement("parked", "selected", "allow_once"), asking.turn.turn_id
+            ),
+        )
         await r.sessions.requests.decide("yes", "allow_once", "cli")
         await r.sessions.requests.decide("no", "deny", "cli")
         rows = await permissions.settled(r.database, ["yes", "no", "open", "parked", "never asked"])
@@ -436,14 +481,18 @@ async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> No
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
 
 
-# --- over ACP ------------------------------------------------------------------------------------------------------
+# --- over ACP
+# ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_client_chooses_the_policy_of_its_session(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r, client(r) as wire:
 
         async def policies() -> list[Any]:
-            return [policy for (policy,) in await r.database.read("SELECT away_policy FROM acp_sessions")]
+            return [
+                policy
+                for (policy,) in await r.database.read("SELECT away_policy FROM acp_sessions")
+            ]
 
         def wanting(policy: Any) -> dict[str, Any]:
             return {"_meta": {"pykoclaw.dev/awayPolicy": policy}}
@@ -460,5 +509,7 @@ async def test_a_client_chooses_the_policy_of_its_session(tmp_path: Path) -> Non
         assert await policies() == ["park"]
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert await policies() == ["park"]
-        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[], **wanting("allow"))
+        await wire.call(
+            "session/load", sessionId=session, cwd="/", mcpServers=[], **wanting("allow")
+        )
         assert await policies() == ["allow"]

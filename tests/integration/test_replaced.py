@@ -17,9 +17,15 @@ REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"session/load","params":{}}\n'
 
 def test_front_without_its_late_modules_says_so(tmp_path: Path) -> None:
     package = tmp_path / "installed" / "pykoclaw_acp"
-    shutil.copytree(Path(pykoclaw_acp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(pykoclaw_acp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     (package / "front" / "spawn.py").unlink()
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(package.parent)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(package.parent),
+    }
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         input=REQUEST,

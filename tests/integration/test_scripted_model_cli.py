@@ -38,7 +38,9 @@ def model() -> Iterator[ScriptedModel]:
         yield started
 
 
-async def allow(_tool: str, _input: dict[str, Any], _context: ToolPermissionContext) -> PermissionResultAllow:
+async def allow(
+    _tool: str, _input: dict[str, Any], _context: ToolPermissionContext
+) -> PermissionResultAllow:
     return PermissionResultAllow()
 
 
@@ -70,18 +72,29 @@ def result(messages: list[Message]) -> ResultMessage:
 
 
 def deltas(messages: list[Message], kind: str) -> list[str]:
-    found = [message.event.get("delta", {}) for message in messages if isinstance(message, StreamEvent)]
+    found = [
+        message.event.get("delta", {}) for message in messages if isinstance(message, StreamEvent)
+    ]
     return [delta[kind.removesuffix("_delta")] for delta in found if delta.get("type") == kind]
 
 
-async def test_text_and_thinking_are_streamed_and_complete(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_text_and_thinking_are_streamed_and_complete(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
     async with claude(model.url, tmp_path) as client:
-        messages = await turn(client, "[[script thinking Let me see. ;; repeat 30x5ms w{n} ;; text End.]]")
+        messages = await turn(
+            client, "[[script thinking Let me see. ;; repeat 30x5ms w{n} ;; text End.]]"
+        )
     expected = " ".join(f"w{n}" for n in range(1, 31)) + "\nEnd."
     assert deltas(messages, "thinking_delta") == ["Let me see."]
     assert "".join(deltas(messages, "text_delta")) == expected
     assert len(deltas(messages, "text_delta")) == 31
-    blocks = [block for message in messages if isinstance(message, AssistantMessage) for block in message.content]
+    blocks = [
+        block
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for block in message.content
+    ]
     assert [type(block) for block in blocks] == [ThinkingBlock, TextBlock]
     final = result(messages)
     assert (final.is_error, final.result, final.stop_reason) == (False, expected, "end_turn")
@@ -92,7 +105,9 @@ async def test_text_and_thinking_are_streamed_and_complete(model: ScriptedModel,
     assert request["session"] == final.session_id
 
 
-async def test_tools_are_run_and_their_results_come_back(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_tools_are_run_and_their_results_come_back(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
     script = r"""[[script
 write sub/a.txt <<< one\ntwo
 edit sub/a.txt <<< two => three
@@ -120,9 +135,15 @@ async def test_faults_are_what_the_cli_takes_for_them(model: ScriptedModel, tmp_
         overloaded = await turn(client, "[[script error 529 times=1 retry-after=1 ;; text fine]]")
         assert result(overloaded).result == "fine"
         retries = [message for message in overloaded if isinstance(message, SystemMessage)]
-        assert 529 in [message.data.get("error_status") for message in retries if message.subtype == "api_retry"]
+        assert 529 in [
+            message.data.get("error_status")
+            for message in retries
+            if message.subtype == "api_retry"
+        ]
 
-        failed = await turn(client, "[[script text before ;; stream-error overloaded_error times=1 ;; text after]]")
+        failed = await turn(
+            client, "[[script text before ;; stream-error overloaded_error times=1 ;; text after]]"
+        )
         assert deltas(failed, "text_delta")[:1] == ["before"]
         assert result(failed).result == "before\nafter"
 
@@ -133,14 +154,25 @@ async def test_faults_are_what_the_cli_takes_for_them(model: ScriptedModel, tmp_
         assert (refused.is_error, refused.api_error_status) == (True, 401)
 
         # The failed prompt and this one reach the model in one message.
-        assert "“Are you there?”. That is message 5" in str(result(await turn(client, "Are you there?")).result)
+        assert "“Are you there?”. That is message 5" in str(
+            result(await turn(client, "Are you there?")).result
+        )
     seen = [(request["status"], request["outcome"]) for request in model.requests()]
-    assert seen[:6] == [(529, "error"), (200, "served"), (200, "error"), (200, "served"), (200, "cut"), (200, "served")]
+    assert seen[:6] == [
+        (529, "error"),
+        (200, "served"),
+        (200, "error"),
+        (200, "served"),
+        (200, "cut"),
+        (200, "served"),
+    ]
     assert set(seen[6:-1]) == {(401, "error")}
     assert seen[-1] == (200, "served")
 
 
-async def test_interrupted_hang_appears_as_client_disconnect(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_interrupted_hang_appears_as_client_disconnect(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
     async with claude(model.url, tmp_path) as client, asyncio.timeout(DEADLINE_SECONDS):
         await client.query("[[script text some ;; hang ;; text never]]")
         messages = client.receive_response()
@@ -148,7 +180,9 @@ async def test_interrupted_hang_appears_as_client_disconnect(model: ScriptedMode
             if deltas([message], "text_delta"):
                 break
         await client.interrupt()
-        assert result([message async for message in messages]).terminal_reason == "aborted_streaming"
+        assert (
+            result([message async for message in messages]).terminal_reason == "aborted_streaming"
+        )
         await eventually(lambda: model.requests()[-1]["outcome"] == "client_gone")
         assert "“And now?”. That is message 2" in str(result(await turn(client, "And now?")).result)
 
@@ -167,11 +201,18 @@ async def test_next_request_holds_history_after_server_restart(tmp_path: Path) -
     assert "1. user: The word is pelican." in str(final.result)
 
 
-async def test_turns_started_by_cli_continue_the_script(model: ScriptedModel, tmp_path: Path) -> None:
+async def test_turns_started_by_cli_continue_the_script(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
     prompt = "[[script bash echo sub ;; text I looked.]]"
-    agent = "tool Agent " + json.dumps({"description": "d", "subagent_type": "claude", "prompt": prompt})
+    agent = "tool Agent " + json.dumps(
+        {"description": "d", "subagent_type": "claude", "prompt": prompt}
+    )
     async with claude(model.url, tmp_path) as client:
-        assert result(await turn(client, "[[script text a ;; stop max_tokens ;; text b]]")).result == "b"
+        assert (
+            result(await turn(client, "[[script text a ;; stop max_tokens ;; text b]]")).result
+            == "b"
+        )
         async with asyncio.timeout(DEADLINE_SECONDS):
             await client.query(f"[[script\n{agent}\ntext started\nstop end_turn\ntext ended\n]]")
             results = []

@@ -27,7 +27,13 @@ def user(*texts: str) -> dict[str, Any]:
 
 
 def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"model": "claude-test", "max_tokens": 1000, "tools": [{"name": "Bash"}], "messages": list(messages), **more}
+    return {
+        "model": "claude-test",
+        "max_tokens": 1000,
+        "tools": [{"name": "Bash"}],
+        "messages": list(messages),
+        **more,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,9 @@ def connect(url: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
 
 
-def ask(url: str, request: object, path: str = "/v1/messages") -> tuple[http.client.HTTPResponse, bytes]:
+def ask(
+    url: str, request: object, path: str = "/v1/messages"
+) -> tuple[http.client.HTTPResponse, bytes]:
     connection = connect(url)
     try:
         connection.request("POST", path, json.dumps(request), {"content-type": "application/json"})
@@ -63,7 +71,9 @@ class TestHttp:
     script = "[[script\nthinking hm\ntext a\ntext b\nbash echo 1\n& bash echo 2\n]]"
 
     def test_the_stream_is_that_of_the_messages_api(self, model: ScriptedModel) -> None:
-        response, data = ask(model.url, body(user(self.script), stream=True, thinking=self.thinking))
+        response, data = ask(
+            model.url, body(user(self.script), stream=True, thinking=self.thinking)
+        )
         assert response.status == 200
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["request-id"].startswith("req_")
@@ -73,7 +83,9 @@ class TestHttp:
         names = [name for name, _ in stream]
         assert names[:2] == ["message_start", "ping"]
         assert names[-2:] == ["message_delta", "message_stop"]
-        collapsed = [name for place, name in enumerate(names) if place == 0 or names[place - 1] != name]
+        collapsed = [
+            name for place, name in enumerate(names) if place == 0 or names[place - 1] != name
+        ]
         assert collapsed == ["message_start", "ping", *blocks * 4, "message_delta", "message_stop"]
         starts = [payload for name, payload in stream if name == "content_block_start"]
         assert [(start["index"], start["content_block"]["type"]) for start in starts] == [
@@ -86,7 +98,9 @@ class TestHttp:
         kinds = [delta["delta"]["type"] for delta in deltas]
         assert kinds[:4] == ["thinking_delta", "signature_delta", "text_delta", "text_delta"]
         assert "".join(delta["delta"].get("text", "") for delta in deltas) == "a\nb"
-        tool_input = "".join(delta["delta"]["partial_json"] for delta in deltas if delta["index"] == 3)
+        tool_input = "".join(
+            delta["delta"]["partial_json"] for delta in deltas if delta["index"] == 3
+        )
         assert json.loads(tool_input)["command"] == "echo 2"
         final = stream[-2][1]
         assert final["delta"]["stop_reason"] == "tool_use"
@@ -96,16 +110,27 @@ class TestHttp:
     def test_one_piece_holds_the_same(self, model: ScriptedModel) -> None:
         _, data = ask(model.url, body(user(self.script), thinking=self.thinking))
         message = json.loads(data)
-        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use", "tool_use"]
+        assert [block["type"] for block in message["content"]] == [
+            "thinking",
+            "text",
+            "tool_use",
+            "tool_use",
+        ]
         assert message["content"][1]["text"] == "a\nb"
         assert message["stop_reason"] == "tool_use"
         assert message["usage"]["output_tokens"] > 1
 
     @pytest.mark.parametrize("display", ["omitted", None])
-    def test_thinking_text_is_withheld_unless_requested(self, model: ScriptedModel, display: str | None) -> None:
+    def test_thinking_text_is_withheld_unless_requested(
+        self, model: ScriptedModel, display: str | None
+    ) -> None:
         thinking = {"type": "adaptive"} | ({"display": display} if display else {})
         _, data = ask(model.url, body(user(self.script), stream=True, thinking=thinking))
-        kinds = [payload["delta"]["type"] for name, payload in events(data) if name == "content_block_delta"]
+        kinds = [
+            payload["delta"]["type"]
+            for name, payload in events(data)
+            if name == "content_block_delta"
+        ]
         assert "signature_delta" in kinds
         assert "thinking_delta" not in kinds
 
@@ -117,10 +142,15 @@ class TestHttp:
         assert len(found) == len(set(found)) == 60
 
     def test_an_error_comes_with_its_header_and_type(self, model: ScriptedModel) -> None:
-        response, data = ask(model.url, body(user("[[script error 429 retry-after=7 slow down]]"), stream=True))
+        response, data = ask(
+            model.url, body(user("[[script error 429 retry-after=7 slow down]]"), stream=True)
+        )
         assert (response.status, response.headers["retry-after"]) == (429, "7")
         error = json.loads(data)
-        assert (error["type"], error["error"]) == ("error", {"type": "rate_limit_error", "message": "slow down"})
+        assert (error["type"], error["error"]) == (
+            "error",
+            {"type": "rate_limit_error", "message": "slow down"},
+        )
 
     def test_error_inside_stream_is_its_last_event(self, model: ScriptedModel) -> None:
         request = body(user("[[script text a ;; stream-error overloaded_error ;; text b]]"))
@@ -131,7 +161,9 @@ class TestHttp:
         assert response.status == 529
 
     @pytest.mark.parametrize("stream", [True, False])
-    def test_cut_ends_the_connection_without_an_end(self, model: ScriptedModel, stream: bool) -> None:
+    def test_cut_ends_the_connection_without_an_end(
+        self, model: ScriptedModel, stream: bool
+    ) -> None:
         with pytest.raises(http.client.IncompleteRead) as cut:
             ask(model.url, body(user("[[script text before ;; cut ;; text after]]"), stream=stream))
         assert (b"before" in cut.value.partial) == stream
@@ -142,14 +174,24 @@ class TestHttp:
         started = time.monotonic()
         _, data = ask(model.url, body(user("[[script repeat 200x2ms n{n}]]"), stream=True))
         assert time.monotonic() - started >= 199 * 0.002
-        texts = [payload["delta"]["text"] for name, payload in events(data) if name == "content_block_delta"]
+        texts = [
+            payload["delta"]["text"]
+            for name, payload in events(data)
+            if name == "content_block_delta"
+        ]
         assert "".join(texts) == " ".join(f"n{n}" for n in range(1, 201))
         assert len(texts) == model.requests()[-1]["deltas"] == 200
 
     def test_hang_says_nothing_until_the_client_is_gone(self, model: ScriptedModel) -> None:
         connection = connect(model.url)
-        connection.request("POST", "/v1/messages", json.dumps(body(user("[[script hang ;; text never]]"), stream=True)))
-        eventually_sync(lambda: model.requests()[-1]["user_texts"] == ["[[script hang ;; text never]]"])
+        connection.request(
+            "POST",
+            "/v1/messages",
+            json.dumps(body(user("[[script hang ;; text never]]"), stream=True)),
+        )
+        eventually_sync(
+            lambda: model.requests()[-1]["user_texts"] == ["[[script hang ;; text never]]"]
+        )
         assert model.requests()[-1]["outcome"] is None
         connection.close()
         eventually_sync(lambda: model.requests()[-1]["outcome"] == "client_gone")
@@ -158,13 +200,17 @@ class TestHttp:
         requests: list[object] = [{"messages": []}, [], {"messages": "hi"}]
         for request in requests:
             response, data = ask(model.url, request)
-            assert (response.status, json.loads(data)["error"]["type"]) == (400, "invalid_request_error")
+            assert (response.status, json.loads(data)["error"]["type"]) == (
+                400,
+                "invalid_request_error",
+            )
         response, data = ask(model.url, {}, "/v1/nothing")
         assert (response.status, json.loads(data)["error"]["type"]) == (404, "not_found_error")
 
     def test_count_tokens_grows_with_the_text(self, model: ScriptedModel) -> None:
         counts = [
-            json.loads(ask(model.url, body(user("x" * size)), "/v1/messages/count_tokens")[1]) for size in (40, 4000)
+            json.loads(ask(model.url, body(user("x" * size)), "/v1/messages/count_tokens")[1])
+            for size in (40, 4000)
         ]
         assert counts[1]["input_tokens"] - counts[0]["input_tokens"] == pytest.approx(990, abs=2)
 
@@ -172,7 +218,11 @@ class TestHttp:
         ask(model.url, body(user("probe"), max_tokens=1))
         ask(model.url, body(user("[[script text a]]")))
         probe, main = model.requests(None)[-2:]
-        assert (probe["kind"], probe["user_texts"], probe["n"] + 1) == ("side", ["probe"], main["n"])
+        assert (probe["kind"], probe["user_texts"], probe["n"] + 1) == (
+            "side",
+            ["probe"],
+            main["n"],
+        )
         assert model.requests("side")[-1] == probe
         assert model.requests()[-1] == main
         model.clear()
@@ -210,7 +260,11 @@ class TestProcess:
         with serving() as (process, url):
             assert url.startswith("http://127.0.0.1:")
             connection = connect(url)
-            connection.request("POST", "/v1/messages", json.dumps(body(user("[[script text a ;; hang]]"), stream=True)))
+            connection.request(
+                "POST",
+                "/v1/messages",
+                json.dumps(body(user("[[script text a ;; hang]]"), stream=True)),
+            )
             assert connection.getresponse().status == 200
             process.send_signal(number)
             assert process.wait(10) == 0
@@ -223,7 +277,9 @@ class TestProcess:
             "print(model.url, model._process.pid, flush=True)\n"
             "input()\n"
         )
-        parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         with parent:
             assert parent.stdout is not None
             _, pid = parent.stdout.readline().split()

@@ -28,7 +28,9 @@ def later(s: Subject) -> int:
 
 
 async def test_a_session_is_found_as_it_was_created(s: Subject) -> None:
-    record = SessionRecord("one", "acp-one", "/work", ("/more",), model="opus", request_key="f:1", client="Mitto")
+    record = SessionRecord(
+        "one", "acp-one", "/work", ("/more",), model="opus", request_key="f:1", client="Mitto"
+    )
     await s.journal.create(record)
     assert await s.journal.find("one") == replace(record, request_key=None, client=None)
     assert await s.journal.find_created("f:1") == "one"
@@ -57,7 +59,9 @@ async def test_closing_and_reopening_are_kept(s: Subject) -> None:
     assert found is not None
     assert found.closed
     await s.journal.reopen(replace(found, additional_directories=("/b",)))
-    assert await s.journal.find(session) == replace(found, closed=False, additional_directories=("/b",))
+    assert await s.journal.find(session) == replace(
+        found, closed=False, additional_directories=("/b",)
+    )
 
 
 async def test_nonexistent_session_cannot_be_changed(s: Subject) -> None:
@@ -107,14 +111,18 @@ async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None
     await s.ended("person", "b")
     assert await s.journal.unused(later(s)) == ["never"], "a turn of the helper waits"
     await s.journal.delete("never")
-    await s.journal.record("helper", 0, [end(0, 1, "a")], {"a": (await s.journal.finish("helper", "a", DONE, []))[0]})
+    await s.journal.record(
+        "helper", 0, [end(0, 1, "a")], {"a": (await s.journal.finish("helper", "a", DONE, []))[0]}
+    )
     assert await s.journal.unused(later(s)) == ["helper"]
     assert await s.journal.unused(0) == []
 
 
 async def test_session_with_pending_request_is_in_use(s: Subject) -> None:
     session = await s.session()
-    await s.journal.insert_request(session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),)))
+    await s.journal.insert_request(
+        session, request("a", epoch=0, n=0, workspaces=(Workspace("/work", "hash"),))
+    )
     assert await s.journal.unused(later(s)) == []
     assert not await s.journal.prune(session, later(s))
     await s.journal.settle(Settlement("a", "cancelled"))

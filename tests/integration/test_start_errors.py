@@ -1,4 +1,6 @@
-"""A start that lacks something says in one sentence what, with the way out and a kind, and changes nothing."""
+"""A start that lacks something says in one sentence what, with the way out and a kind, and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ import pytest
 
 PROGRAM = [sys.executable, "-m", "pykoclaw_acp"]
 # Root without the right to pass over modes: what an ordinary user has.
-UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+UNPRIVILEGED = (
+    ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+)
 LINES = [
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
     {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}},
@@ -42,8 +46,14 @@ def home(tmp_path: Path) -> Iterator[Path]:
                     inner.chmod(0o700)
 
 
-def run(home: Path, *arguments: str, limit: Any = None, given: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYKOCLAW", "XDG"))}
+def run(
+    home: Path, *arguments: str, limit: Any = None, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYKOCLAW", "XDG"))
+    }
     return subprocess.run(
         [*UNPRIVILEGED, *PROGRAM, *arguments], input=given, capture_output=True, text=True, timeout=120, cwd="/",
         env={**environment, "HOME": str(home)}, preexec_fn=limit, check=False,
@@ -69,7 +79,9 @@ def database(home: Path) -> bytes:
         (".local/state/pykoclaw", "PYKOCLAW_STATE", "directory_unusable"),
     ],
 )
-def test_unreadable_directory_is_named_with_remedy(where: str, setting: str, logged: str, home: Path) -> None:
+def test_unreadable_directory_is_named_with_remedy(
+    where: str, setting: str, logged: str, home: Path
+) -> None:
     before = database(home)
     with ExitStack() as undo:
         (home / where).chmod(0)
@@ -77,7 +89,11 @@ def test_unreadable_directory_is_named_with_remedy(where: str, setting: str, log
         result = run(home, "serve")
     words, kind = said(result)
     assert result.returncode == 78
-    assert (f"{home / where}" in words, "Permission denied" in words, setting in words) == (True, True, True)
+    assert (f"{home / where}" in words, "Permission denied" in words, setting in words) == (
+        True,
+        True,
+        True,
+    )
     assert kind == logged
     assert database(home) == before
 
@@ -96,7 +112,11 @@ def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
     path.unlink()
     shutil.rmtree(home / ".local/state/pykoclaw")
     subprocess.run(
-        [sys.executable, "-c", f"import sqlite3; sqlite3.connect({str(path)!r}).execute('CREATE TABLE photos (x)')"],
+        [
+            sys.executable,
+            "-c",
+            f"import sqlite3; sqlite3.connect({str(path)!r}).execute('CREATE TABLE photos (x)')",
+        ],
         check=True,
     )
     before = database(home)
@@ -119,13 +139,27 @@ def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
 @pytest.mark.parametrize("count", [6, 12, 20, 47])
 def test_a_start_without_descriptors_says_so(count: int, home: Path) -> None:
     before = database(home)
-    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)))
-    assert (result.returncode, "`ulimit -n`" in result.stderr, "Traceback" in result.stderr) == (1, True, False)
+    result = run(
+        home,
+        "serve",
+        "--stdio",
+        limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)),
+    )
+    assert (result.returncode, "`ulimit -n`" in result.stderr, "Traceback" in result.stderr) == (
+        1,
+        True,
+        False,
+    )
     assert database(home) == before
 
 
 def test_soft_descriptor_limit_is_raised_as_needed(home: Path) -> None:
-    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 4096)))
+    result = run(
+        home,
+        "serve",
+        "--stdio",
+        limit=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 4096)),
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -133,7 +167,14 @@ def test_soft_descriptor_limit_is_raised_as_needed(home: Path) -> None:
 def test_a_start_without_memory_says_so(size: int, home: Path) -> None:
     before = database(home)
     limit = size * 1024 * 1024
-    result = run(home, "serve", "--stdio", limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    result = run(
+        home,
+        "serve",
+        "--stdio",
+        limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
     assert "Traceback" not in result.stderr
-    assert result.returncode == 0 or "`ulimit -v`" in result.stderr  # how much is enough differs between machines
+    assert (
+        result.returncode == 0 or "`ulimit -v`" in result.stderr
+    )  # how much is enough differs between machines
     assert database(home)[:100] == before[:100]

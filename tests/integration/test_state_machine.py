@@ -1,4 +1,6 @@
-"""Sessions, fronts, daemons, workers and a failing store in any order: after each step every promise holds."""
+"""Sessions, fronts, daemons, workers and a failing store in any order: after each step every
+promise holds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as some
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
@@ -35,7 +43,9 @@ calm = precondition(lambda self: self._calm >= CALM)
 
 
 class Walk(RuleBasedStateMachine):
-    """Each rule does one thing, lets the program go on for a moment or until it is quiet, and looks."""
+    """Each rule does one thing, lets the program go on for a moment or until it is quiet, and
+    looks.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +92,8 @@ class Walk(RuleBasedStateMachine):
         client.prompt(self.sessions[0], f"prompt {self._word()}")
         self._do()
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- what there is
+    # ------------------------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
@@ -103,7 +114,8 @@ class Walk(RuleBasedStateMachine):
         followed = list(front.ledger.sessions)
         return followed[number % len(followed)] if followed else None
 
-    # --- clients ------------------------------------------------------------------------------------------------------
+    # --- clients
+    # ------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.sessions) < MOST_SESSIONS and self.w.fronts)
     @rule(front=which)
@@ -182,10 +194,13 @@ class Walk(RuleBasedStateMachine):
         self.w.connect(client)
         self._trouble()
 
-    # --- workers ------------------------------------------------------------------------------------------------------
+    # --- workers
+    # ------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.working)
-    @rule(worker=which, times=some.integers(1, 4), hurry=some.one_of(some.none(), some.integers(0, 8)))
+    @rule(
+        worker=which, times=some.integers(1, 4), hurry=some.one_of(some.none(), some.integers(0, 8))
+    )
     def tell(self, worker: int, times: int, hurry: int | None) -> None:
         for _ in range(times):
             self.working[worker % len(self.working)].tell(self._word())
@@ -206,14 +221,19 @@ class Walk(RuleBasedStateMachine):
         self._do()
 
     @calm
-    @precondition(lambda self: self.w.launcher.deaths < MOST_DEATHS and any(o.alive for o in self.w.launcher.workers))
+    @precondition(
+        lambda self: (
+            self.w.launcher.deaths < MOST_DEATHS and any(o.alive for o in self.w.launcher.workers)
+        )
+    )
     @rule(worker=which, keeps=some.booleans())
     def die(self, worker: int, keeps: bool) -> None:
         alive = [one for one in self.w.launcher.workers if one.alive]
         self.w.launcher.die(alive[worker % len(alive)], keeps=keeps)
         self._trouble()
 
-    # --- daemons ------------------------------------------------------------------------------------------------------
+    # --- daemons
+    # ------------------------------------------------------------------------------------------------------
 
     @calm
     @precondition(lambda self: self.w.app is not None)
@@ -232,7 +252,8 @@ class Walk(RuleBasedStateMachine):
     def start(self) -> None:
         self._do(self.w.start())
 
-    # --- the store, and time ------------------------------------------------------------------------------------------
+    # --- the store, and time
+    # ------------------------------------------------------------------------------------------
 
     @calm
     @rule(

@@ -1,4 +1,6 @@
-"""While the database cannot be written nothing is lost, told too early or run twice, and nobody waits to read."""
+"""While the database cannot be written nothing is lost, told too early or run twice, and nobody
+waits to read.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ async def test_requests_are_refused_at_once_while_events_wait(
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         disk.fails(code, words)
-        channel.say(channel.event(running.turn_id, "said on a full disk"), channel.ended(running.turn_id))
+        channel.say(
+            channel.event(running.turn_id, "said on a full disk"), channel.ended(running.turn_id)
+        )
         await eventually(lambda: r.database.condition.state == state)
         tried = []
         for request in (
@@ -147,11 +151,15 @@ async def test_requests_are_refused_at_once_while_events_wait(
 async def said(r: Rig, session_id: str) -> list[str]:
     session = await r.sessions.get(session_id)
     logged = await SessionJournal(r.database).read(session.id, 0, 1000)
-    assert [seq for one in logged for seq in range(one.first, one.seq + 1)] == list(range(1, session.last_seq + 1))
+    assert [seq for one in logged for seq in range(one.first, one.seq + 1)] == list(
+        range(1, session.last_seq + 1)
+    )
     return [one.event.text for one in logged if isinstance(one.event, Text)]
 
 
-async def test_history_is_read_and_sessions_are_opened_meanwhile(tmp_path: Path, disk: Disk) -> None:
+async def test_history_is_read_and_sessions_are_opened_meanwhile(
+    tmp_path: Path, disk: Disk
+) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 2")
@@ -167,7 +175,9 @@ async def test_history_is_read_and_sessions_are_opened_meanwhile(tmp_path: Path,
         await eventually(lambda: r.database.condition.is_writable)
 
         async def kept() -> bool:
-            return (await r.database.read("SELECT additional_directories FROM acp_sessions")) == [('["/more"]',)]
+            return (await r.database.read("SELECT additional_directories FROM acp_sessions")) == [
+                ('["/more"]',)
+            ]
 
         stored: bool = await eventually(kept)
         assert stored
@@ -204,11 +214,19 @@ async def test_question_answer_is_kept_and_applied_later(tmp_path: Path, disk: D
         for subscription in list(session.subscriptions):
             subscription.close()
         channel._n += 1
-        asked = {"ask_id": "q", "turn_id": running.turn_id, "tool_call_id": "t", "title": "rm", "tool_kind": "execute"}
+        asked = {
+            "ask_id": "q",
+            "turn_id": running.turn_id,
+            "tool_call_id": "t",
+            "title": "rm",
+            "tool_kind": "execute",
+        }
         channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, PermissionRequest))
         await eventually(lambda: session.permissions.pending_ids == ["q"])
         disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
-        answering = asyncio.ensure_future(session.permissions.decide("q", Decision("selected", "allow_once", "test")))
+        answering = asyncio.ensure_future(
+            session.permissions.decide("q", Decision("selected", "allow_once", "test"))
+        )
         await not_within(answering)
         assert channel.answers == []
         disk.error = None
@@ -261,7 +279,15 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
             await r.prompt(session, "say 1")
         assert refused.value.state == "gone"
         assert f"inode {path.stat().st_ino}" in refused.value.message
-        await other.commit(Unit((Statement("INSERT INTO conversations (name, created_at) VALUES ('theirs', 'now')"),)))
+        await other.commit(
+            Unit(
+                (
+                    Statement(
+                        "INSERT INTO conversations (name, created_at) VALUES ('theirs', 'now')"
+                    ),
+                )
+            )
+        )
         await r.database.close()
         assert r.database in ABANDONED
         assert await other.read("SELECT name FROM conversations") == [("theirs",)]
@@ -271,7 +297,9 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
     await close_abandoned()
 
 
-async def test_move_during_commit_makes_server_reopen_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_move_during_commit_makes_server_reopen_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r:
         check = OpenFile.check_after_commit
         path, away = tmp_path / DATABASE, tmp_path / "moved.db"
@@ -295,7 +323,9 @@ async def test_unit_too_large_blocks_no_other_unit(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / DATABASE)
     try:
         ((pages,),) = await database.read("PRAGMA page_count")
-        await database._writer.run(lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 20}"))
+        await database._writer.run(
+            lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 20}")
+        )
         small, large = (Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,))
                         for name in ("small", "x" * 1_000_000))  # fmt: skip
         outcomes = await asyncio.gather(
@@ -319,7 +349,9 @@ async def test_a_locked_database_is_opened_for_reading(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_history_is_read_from_copy_if_open_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_history_is_read_from_copy_if_open_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with rig(tmp_path) as r:
         await r.run(await r.session(), "say 1")
     path, spare = tmp_path / DATABASE, tmp_path / "spare"
@@ -391,7 +423,10 @@ async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
         session, turn = await requeued(r, window=0.05)
         session.requeue(turn)
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
-        assert (outcome.state, outcome.failure and outcome.failure.kind) == ("cancelled", "not_started")
+        assert (outcome.state, outcome.failure and outcome.failure.kind) == (
+            "cancelled",
+            "not_started",
+        )
         kinds = await r.database.read("SELECT kind FROM acp_log ORDER BY seq")
         assert kinds == [("user_message",), ("failure",)]
         assert not r.launcher.launched
@@ -429,7 +464,9 @@ async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Pat
     async with rig(tmp_path) as r:
         session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
         session.requeue(turn)
-        newer = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3"))
+        newer = Turn(
+            str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3")
+        )
         await session.intake.accept(newer, session.subscribe(Client(), 0))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
         assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
@@ -447,7 +484,11 @@ async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) ->
         r.database._watching.cancel()
         async with front(r, sessions={session.id: {"seq": 0, "opened": {"cwd": "/"}}}) as one:
             one.call(2, "session/prompt", again=1, **words(session.id, "say 1"))
-            one.call(3, "session/prompt", **words(session.id, "say 1", **{"pykoclaw.dev/idempotencyKey": "mine"}))
+            one.call(
+                3,
+                "session/prompt",
+                **words(session.id, "say 1", **{"pykoclaw.dev/idempotencyKey": "mine"}),
+            )
             one.notify(4, "session/cancel", again=1, sessionId=session.id)
             one.notify(5, "$/cancel_request", again=1, requestId=2)
             one.call(6, "session/prompt", **words(session.id, "say 2"))
@@ -528,7 +569,9 @@ async def test_disk_writable_before_first_probe_is_reopened(
 
 
 class Looks:
-    """The system's calls by which the store looks at its files fail with EIO while `name` is set."""
+    """The system's calls by which the store looks at its files fail with EIO while
+    `name` is set.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.name = ""
@@ -555,11 +598,15 @@ LOOKS = pytest.mark.parametrize("look", ["pread", "stat"])
 
 
 @LOOKS
-async def test_failing_file_check_blocks_store_without_losing_turns(tmp_path: Path, looks: Looks, look: str) -> None:
+async def test_failing_file_check_blocks_store_without_losing_turns(
+    tmp_path: Path, looks: Looks, look: str
+) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         looks.name = look
-        channel.say(channel.event(running.turn_id, "said meanwhile"), channel.ended(running.turn_id))
+        channel.say(
+            channel.event(running.turn_id, "said meanwhile"), channel.ended(running.turn_id)
+        )
         await eventually(lambda: not r.database.condition.is_writable)
         assert r.database.condition.state == "blocked"
         assert os.strerror(errno.EIO) in r.database.condition.reason
@@ -586,7 +633,9 @@ async def test_the_watchdogs_look_survives_it(tmp_path: Path, looks: Looks, look
 
 
 @LOOKS
-async def test_files_that_cannot_be_checked_are_not_closed(tmp_path: Path, looks: Looks, look: str) -> None:
+async def test_files_that_cannot_be_checked_are_not_closed(
+    tmp_path: Path, looks: Looks, look: str
+) -> None:
     database = await Database.open(tmp_path / DATABASE)
     kept = Statement("INSERT INTO conversations (name, created_at) VALUES ('kept', 'now')")
     await database.commit(Unit((kept,)))
@@ -617,10 +666,14 @@ async def test_failed_check_after_commit_writes_nothing_twice(
 
     monkeypatch.setattr(OpenFile, "check_after_commit", fail)
     units = [
-        Unit((Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,)),))
+        Unit(
+            (Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,)),)
+        )
         for name in ("a", "b", "c")
     ]
-    outcomes = await asyncio.gather(*(database.commit(unit) for unit in units), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(database.commit(unit) for unit in units), return_exceptions=True
+    )
     assert [type(one) for one in outcomes] == [list, StoreUnavailable, StoreUnavailable]
     await asyncio.wait_for(database.reopen_wanted.wait(), 30)
     rows = await database.read("SELECT name, count(*) FROM conversations GROUP BY name")
@@ -628,7 +681,9 @@ async def test_failed_check_after_commit_writes_nothing_twice(
     await database.close()
 
 
-async def test_checkpoints_go_on_after_it(tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_checkpoints_go_on_after_it(
+    tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "QUIET", 0.05)
     database = await Database.open(tmp_path / DATABASE)
     wal = tmp_path / f"{DATABASE}-wal"
@@ -638,6 +693,8 @@ async def test_checkpoints_go_on_after_it(tmp_path: Path, looks: Looks, monkeypa
     await asyncio.wait([asyncio.ensure_future(database.condition.writable())], timeout=PATIENCE)
     looks.name = ""
     await asyncio.wait_for(database.condition.writable(), 30)
-    await database.commit(Unit((Statement("INSERT INTO conversations (name, created_at) VALUES ('x', 'now')"),)))
+    await database.commit(
+        Unit((Statement("INSERT INTO conversations (name, created_at) VALUES ('x', 'now')"),))
+    )
     await eventually(lambda: wal.stat().st_size == 0)
     await database.close()

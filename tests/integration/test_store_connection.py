@@ -1,4 +1,6 @@
-"""A SQLite connection in a thread of its own: calls run in order, to their end, and their errors reach the caller."""
+"""A SQLite connection in a thread of its own: calls run in order, to their end, and their errors
+reach the caller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Contract of `sessions.ports.Store`: when the database can be written, when not, and once it is closed."""
+"""Contract of `sessions.ports.Store`: when the database can be written, when not, and once it is
+closed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The store fails at each statement of everything that is written: nothing is lost, run twice or pretended."""
+"""The store fails at each statement of everything that is written: nothing is lost, run twice or
+pretended.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ import pytest
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
 from tests.integration.rest import come_to_rest, compare_with_a_new_client
-from tests.integration.store_faults import BUSY, CORRUPT, EIO, ERRORS, FULL, IOERR, READONLY, UNSURE, StoreError
+from tests.integration.store_faults import (
+    BUSY,
+    CORRUPT,
+    EIO,
+    ERRORS,
+    FULL,
+    IOERR,
+    READONLY,
+    UNSURE,
+    StoreError,
+)
 from tests.promises import check, check_at_rest, turns
 
 LONGEST: Final = 60  # statements of one scenario, above which something is wrong
@@ -41,7 +53,9 @@ class Stage:
     async def running(self, words: str = "first") -> None:
         """A turn that waits for what its worker is told to do."""
         self.prompt(words)
-        await self.w.until(lambda: (one := self.w.worker(self.session)) is not None and one.current is not None)
+        await self.w.until(
+            lambda: (one := self.w.worker(self.session)) is not None and one.current is not None
+        )
         self.worker.tell(f"{words} began, ")
         await self.w.quiet()
 
@@ -49,7 +63,9 @@ class Stage:
         """Prompts that wait behind the running one."""
         for one in words:
             self.prompt(one)
-        await self.w.until(lambda: sum(row.state == "queued" for row in turns(self.w)) == len(words))
+        await self.w.until(
+            lambda: sum(row.state == "queued" for row in turns(self.w)) == len(words)
+        )
 
 
 async def stage(w: World) -> Stage:
@@ -230,7 +246,9 @@ def _of(case: str) -> Iterator[None]:
         raise
 
 
-async def play(path: Path, scenario: Scenario, error: StoreError, after: int, times: int | None) -> bool:
+async def play(
+    path: Path, scenario: Scenario, error: StoreError, after: int, times: int | None
+) -> bool:
     """One run; False if the scenario is over before `after` statements."""
     path.mkdir()  # noqa: ASYNC240
     with world(path, **scenario.settings) as w:
@@ -259,7 +277,9 @@ async def play(path: Path, scenario: Scenario, error: StoreError, after: int, ti
 async def every_statement(
     path: Path, scenario: Scenario, kinds: Sequence[tuple[StoreError, str]], stride: int = 1
 ) -> None:
-    """Fail at the first statement, at the next, and so on; `kinds` take turns, each with how long it stays."""
+    """Fail at the first statement, at the next, and so on; `kinds` take turns, each with how long
+    it stays.
+    """
     for after in range(0, LONGEST, stride):
         error, moment = kinds[after % len(kinds)]
         with _of(f"{scenario.name}: {error} {moment}, after {after} statements"):

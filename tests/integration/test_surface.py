@@ -1,4 +1,6 @@
-"""What a client sees around the conversation: modes, models, commands, titles; and sessions that nobody uses."""
+"""What a client sees around the conversation: modes, models, commands, titles; and sessions that
+nobody uses.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pykoclaw_acp.channel.frames import PROTOCOL, EventFrame, Prompt, Ready, SetMode, SetModel, ToWorker
+from pykoclaw_acp.channel.frames import (
+    PROTOCOL,
+    EventFrame,
+    Prompt,
+    Ready,
+    SetMode,
+    SetModel,
+    ToWorker,
+)
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Choice, Command, Offer
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
@@ -22,7 +32,8 @@ from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
 
 OFFER = Offer(
-    (Command("review", "Review the diff", "[path]"),), (Choice("default", "Default"), Choice("fable", "Fable"))
+    (Command("review", "Review the diff", "[path]"),),
+    (Choice("default", "Default"), Choice("fable", "Fable")),
 )
 TITLE = '\nConsider this initial message in a conversation with an LLM: "hi"\n'
 
@@ -50,7 +61,9 @@ def current(answer: dict[str, Any]) -> tuple[str, str]:
     mode, model = result["modes"]["currentModeId"], result["models"]["currentModelId"]
     options = {one["id"]: one for one in result["configOptions"]}
     assert [options["mode"]["currentValue"], options["model"]["currentValue"]] == [mode, model]
-    assert [one["id"] for one in result["modes"]["availableModes"]] == [o["value"] for o in options["mode"]["options"]]
+    assert [one["id"] for one in result["modes"]["availableModes"]] == [
+        o["value"] for o in options["mode"]["options"]
+    ]
     models = [one["modelId"] for one in result["models"]["availableModels"]]
     assert models == [one["value"] for one in options["model"]["options"]]
     assert mode in [one["value"] for one in options["mode"]["options"]]
@@ -74,11 +87,19 @@ async def slow_worker(r: Rig, wire: Wire, session: str) -> tuple[int, MemoryChan
 def say_ready(channel: MemoryChannel, offer: Offer) -> None:
     session = channel.spec.session_id
     channel.say(
-        Ready(epoch=channel.spec.epoch, pid=1, protocol=PROTOCOL, claude_session_id=session, fresh=True, offer=offer)
+        Ready(
+            epoch=channel.spec.epoch,
+            pid=1,
+            protocol=PROTOCOL,
+            claude_session_id=session,
+            fresh=True,
+            offer=offer,
+        )
     )
 
 
-# --- modes and models ------------------------------------------------------------------------------------------------
+# --- modes and models
+# ------------------------------------------------------------------------------------------------
 
 
 async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> None:
@@ -87,11 +108,19 @@ async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> No
         assert current(created) == ("default", "default")
         session = created["result"]["sessionId"]
         await load(other, session)
-        assert (await wire.call("session/set_mode", sessionId=session, modeId="plan"))["result"] == {}
-        assert (await wire.call("session/set_model", sessionId=session, modelId="haiku"))["result"] == {}
-        await eventually(lambda: all(len(kinds(one, "config_option_update")) == 2 for one in (wire, other)))
+        assert (await wire.call("session/set_mode", sessionId=session, modeId="plan"))[
+            "result"
+        ] == {}
+        assert (await wire.call("session/set_model", sessionId=session, modelId="haiku"))[
+            "result"
+        ] == {}
+        await eventually(
+            lambda: all(len(kinds(one, "config_option_update")) == 2 for one in (wire, other))
+        )
         for one in (wire, other):
-            assert [update["currentModeId"] for update in kinds(one, "current_mode_update")] == ["plan"]
+            assert [update["currentModeId"] for update in kinds(one, "current_mode_update")] == [
+                "plan"
+            ]
             last = {
                 option["id"]: option["currentValue"]
                 for option in kinds(one, "config_option_update")[-1]["configOptions"]
@@ -101,7 +130,10 @@ async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> No
     async with rig(tmp_path) as r, client(r) as wire:
         assert current(await load(wire, session)) == ("plan", "haiku")
         await wire.call("session/prompt", **prompt(session, "say 1"))
-        assert (r.launcher.launched[0].spec.options.permission_mode, r.launcher.launched[0].spec.options.model) == (
+        assert (
+            r.launcher.launched[0].spec.options.permission_mode,
+            r.launcher.launched[0].spec.options.model,
+        ) == (
             "plan",
             "haiku",
         )
@@ -130,7 +162,9 @@ async def test_config_option_is_answered_with_all_options(tmp_path: Path) -> Non
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         for option, value in (("mode", "acceptEdits"), ("model", "opus")):
-            answer = await wire.call("session/set_config_option", sessionId=session, configId=option, value=value)
+            answer = await wire.call(
+                "session/set_config_option", sessionId=session, configId=option, value=value
+            )
         values = {one["id"]: one["currentValue"] for one in answer["result"]["configOptions"]}
         assert values == {"mode": "acceptEdits", "model": "opus"}
         assert current(await load(wire, session)) == ("acceptEdits", "opus")
@@ -170,17 +204,25 @@ async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> No
             channel.say(EventFrame(epoch=1, n=channel._n, turn_id=None, event=event))
         channel.kill()
         failed = await wire.answer(running)
-        assert failed["error"]["data"]["turnState"] == "unknown", "a change of mode is no part of an answer"
-        assert [update["currentModeId"] for update in kinds(wire, "current_mode_update")] == ["plan"]
+        assert failed["error"]["data"]["turnState"] == "unknown", (
+            "a change of mode is no part of an answer"
+        )
+        assert [update["currentModeId"] for update in kinds(wire, "current_mode_update")] == [
+            "plan"
+        ]
     async with rig(tmp_path) as r, client(r) as wire:
         assert current(await load(wire, session)) == ("plan", "fable")
 
 
-# --- commands and models from Claude ---------------------------------------------------------------------------------
+# --- commands and models from Claude
+# ---------------------------------------------------------------------------------
 
 
 def commands(wire: Wire) -> list[list[str]]:
-    return [[one["name"] for one in u["availableCommands"]] for u in kinds(wire, "available_commands_update")]
+    return [
+        [one["name"] for one in u["availableCommands"]]
+        for u in kinds(wire, "available_commands_update")
+    ]
 
 
 async def offered(wire: Wire, count: int) -> None:
@@ -203,19 +245,26 @@ async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Pat
         calls = {"new": {"cwd": "/", "mcpServers": []}, "resume": there, "load": there}
         for count, (method, params) in enumerate(calls.items(), 1):
             answer = await wire.call(f"session/{method}", **params)
-            assert "fable" in [one["modelId"] for one in answer["result"]["models"]["availableModels"]]
+            assert "fable" in [
+                one["modelId"] for one in answer["result"]["models"]["availableModels"]
+            ]
             await offered(wire, count)
-            last = max(at for at, line in enumerate(wire.lines) if "available_commands_update" in str(line))
+            last = max(
+                at for at, line in enumerate(wire.lines) if "available_commands_update" in str(line)
+            )
             assert last > wire.lines.index(answer)
         elsewhere = await wire.call("session/new", cwd="/usr", mcpServers=[])
-        assert "fable" in [one["modelId"] for one in elsewhere["result"]["models"]["availableModels"]]
+        assert "fable" in [
+            one["modelId"] for one in elsewhere["result"]["models"]["availableModels"]
+        ]
         running, channel = await slow_worker(r, wire, session)
         say_ready(channel, OFFER)
         await wire.answer(running)
         assert len(commands(wire)) == 3, "they were told again, and had not changed"
 
 
-# --- titles ----------------------------------------------------------------------------------------------------------
+# --- titles
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> None:
@@ -233,13 +282,18 @@ async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> N
         await eventually(lambda: kinds(wire, "session_info_update")[-1]["title"] == "Another title")
     async with rig(tmp_path) as r, client(r) as wire:
         await load(wire, session)
-        assert [update["title"] for update in kinds(wire, "session_info_update")] == ["say 2", "Another title"]
+        assert [update["title"] for update in kinds(wire, "session_info_update")] == [
+            "say 2",
+            "Another title",
+        ]
         await wire.call("session/prompt", **prompt(session, "say 3"))
         assert await r.database.read("SELECT title FROM acp_sessions") == [("Another title",)]
 
 
 async def test_log_has_user_words_claude_also_gets_context(tmp_path: Path) -> None:
-    history = "[CONVERSATION HISTORY - x]\n\n--- Turn 1 ---\nUSER: a\n\n[END OF HISTORY - Continue:]\n\n"
+    history = (
+        "[CONVERSATION HISTORY - x]\n\n--- Turn 1 ---\nUSER: a\n\n[END OF HISTORY - Continue:]\n\n"
+    )
     wrapped = "[Session Context]\nAgent: x\n---\n<user_request>\nsay 1\n</user_request>---\n"
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
@@ -252,10 +306,14 @@ async def test_log_has_user_words_claude_also_gets_context(tmp_path: Path) -> No
         await wire.answer(again)
         wire.lines.clear()
         await load(wire, session)
-        assert [update["content"]["text"] for update in kinds(wire, "user_message_chunk")] == ["say 1", "say 1"]
+        assert [update["content"]["text"] for update in kinds(wire, "user_message_chunk")] == [
+            "say 1",
+            "say 1",
+        ]
 
 
-# --- sessions that nobody uses ---------------------------------------------------------------------------------------
+# --- sessions that nobody uses
+# ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -264,7 +322,12 @@ async def used_and_unused(path: Path) -> AsyncIterator[tuple[Rig, dict[str, str]
     async with rig(path) as r:
         made: dict[str, str] = {}
         async with client(r) as wire:
-            for kind, texts in {"never": [], "helper": [TITLE], "real": ["say 1"], "both": [TITLE, "say 1"]}.items():
+            for kind, texts in {
+                "never": [],
+                "helper": [TITLE],
+                "real": ["say 1"],
+                "both": [TITLE, "say 1"],
+            }.items():
                 made[kind] = await new(wire)
                 for text in texts:
                     running = wire.begin("session/prompt", **prompt(made[kind], text))
@@ -295,10 +358,14 @@ async def test_only_unused_sessions_are_pruned_and_reopen_empty(tmp_path: Path) 
     async with used_and_unused(tmp_path) as (r, made, pruner):
         assert await pruner.prune() == 2
         assert await hidden(r) == {made["never"], made["helper"]}
-        rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_log JOIN acp_sessions USING (log_key)")
+        rows = await r.database.read(
+            "SELECT DISTINCT acp_session_id FROM acp_log JOIN acp_sessions USING (log_key)"
+        )
         assert {session for (session,) in rows} == {made["real"], made["both"]}
         rows = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_turns")
-        assert {session for (session,) in rows} == {made["real"], made["both"]}, "they have whole conversations"
+        assert {session for (session,) in rows} == {made["real"], made["both"]}, (
+            "they have whole conversations"
+        )
         async with client(r) as wire:
             assert current(await load(wire, made["never"])) == ("plan", "default")
             resumed = await wire.call("session/resume", sessionId=made["helper"], cwd="/")
@@ -306,13 +373,17 @@ async def test_only_unused_sessions_are_pruned_and_reopen_empty(tmp_path: Path) 
             assert wire.updates() == []
             assert await hidden(r) == set()
             before = (
-                await r.database.read("SELECT last_seq FROM acp_sessions WHERE acp_session_id = ?", (made["helper"],))
+                await r.database.read(
+                    "SELECT last_seq FROM acp_sessions WHERE acp_session_id = ?", (made["helper"],)
+                )
             )[0][0]
             await wire.call("session/prompt", **prompt(made["helper"], "say 2"))
             assert min(wire.seqs()) > before > 0
             wire.lines.clear()
             await load(wire, made["helper"])
-            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 1 "]
+            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == [
+                "0 1 "
+            ]
             seqs = wire.seqs()
             assert (seqs[0], seqs[-1] - seqs[-2]) == (before + 1, 2)
         assert await pruner.prune() == 0
@@ -404,7 +475,9 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
         assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
         async with client(r) as wire:
             await load(wire, session)
-            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == ["0 1 "] * 2
+            assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == [
+                "0 1 "
+            ] * 2
             await wire.call("session/prompt", **prompt(session, "say 1"))
             assert r.launcher.launched[-1].spec.resume_session_id is not None
 

@@ -29,7 +29,9 @@ async def asked(s: Subject, *names: str) -> str:
 
 
 async def test_trust_reaches_below_a_directory(s: Subject) -> None:
-    await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="Zed"), [Workspace("/work", "hash")])
+    await s.journal.settle_workspaces(
+        Settlement("none", "selected", answered_by="Zed"), [Workspace("/work", "hash")]
+    )
     (row,) = await s.journal.trusted(["/work/project/deep", "/elsewhere"])
     assert (row.path, row.content, row.by, row.dotenv) == ("/work", "hash", "Zed", None)
     assert await s.journal.trusted(["/", "/workshop"]) == []
@@ -50,7 +52,10 @@ async def test_answers_of_turn_are_found_newest_first(s: Subject) -> None:
     await s.journal.settle(Settlement("a", "selected", "reject_once"))
     await s.journal.settle(Settlement("c", "cancelled"))
     found = await s.journal.find_answers("turn")
-    assert [(one.request.ask_id, one.outcome) for one in found] == [("c", "cancelled"), ("a", "selected")]
+    assert [(one.request.ask_id, one.outcome) for one in found] == [
+        ("c", "cancelled"),
+        ("a", "selected"),
+    ]
     assert await s.journal.find_answers("other") == []
 
 
@@ -64,7 +69,9 @@ async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
 
 async def test_first_use_trust_yields_to_found_content(s: Subject) -> None:
     first = Workspace("/work", "")
-    await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="upgrade"), [first])
+    await s.journal.settle_workspaces(
+        Settlement("none", "selected", answered_by="upgrade"), [first]
+    )
     await s.journal.trust_first_use("/work", [HOOKS, Workspace("/work", "")])
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, "hash", "upgrade")

@@ -1,4 +1,6 @@
-"""Contract of `sessions.ports.TurnJournal`: states only move forward, and each change is told in the log with it."""
+"""Contract of `sessions.ports.TurnJournal`: states only move forward, and each change is told in
+the log with it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tests.integration.journals import (
     subject,
 )
 
-FAILED = Outcome(TurnState.FAILED, failure=TurnFailure("overloaded", "Too much.", 529, retry_after=3))
+FAILED = Outcome(
+    TurnState.FAILED, failure=TurnFailure("overloaded", "Too much.", 529, retry_after=3)
+)
 
 
 @pytest.fixture(params=BOTH)
@@ -42,8 +46,12 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
     assert found is not None
     assert (found.prompted, found.auxiliary) == (True, False)
     assert await s.journal.has_unfinished(session, PromptKeys(request="front:1"))
-    assert await s.journal.has_unfinished(session, PromptKeys(request="front:9", idempotency="mine"))
-    assert not await s.journal.has_unfinished(session, PromptKeys(request="front:9", fingerprint="print"))
+    assert await s.journal.has_unfinished(
+        session, PromptKeys(request="front:9", idempotency="mine")
+    )
+    assert not await s.journal.has_unfinished(
+        session, PromptKeys(request="front:9", fingerprint="print")
+    )
     assert not await s.journal.has_unfinished("other", PromptKeys(request="front:1"))
     assert await s.journal.turns_of_front(session, "front") == ["a"]
     assert await s.journal.turns_of_front(session, "fron") == []
@@ -61,7 +69,9 @@ async def test_no_prompt_is_accepted_twice(s: Subject) -> None:
     ):
         with pytest.raises(RowRefused):
             await s.journal.accept(refused)
-    await s.journal.accept(prompt("two", "b", keys=PromptKeys("front:2", "mine")))  # of another session
+    await s.journal.accept(
+        prompt("two", "b", keys=PromptKeys("front:2", "mine"))
+    )  # of another session
 
 
 async def test_a_turn_leaves_once(s: Subject) -> None:
@@ -129,15 +139,22 @@ async def test_only_a_dispatched_turn_starts(s: Subject) -> None:
     session = await s.session()
     turn, epoch = await s.running(session)
     await s.journal.record(session, epoch, [end(epoch, 2, turn.turn_id)], {turn.turn_id: DONE})
-    await s.journal.record(session, epoch, [TurnStarted(epoch=epoch, n=3, turn_id=turn.turn_id)], {})
+    await s.journal.record(
+        session, epoch, [TurnStarted(epoch=epoch, n=3, turn_id=turn.turn_id)], {}
+    )
     assert await s.state(session, "turn") == "done"
 
 
 async def test_the_first_end_counts(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
-    assert await s.journal.finish(session, "turn", FAILED, [Failure("f", "Too much.", "overloaded")]) == (FAILED, [1])
-    assert await s.journal.finish(session, "turn", CANCELLED, [Text("m", "not said")]) == (FAILED, [])
+    assert await s.journal.finish(
+        session, "turn", FAILED, [Failure("f", "Too much.", "overloaded")]
+    ) == (FAILED, [1])
+    assert await s.journal.finish(session, "turn", CANCELLED, [Text("m", "not said")]) == (
+        FAILED,
+        [],
+    )
     await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": DONE})
     assert (await s.journal.ended_turns(session, "request_key", "front:turn"))[0][1] == FAILED
     assert await s.texts(session) == ""
@@ -151,7 +168,10 @@ async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
     epoch = await s.next_epoch(session)
     started = TurnStarted(epoch=epoch, n=1, turn_id="own", background=True)
     await s.journal.record(
-        session, epoch, [started, *said(epoch, 2, "own", "Done."), end(epoch, 3, "own")], {"own": DONE}
+        session,
+        epoch,
+        [started, *said(epoch, 2, "own", "Done."), end(epoch, 3, "own")],
+        {"own": DONE},
     )
     newest = await s.journal.newest_turn(session, 0)
     assert newest is not None
@@ -162,7 +182,9 @@ async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
 async def test_spool_gap_is_noted_in_log(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
-    logged = await s.journal.record(session, epoch, [Gap(epoch=epoch, n=5, first=2, turn_id="turn", file="/kept")], {})
+    logged = await s.journal.record(
+        session, epoch, [Gap(epoch=epoch, n=5, first=2, turn_id="turn", file="/kept")], {}
+    )
     assert places(logged) == [1]
     assert "at least 4 of its entries" in await s.texts(session)
 
@@ -190,7 +212,9 @@ async def test_the_newest_turn_is_the_last_one_accepted(s: Subject) -> None:
     newest = await s.journal.newest_turn(session, 0)
     assert newest is not None
     assert newest[0].turn_id == "b", "by its place, not by a clock"
-    assert await s.journal.newest_turn(session, s.journal.clock.now() + 1) is None, "it ended before"
+    assert await s.journal.newest_turn(session, s.journal.clock.now() + 1) is None, (
+        "it ended before"
+    )
     await s.journal.accept(prompt(session, "c"))
     assert await s.journal.newest_turn(session, 0) is None, "the newest one has not ended"
 

@@ -1,4 +1,6 @@
-"""The systemd units: what systemd says of them, what a service is handed, and what the installer does and undoes."""
+"""The systemd units: what systemd says of them, what a service is handed, and what the installer
+does and undoes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DEPLOY = ROOT / "deploy"
 INSTALL = DEPLOY / "install.sh"
 UNITS = ("pykoclaw-acp.socket", "pykoclaw-acp.service")
 
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd is not installed"
+)
 
 
 def settings(scope: str, unit: str) -> dict[str, list[str]]:
@@ -30,7 +34,8 @@ def settings(scope: str, unit: str) -> dict[str, list[str]]:
     return found
 
 
-# --- the units -------------------------------------------------------------------------------------------------------
+# --- the units
+# -------------------------------------------------------------------------------------------------------
 
 
 @needs_systemd
@@ -45,8 +50,12 @@ def test_systemd_has_no_complaint(scope: str, tmp_path: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize(("scope", "threshold"), [("user", 55), ("system", 40)])
-def test_service_is_sandboxed_as_far_as_agent_allows(scope: str, threshold: int, tmp_path: Path) -> None:
-    """A user's manager cannot do more without user name spaces, in which a restarted daemon finds no workers."""
+def test_service_is_sandboxed_as_far_as_agent_allows(
+    scope: str, threshold: int, tmp_path: Path
+) -> None:
+    """A user's manager cannot do more without user name spaces, in which a restarted daemon finds
+    no workers.
+    """
     shutil.copy(DEPLOY / scope / UNITS[1], tmp_path)
     how = ("--offline=true", "--no-pager", f"--threshold={threshold}")
     result = analyze(tmp_path, "security", f"--{scope}", *how, f"./{UNITS[1]}")
@@ -72,22 +81,34 @@ def test_restart_loses_no_turn_and_claude_can_run(scope: str) -> None:
     assert service["OOMPolicy"] == ["continue"]
     assert service["RuntimeDirectoryPreserve"] == ["yes"]
     assert service["RestartForceExitStatus"] == ["75"]
-    assert not {"PrivateTmp", "PrivateUsers", "MemoryDenyWriteExecute", "RestrictNamespaces"} & set(service)
+    assert not {"PrivateTmp", "PrivateUsers", "MemoryDenyWriteExecute", "RestrictNamespaces"} & set(
+        service
+    )
 
 
 def test_the_sockets_are_for_their_user_alone() -> None:
-    """Root gives the machine's socket to nobody: it would do so by its path, in a directory of the service user's."""
+    """Root gives the machine's socket to nobody: it would do so by its path, in a directory of the
+    service user's.
+    """
     assert settings("user", "pykoclaw-acp.socket")["SocketMode"] == ["0600"]
     system = settings("system", "pykoclaw-acp.socket")
     assert not {"SocketUser", "SocketGroup"} & set(system)
     assert system["SocketMode"] == ["0666"]
-    assert system["DirectoryMode"] == settings("system", "pykoclaw-acp.service")["RuntimeDirectoryMode"] == ["0700"]
-    assert "d /run/pykoclaw 0700 pykoclaw pykoclaw\n" in (DEPLOY / "system/tmpfiles.conf").read_text()
+    assert (
+        system["DirectoryMode"]
+        == settings("system", "pykoclaw-acp.service")["RuntimeDirectoryMode"]
+        == ["0700"]
+    )
+    assert (
+        "d /run/pykoclaw 0700 pykoclaw pykoclaw\n" in (DEPLOY / "system/tmpfiles.conf").read_text()
+    )
 
 
 @pytest.mark.parametrize("scope", ["user", "system"])
 def test_each_relaxation_has_its_reason(scope: str) -> None:
-    """What `systemd-analyze security` knows, and the unit leaves out, is named in the unit or in deploy/README.md."""
+    """What `systemd-analyze security` knows, and the unit leaves out, is named in the unit or in
+    deploy/README.md.
+    """
     service = (DEPLOY / scope / "pykoclaw-acp.service").read_text()
     told = "".join(line for line in service.splitlines(keepends=True) if line.startswith("#"))
     told += (DEPLOY / "README.md").read_text()
@@ -99,7 +120,8 @@ def test_each_relaxation_has_its_reason(scope: str) -> None:
         assert setting in told or setting in settings(scope, "pykoclaw-acp.service"), setting
 
 
-# --- what systemd hands over -----------------------------------------------------------------------------------------
+# --- what systemd hands over
+# -----------------------------------------------------------------------------------------
 
 CHILD = """
 import fcntl, os, sys
@@ -132,7 +154,8 @@ def test_the_sockets_of_this_process_are_taken(offset: int, ours: bool, tmp_path
     assert child.stdout == (f"['{path}'] [False] [] False\n" if ours else "[] [] [] True\n")
 
 
-# --- the installer ---------------------------------------------------------------------------------------------------
+# --- the installer
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -181,7 +204,10 @@ def test_installed_twice_and_taken_away_for_a_user(program: Path, empty_home: Pa
         ".config/systemd/user/sockets.target.wants/pykoclaw-acp.socket",
     }
     assert first[".config/pykoclaw/environment"][0] == 0o600
-    assert f'ExecStart="{program}" serve' in (units / "pykoclaw-acp.service.d/program.conf").read_text()
+    assert (
+        f'ExecStart="{program}" serve'
+        in (units / "pykoclaw-acp.service.d/program.conf").read_text()
+    )
     assert "wrote" not in install(program)
     assert tree(empty_home) == first
     install(program, "--uninstall")
@@ -203,7 +229,9 @@ def test_what_users_wrote_themselves_stays(program: Path, empty_home: Path) -> N
 
 
 @needs_systemd
-def test_changed_unit_is_replaced_and_program_is_selectable(program: Path, empty_home: Path) -> None:
+def test_changed_unit_is_replaced_and_program_is_selectable(
+    program: Path, empty_home: Path
+) -> None:
     other = program.with_name("pykoclaw-acp-2")
     shutil.copy(program, other)
     install(program)
@@ -211,7 +239,10 @@ def test_changed_unit_is_replaced_and_program_is_selectable(program: Path, empty
     unit.write_text("[Service]\nExecStart=/bin/false\n")
     install(program, "--program", str(other))
     assert unit.read_text() == (DEPLOY / "user/pykoclaw-acp.service").read_text()
-    assert f'ExecStart="{other}" serve' in (unit.parent / "pykoclaw-acp.service.d/program.conf").read_text()
+    assert (
+        f'ExecStart="{other}" serve'
+        in (unit.parent / "pykoclaw-acp.service.d/program.conf").read_text()
+    )
 
 
 @needs_systemd

@@ -94,7 +94,9 @@ class Rig:
 
     @property
     def on_disk(self) -> list[int]:
-        frames = [one for batch in read_spool(Path(self.files.spool), self.spec.epoch, 0) for one in batch]
+        frames = [
+            one for batch in read_spool(Path(self.files.spool), self.spec.epoch, 0) for one in batch
+        ]
         return [one.n for one in frames if isinstance(one, EventFrame)]
 
 
@@ -145,7 +147,13 @@ async def test_each_daemon_receives_the_frames_it_lacks(tmp_path: Path) -> None:
 async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> None:
     async with worker(tmp_path) as rig:
         assert (await ask(rig.files.socket)) == Place(
-            epoch=3, instance=tmp_path.name, session_id="session", pid=os.getpid(), last=0, acked=0, attached=False
+            epoch=3,
+            instance=tmp_path.name,
+            session_id="session",
+            pid=os.getpid(),
+            last=0,
+            acked=0,
+            attached=False,
         )
         first = await rig.connect()
         await first.ready()
@@ -190,14 +198,18 @@ async def test_worker_follows_daemon_only_when_directory_is_gone(tmp_path: Path)
     assert held.where().inode == 0
 
 
-async def test_dead_daemons_messages_count_before_next_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_daemons_messages_count_before_next_daemons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard: list[str] = []
     monkeypatch.setattr(ClaudeSession, "answer", lambda self, answer: heard.append(answer.ask_id))
     async with worker(tmp_path) as rig:
         first = await rig.connect()
         await first.ready()
         rig.say("that nobody reads")
-        await first.send(*(Answer(epoch=3, ask_id=str(at), decision="reject") for at in range(1000)))
+        await first.send(
+            *(Answer(epoch=3, ask_id=str(at), decision="reject") for at in range(1000))
+        )
         await first.line.close()
         second = await rig.connect()
         await second.ready()
@@ -206,7 +218,9 @@ async def test_dead_daemons_messages_count_before_next_daemons(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "frame", [Hello(epoch=2, after=0, protocol=PROTOCOL), Stop(epoch=3)], ids=["another epoch", "no hello"]
+    "frame",
+    [Hello(epoch=2, after=0, protocol=PROTOCOL), Stop(epoch=3)],
+    ids=["another epoch", "no hello"],
 )
 async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: ToWorker) -> None:
     async with worker(tmp_path) as rig:
@@ -219,7 +233,9 @@ async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: T
         await ours.line.close()
 
 
-async def test_idle_orphan_ends_soon_and_leaves_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_orphan_ends_soon_and_leaves_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(main, "ORPHAN_IDLE", 0.05)
     monkeypatch.setattr(main, "ORPHAN_LOOK", 0.01)
     async with worker(tmp_path) as rig:
@@ -288,7 +304,9 @@ async def test_closing_ends_those_that_wait() -> None:
     peer.close()
 
 
-async def test_daemon_connecting_too_late_is_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_daemon_connecting_too_late_is_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closing, closed = asyncio.Event(), asyncio.Event()
 
     async def close(self: ClaudeSession) -> None:
@@ -356,18 +374,27 @@ async def test_giving_up_without_turn_spoils_no_later_turn(tmp_path: Path) -> No
 
 def result() -> ResultMessage:
     return ResultMessage(
-        subtype="success", duration_ms=1, duration_api_ms=1, is_error=False, num_turns=1, session_id="s"
+        subtype="success",
+        duration_ms=1,
+        duration_api_ms=1,
+        is_error=False,
+        num_turns=1,
+        session_id="s",
     )
 
 
-def test_an_orphan_leaves_nothing_that_its_tools_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_orphan_leaves_nothing_that_its_tools_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def serve(self: Worker, listener: socket.socket) -> None:
         pass
 
     monkeypatch.setattr(Worker, "serve", serve)
     launched = spec(tmp_path, epoch=3, orphan_grace=1)
     stray = subprocess.Popen(
-        ["sleep", "1000"], env={**os.environ, "PYKOCLAW_WORKER": launched.cookie}, start_new_session=True
+        ["sleep", "1000"],
+        env={**os.environ, "PYKOCLAW_WORKER": launched.cookie},
+        start_new_session=True,
     )
     try:
         with socket.socket(socket.AF_UNIX) as listener:

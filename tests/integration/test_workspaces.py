@@ -1,4 +1,6 @@
-"""Questions about trust: who answers them how, what the worker is launched with, and what is remembered."""
+"""Questions about trust: who answers them how, what the worker is launched with, and what is
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,14 @@ HELPER = "\nSummarize this message in 2-3 words: hello"
 
 
 @asynccontextmanager
-async def rig(path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any) -> AsyncIterator[Rig]:
+async def rig(
+    path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any
+) -> AsyncIterator[Rig]:
     (path / "data").mkdir()
     async with asking_rig(path / "data", policy, timeout, **more) as r:
-        r.sessions._template = replace(r.sessions._template, setting_sources=("user", "project", "local"))
+        r.sessions._template = replace(
+            r.sessions._template, setting_sources=("user", "project", "local")
+        )
         r.sessions._workspaces = Watch()
         yield r
 
@@ -51,7 +57,9 @@ def act(work: Path, command: str) -> None:
     """Let the directory hold a hook."""
     file = work / ".claude/settings.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}))
+    file.write_text(
+        json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
+    )
 
 
 class Working:
@@ -81,7 +89,11 @@ class Working:
     @property
     def options(self) -> list[WorkerOptions]:
         """How its workers were launched."""
-        return [one.spec.options for one in self.r.launcher.launched if one.spec.session_id == self.session.id]
+        return [
+            one.spec.options
+            for one in self.r.launcher.launched
+            if one.spec.session_id == self.session.id
+        ]
 
     @property
     def said(self) -> str:
@@ -112,16 +124,24 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
 
 
 @pytest.mark.parametrize(
-    ("decision", "done"), [("allow_once", "runs without"), ("allow_always", "Trusted"), ("deny", "not sent")]
+    ("decision", "done"),
+    [("allow_once", "runs without"), ("allow_always", "Trusted"), ("deny", "not sent")],
 )
-async def test_command_line_is_told_effect_of_its_answer(tmp_path: Path, work: Path, decision: str, done: str) -> None:
+async def test_command_line_is_told_effect_of_its_answer(
+    tmp_path: Path, work: Path, decision: str, done: str
+) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         one = await Working.begin(r, work)
         turn = await one.prompt()
         await one.asked()
         (question,) = await cli.call("questions/list", whole=True)
         assert question["choices"][decision] in projection.choices(one.person.asked[0]).values()
-        assert done in (await cli.call("questions/answer", question=question["id"], decision=decision))["done"]
+        assert (
+            done
+            in (await cli.call("questions/answer", question=question["id"], decision=decision))[
+                "done"
+            ]
+        )
         await over(turn)
 
 
@@ -149,7 +169,10 @@ async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, wo
         turn = await one.prompt()
         await one.person.answer(await one.asked(2), choice("allow_once"))
         await over(turn)
-        assert [each.restricted for each in one.options] == [False, True]  # the worker of before is gone
+        assert [each.restricted for each in one.options] == [
+            False,
+            True,
+        ]  # the worker of before is gone
         act(work, "true")  # as it was when it was trusted
         await over(await one.prompt())
         assert [each.restricted for each in one.options] == [False, True, False]
@@ -232,13 +255,17 @@ async def test_park_waits_without_limit_until_approved(tmp_path: Path, work: Pat
         await until_policy(r, question.request.ask_id, "park")
         await r.sessions.requests.decide(question.request.ask_id, "allow_always", "cli")
         await over(turn)
-        assert [(one.path, one.by) for one in await trust.listing(r.database)] == [(str(work), "cli")]
+        assert [(one.path, one.by) for one in await trust.listing(r.database)] == [
+            (str(work), "cli")
+        ]
         assert [each.restricted for each in one.options] == [False]
 
 
 async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
     async def look() -> Any:
-        rows = await r.database.read("SELECT policy FROM acp_permissions WHERE permission_id = ?", (ask_id,))
+        rows = await r.database.read(
+            "SELECT policy FROM acp_permissions WHERE permission_id = ?", (ask_id,)
+        )
         return rows == [(policy,)]
 
     await eventually(look)
@@ -286,7 +313,9 @@ async def test_name_with_trusted_tree_as_prefix_is_untrusted(tmp_path: Path, wor
         assert [each.restricted for each in one.options] == [True]
 
 
-async def test_old_conversation_directories_trusted_as_found_on_use(tmp_path: Path, work: Path) -> None:
+async def test_old_conversation_directories_trusted_as_found_on_use(
+    tmp_path: Path, work: Path
+) -> None:
     async with rig(tmp_path) as r:
         await write(r, trust.add(str(work), FIRST_USE, "upgrade"))
         one = await Working.begin(r, work)
@@ -336,14 +365,20 @@ class SessionLog:
         return await SessionJournal(self.r.database).read(self.one.session.id, 0, 100)
 
 
-async def test_question_survives_daemon_restart_while_prompt_waits(tmp_path: Path, work: Path) -> None:
+async def test_question_survives_daemon_restart_while_prompt_waits(
+    tmp_path: Path, work: Path
+) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         turn = await one.prompt()
         ask_id = await one.asked()
         await write(r, permissions.interrupt_all())
         await write(r, permissions.interrupt_all([one.session.id]))
-        assert [question.request.ask_id for question in await r.sessions.requests.list_pending()] == [ask_id]
+        assert [
+            question.request.ask_id for question in await r.sessions.requests.list_pending()
+        ] == [ask_id]
         await one.answer(turn, "allow_once")
-        attempts = await r.database.read("SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn.turn_id,))
+        attempts = await r.database.read(
+            "SELECT attempts FROM acp_turns WHERE turn_id = ?", (turn.turn_id,)
+        )
         assert attempts == [(1,)]

@@ -19,7 +19,9 @@ from tests.waiting import eventually
 
 
 class Wire:
-    """A client: what it sends is read by the connection, what the connection writes is kept, in order."""
+    """A client: what it sends is read by the connection, what the connection writes is kept, in
+    order.
+    """
 
     def __init__(self, r: Rig) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -42,7 +44,9 @@ class Wire:
 
     def send(self, *messages: dict[str, Any]) -> None:
         self._in.put_nowait(
-            b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
+            b"".join(
+                json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages
+            )
         )
 
     def begin(self, method: str, **params: Any) -> int:
@@ -54,17 +58,25 @@ class Wire:
         return await self.answer(self.begin(method, **params))
 
     async def answer(self, message_id: int) -> dict[str, Any]:
-        return await eventually(lambda: next((m for m in self.lines if m.get("id") == message_id), None) or {})
+        return await eventually(
+            lambda: next((m for m in self.lines if m.get("id") == message_id), None) or {}
+        )
 
     def updates(self) -> list[dict[str, Any]]:
-        return [line["params"]["update"] for line in self.lines if line.get("method") == "session/update"]
+        return [
+            line["params"]["update"]
+            for line in self.lines
+            if line.get("method") == "session/update"
+        ]
 
     def seqs(self) -> list[int]:
         return [update["_meta"]["pykoclaw.dev/seq"] for update in self.updates()]
 
     def text(self) -> str:
         return "".join(
-            one["content"]["text"] for one in self.updates() if one["sessionUpdate"] == "agent_message_chunk"
+            one["content"]["text"]
+            for one in self.updates()
+            if one["sessionUpdate"] == "agent_message_chunk"
         )
 
     async def close(self) -> None:
@@ -94,7 +106,9 @@ def prompt(session: str, text: str) -> dict[str, Any]:
 
 
 async def hanging(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str]:
-    """A session in whose turn nothing happens by itself: its id, the prompt's, its worker, the turn's id."""
+    """A session in whose turn nothing happens by itself: its id, the prompt's, its worker, the
+    turn's id.
+    """
     session = await new(wire)
     running = wire.begin("session/prompt", **prompt(session, "hang"))
     await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)

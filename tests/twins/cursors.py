@@ -29,7 +29,11 @@ class MemoryCursorStore(MemoryStore):
                 self.database.ended_cursors.pop(key, None)
 
     async def cursors(self, session_id: str, client: str) -> list[Cursor]:
-        return [one for key, one in self.database.read().cursors.items() if key[:2] == (session_id, client)]
+        return [
+            one
+            for key, one in self.database.read().cursors.items()
+            if key[:2] == (session_id, client)
+        ]
 
     async def instances(self) -> list[str]:
         return list(dict.fromkeys(key[2] for key in self.database.read().cursors))

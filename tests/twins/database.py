@@ -1,4 +1,6 @@
-"""An in-memory database: plain rows, with the rules that the real one enforces. Shared by the twins of its parts."""
+"""An in-memory database: plain rows, with the rules that the real one enforces. Shared by the twins
+of its parts.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class TurnRow:
 
 @dataclass
 class MemoryDatabase:
-    """The tables. `write` changes them as one transaction: if the change raises, its caller has changed nothing."""
+    """The tables. `write` changes them as one transaction: if the change raises, its caller has
+    changed nothing.
+    """
 
     clock: Clock = field(default_factory=lambda: Clock(None))
     condition: StoreCondition = field(default_factory=StoreCondition)
@@ -68,12 +72,18 @@ class MemoryDatabase:
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
     turns: dict[str, TurnRow] = field(default_factory=dict)
     logs: dict[str, list[Logged]] = field(default_factory=dict)
-    requests: dict[str, StoredRequest] = field(default_factory=dict)  # in the order in which they came
+    requests: dict[str, StoredRequest] = field(
+        default_factory=dict
+    )  # in the order in which they came
     trust: dict[tuple[str, str], Trusted] = field(default_factory=dict)  # by path and content
     cursors: dict[tuple[str, str, str, str], Cursor] = field(default_factory=dict)
-    ended_cursors: dict[tuple[str, str, str, str], int] = field(default_factory=dict)  # since when (ms, own clock)
+    ended_cursors: dict[tuple[str, str, str, str], int] = field(
+        default_factory=dict
+    )  # since when (ms, own clock)
     offers: dict[str, Offer] = field(default_factory=dict)  # the newest last
-    acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)  # frame, by session and epoch
+    acknowledged: dict[tuple[str, int], int] = field(
+        default_factory=dict
+    )  # frame, by session and epoch
 
     async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:
         """What the change returns; refused, or `patient`, while the database cannot be written."""
@@ -91,9 +101,15 @@ class MemoryDatabase:
             raise
 
     def _snapshot(self) -> dict[str, Any]:
-        tables = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
+        tables = {
+            name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)
+        }
         logs = {key: list(log) for key, log in self.logs.items()}
-        return tables | {"sessions": deepcopy(self.sessions), "turns": deepcopy(self.turns), "logs": logs}
+        return tables | {
+            "sessions": deepcopy(self.sessions),
+            "turns": deepcopy(self.turns),
+            "logs": logs,
+        }
 
     def read(self) -> MemoryDatabase:
         """The tables, unless they are closed."""
@@ -108,7 +124,8 @@ class MemoryDatabase:
         if self.closed:
             raise StoreClosed("the database was closed")
 
-    # --- rules ------------------------------------------------------------------------------------------------------
+    # --- rules
+    # ------------------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> SessionRow:
         """Raises Conflict if there is no such session."""
@@ -161,7 +178,10 @@ class MemoryDatabase:
         refused = (
             row.turn_id in self.turns
             or row.session_id not in self.sessions
-            or any(row.keys.request is not None and one.keys.request == row.keys.request for one in others)
+            or any(
+                row.keys.request is not None and one.keys.request == row.keys.request
+                for one in others
+            )
             or any(
                 row.keys.idempotency is not None
                 and (one.session_id, one.keys.idempotency) == (row.session_id, row.keys.idempotency)
@@ -170,7 +190,9 @@ class MemoryDatabase:
         )
         if refused:
             raise RowRefused(f"the turn {row.turn_id}")
-        row.position = 1 + max((one.position for one in others if one.session_id == row.session_id), default=0)
+        row.position = 1 + max(
+            (one.position for one in others if one.session_id == row.session_id), default=0
+        )
         self.turns[row.turn_id] = row
 
     def queue(self, turn: Turn) -> None:
@@ -184,7 +206,14 @@ class MemoryDatabase:
         if ask.ask_id in self.requests:
             raise RowRefused(ask.ask_id)
         self.requests[ask.ask_id] = StoredRequest(
-            session_id, ask, ask.turn_id, RequestPolicy.ATTENDED, None, _now(), self.clock.now(), None
+            session_id,
+            ask,
+            ask.turn_id,
+            RequestPolicy.ATTENDED,
+            None,
+            _now(),
+            self.clock.now(),
+            None,
         )
 
     def trust_content(self, path: str, content: str, by: str) -> None:
@@ -195,7 +224,9 @@ class MemoryDatabase:
         """Delete what was said in a session."""
         self.logs.pop(session_id, None)
         self.turns = {key: one for key, one in self.turns.items() if one.session_id != session_id}
-        self.requests = {key: one for key, one in self.requests.items() if one.session_id != session_id}
+        self.requests = {
+            key: one for key, one in self.requests.items() if one.session_id != session_id
+        }
         self.cursors = {key: one for key, one in self.cursors.items() if key[0] != session_id}
 
 

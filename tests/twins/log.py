@@ -10,7 +10,9 @@ from tests.twins.base import MemoryStore
 
 
 class MemoryLogStore(MemoryStore):
-    async def append(self, session_id: str, events: Sequence[Event], *, patient: bool = False) -> list[int]:
+    async def append(
+        self, session_id: str, events: Sequence[Event], *, patient: bool = False
+    ) -> list[int]:
         def append() -> list[int]:
             self.database.session(session_id)
             self.database.used(session_id)
@@ -20,4 +22,6 @@ class MemoryLogStore(MemoryStore):
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """Each event as it was logged: here nothing is folded."""
-        return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][:limit]
+        return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][
+            :limit
+        ]

@@ -39,10 +39,14 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def park(self, session_id: str, ask: PermissionRequest, events: Sequence[Event]) -> list[int]:
+    async def park(
+        self, session_id: str, ask: PermissionRequest, events: Sequence[Event]
+    ) -> list[int]:
         def park() -> list[int]:
             self._require_pending(ask.ask_id)
-            self._change(ask.ask_id, policy=RequestPolicy.PARKED, deadline=None, deadline_clock=None)
+            self._change(
+                ask.ask_id, policy=RequestPolicy.PARKED, deadline=None, deadline_clock=None
+            )
             return self.database.log(session_id, ask.turn_id, events)
 
         return await self.database.write(park)
@@ -57,11 +61,15 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(answer, patient=True)
 
-    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+    async def set_clock(
+        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
         def change() -> None:
             known = self.database.requests.get(ask_id)
             if known is not None and known.outcome is None and known.policy != RequestPolicy.PARKED:
-                shown, clock = (None, None) if deadline is None else (deadline.shown, deadline.clock)
+                shown, clock = (
+                    (None, None) if deadline is None else (deadline.shown, deadline.clock)
+                )
                 self._change(ask_id, policy=policy, deadline=shown, deadline_clock=clock)
 
         await self.database.write(change)
@@ -69,7 +77,11 @@ class MemoryPermissionStore(MemoryStore):
     async def find_active(self, session_id: str | None = None) -> list[StoredRequest]:
         rows = self.database.read().requests.values()
         mine = [one for one in rows if session_id in (None, one.session_id)]
-        pending = [one for one in mine if one.outcome is None and not self.database.sessions[one.session_id].deleted]
+        pending = [
+            one
+            for one in mine
+            if one.outcome is None and not self.database.sessions[one.session_id].deleted
+        ]
         return [*pending, *(one for one in mine if self._goes_on(one))]
 
     async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:

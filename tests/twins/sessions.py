@@ -18,7 +18,9 @@ class MemorySessionStore(MemoryStore):
             taken = record.session_id in self.database.sessions or record.request_key in keys
             if taken or record.conversation_name in self.database.claude_sessions:
                 raise RowRefused(record.session_id)
-            self.database.sessions[record.session_id] = SessionRow(replace(record), self.clock.now())
+            self.database.sessions[record.session_id] = SessionRow(
+                replace(record), self.clock.now()
+            )
             self.database.claude_sessions[record.conversation_name] = None
 
         await self.database.write(insert)
@@ -39,11 +41,15 @@ class MemorySessionStore(MemoryStore):
 
     async def find_created(self, request_key: str) -> str | None:
         rows = self.database.read().sessions.values()
-        return next((row.record.session_id for row in rows if row.record.request_key == request_key), None)
+        return next(
+            (row.record.session_id for row in rows if row.record.request_key == request_key), None
+        )
 
     async def was_taken(self, request_key: str) -> bool:
         turns = self.database.read().turns.values()
-        return await self.find_created(request_key) is not None or any(row.keys.request == request_key for row in turns)
+        return await self.find_created(request_key) is not None or any(
+            row.keys.request == request_key for row in turns
+        )
 
     async def name_taken(self, name: str) -> bool:
         database = self.database.read()
@@ -57,7 +63,10 @@ class MemorySessionStore(MemoryStore):
     async def reopen(self, record: SessionRecord) -> None:
         def reopen() -> None:
             row = self.database.session(record.session_id)
-            row.record.cwd, row.record.additional_directories = record.cwd, record.additional_directories
+            row.record.cwd, row.record.additional_directories = (
+                record.cwd,
+                record.additional_directories,
+            )
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
 
         await self.database.write(reopen, patient=True)
@@ -68,7 +77,9 @@ class MemorySessionStore(MemoryStore):
 
         await self.database.write(close)
 
-    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+    async def set_away_policy(
+        self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False
+    ) -> None:
         def keep() -> None:
             self.database.session(session_id).record.away_policy = policy
 
@@ -103,8 +114,16 @@ class MemorySessionStore(MemoryStore):
             return False
         if row.record.prompted and not row.record.auxiliary:
             return False
-        if not row.record.auxiliary and self.database.claude_sessions.get(row.record.conversation_name) is not None:
+        if (
+            not row.record.auxiliary
+            and self.database.claude_sessions.get(row.record.conversation_name) is not None
+        ):
             return False
-        works = any(one.session_id == session_id and one.unfinished for one in self.database.turns.values())
-        asks = any(one.session_id == session_id and one.outcome is None for one in self.database.requests.values())
+        works = any(
+            one.session_id == session_id and one.unfinished for one in self.database.turns.values()
+        )
+        asks = any(
+            one.session_id == session_id and one.outcome is None
+            for one in self.database.requests.values()
+        )
         return not works and not asks

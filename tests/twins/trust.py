@@ -25,7 +25,9 @@ class MemoryTrustStore(MemoryStore):
         await self.database.write(use, patient=True)
 
     async def insert_request(self, session_id: str, ask: PermissionRequest) -> None:
-        await self.database.write(lambda: self.database.insert_request(session_id, ask), patient=True)
+        await self.database.write(
+            lambda: self.database.insert_request(session_id, ask), patient=True
+        )
 
     async def find_answers(self, turn_id: str) -> list[StoredRequest]:
         rows = [one for one in self.database.read().requests.values() if one.turn_id == turn_id]

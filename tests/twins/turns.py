@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import (
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    TurnEnded,
+    TurnStarted,
+)
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, size
@@ -68,7 +75,9 @@ class MemoryTurnJournal(MemoryStore):
             said = gap(f"gap-{frame.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file)
             return self._log(session_id, frame.turn_id, said)
         if isinstance(frame, TurnStarted) and frame.background:
-            self.database.insert_turn(TurnRow(frame.turn_id, session_id, background=True, state=TurnState.RUNNING))
+            self.database.insert_turn(
+                TurnRow(frame.turn_id, session_id, background=True, state=TurnState.RUNNING)
+            )
         elif isinstance(frame, TurnStarted):
             known = self.database.turns.get(frame.turn_id)
             if known is not None and known.state == TurnState.DISPATCHED:
@@ -85,12 +94,17 @@ class MemoryTurnJournal(MemoryStore):
         elif isinstance(frame, AskWithdrawn):
             asked = self.database.requests.get(frame.ask_id)
             if asked is not None and asked.outcome is None and asked.policy != RequestPolicy.PARKED:
-                self.database.requests[frame.ask_id] = replace(asked, outcome=RequestOutcome.WITHDRAWN)
+                self.database.requests[frame.ask_id] = replace(
+                    asked, outcome=RequestOutcome.WITHDRAWN
+                )
         return []
 
     def _log(self, session_id: str, turn_id: str | None, events: Sequence[Event]) -> list[Logged]:
         seqs = self.database.log(session_id, turn_id, events)
-        return [Logged(seq, turn_id, event, size(event)) for seq, event in zip(seqs, events, strict=True)]
+        return [
+            Logged(seq, turn_id, event, size(event))
+            for seq, event in zip(seqs, events, strict=True)
+        ]
 
     def _end(self, turn_id: str, outcome: Outcome) -> bool:
         row = self.database.turns.get(turn_id)
@@ -125,12 +139,18 @@ class MemoryTurnJournal(MemoryStore):
         self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str
     ) -> list[tuple[Turn, Outcome]]:
         key = "request" if column == "request_key" else "idempotency"
-        return [_ended(one) for one in self._of_clients(session_id) if getattr(one.keys, key) == value and one.outcome]
+        return [
+            _ended(one)
+            for one in self._of_clients(session_id)
+            if getattr(one.keys, key) == value and one.outcome
+        ]
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         newest = max(self._of_clients(session_id), key=lambda one: one.position, default=None)
         ended = None if newest is None else newest.ended_clock
-        return _ended(newest) if newest is not None and ended is not None and ended >= since else None
+        return (
+            _ended(newest) if newest is not None and ended is not None and ended >= since else None
+        )
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         rows = self.database.read().turns.values()
@@ -143,7 +163,9 @@ class MemoryTurnJournal(MemoryStore):
 
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         rows = self.database.read().turns.values()
-        return [one.turn_id for one in rows if one.session_id == session_id and one.keys.front == front]
+        return [
+            one.turn_id for one in rows if one.session_id == session_id and one.keys.front == front
+        ]
 
     def _of_clients(self, session_id: str) -> list[TurnRow]:
         rows = self.database.read().turns.values()
@@ -152,5 +174,13 @@ class MemoryTurnJournal(MemoryStore):
 
 def _ended(row: TurnRow) -> tuple[Turn, Outcome]:
     assert row.outcome is not None
-    turn = Turn(row.turn_id, row.session_id, [], row.keys, row.created_at, state=row.state, answered=row.answered)
+    turn = Turn(
+        row.turn_id,
+        row.session_id,
+        [],
+        row.keys,
+        row.created_at,
+        state=row.state,
+        answered=row.answered,
+    )
     return turn, row.outcome

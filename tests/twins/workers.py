@@ -9,7 +9,9 @@ from tests.twins.database import MemoryDatabase
 
 
 class MemoryWorkers:
-    """`prompted`: the turns whose prompts have left, each with its state in the journal at that moment."""
+    """`prompted`: the turns whose prompts have left, each with its state in the journal at that
+    moment.
+    """
 
     def __init__(self, database: MemoryDatabase) -> None:
         self.database = database

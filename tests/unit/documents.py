@@ -1,4 +1,6 @@
-"""The documents, for the tests that compare them with the program: text, sections, tables, names."""
+"""The documents, for the tests that compare them with the program: text, sections,
+tables, names.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def rows_of(markdown: str, header: str) -> list[list[str]]:
 
 def codes(markdown: str) -> list[str]:
     """What stands in backticks, outside of blocks."""
-    return re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?^ *```$", "", markdown, flags=re.MULTILINE | re.DOTALL))
+    return re.findall(
+        r"`([^`]+)`", re.sub(r"^ *```.*?^ *```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    )
 
 
 def blocks(markdown: str, language: str) -> list[str]:
@@ -86,4 +90,6 @@ def said_in_code() -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         elif isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in node.values)
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else " " for part in node.values
+            )

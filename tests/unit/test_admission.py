@@ -18,7 +18,15 @@ from pykoclaw_acp.logging import setup
 from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.logging.share import BURST, LogShare
 from pykoclaw_acp.server import admission
-from pykoclaw_acp.server.admission import COMMANDS, FEWEST, Admission, SpareDescriptor, Visitor, places_left, reserve
+from pykoclaw_acp.server.admission import (
+    COMMANDS,
+    FEWEST,
+    Admission,
+    SpareDescriptor,
+    Visitor,
+    places_left,
+    reserve,
+)
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.server.share import CALLS, REST, Share, Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
@@ -97,7 +105,9 @@ def test_crowding_process_displaces_only_its_own_connections() -> None:
 
 
 @pytest.mark.parametrize(("soft", "workers"), [(64, 16), (1024, 16), (1024, 100), (100_000, 16)])
-def test_descriptors_are_left_for_all_workers(soft: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors_are_left_for_all_workers(
+    soft: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
     used = len(os.listdir("/proc/self/fd"))
     places = places_left(512, workers)
@@ -114,7 +124,9 @@ def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
         listener.listen()
         spare = SpareDescriptor()
         client.connect(str(tmp_path / "s"))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard)
+        )
         taken = []
         try:
             while True:
@@ -135,7 +147,8 @@ def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
     assert answer["error"]["data"] == {"errorKind": "too_many_clients", "retryable": True}
 
 
-# --- the loop ---------------------------------------------------------------------------------------------------------
+# --- the loop
+# ---------------------------------------------------------------------------------------------------------
 
 
 async def test_busy_client_waits_only_for_other_busy_clients() -> None:
@@ -156,7 +169,9 @@ async def test_busy_client_waits_only_for_other_busy_clients() -> None:
     assert "a" * (2 * CALLS + 1) not in slices
 
 
-async def test_loop_rests_after_each_slice_for_reader_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loop_rests_after_each_slice_for_reader_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """They need Python's lock, which a loop that never waits hardly gives away."""
     turnstile, rests = Turnstile(), []
     loop = asyncio.get_running_loop()
@@ -221,10 +236,13 @@ async def test_client_with_most_unread_output_is_disconnected() -> None:
         await transport.close()
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_log_share_limits_client_and_counts_dropped_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_share_limits_client_and_counts_dropped_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     now = 0.0
     logger = structlog.get_logger()
     share = LogShare(lambda: now, log_share.Bucket(10**6, 1, lambda: now))
@@ -242,7 +260,10 @@ def test_log_share_limits_client_and_counts_dropped_lines(capsys: pytest.Capture
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     actions = [line["action"] for line in lines]
     assert actions.count("call_refused") == BURST
-    assert actions[BURST:] in (["log_lines_left_out", "failed", "later"], ["failed", "log_lines_left_out", "later"])
+    assert actions[BURST:] in (
+        ["log_lines_left_out", "failed", "later"],
+        ["failed", "log_lines_left_out", "later"],
+    )
     assert [line["lines"] for line in lines if line["action"] == "log_lines_left_out"] == [500]
 
 

@@ -1,4 +1,6 @@
-"""One batch, one transaction: whatever fails in it, no unit is half there and no `seq` is skipped."""
+"""One batch, one transaction: whatever fails in it, no unit is half there and no `seq`
+is skipped.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def log(connection: sqlite3.Connection) -> list[Any]:
 
 
 def sessions(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute(f"SELECT acp_session_id, title, {LAST_SEQ} FROM acp_sessions s ORDER BY 1").fetchall()
+    return connection.execute(
+        f"SELECT acp_session_id, title, {LAST_SEQ} FROM acp_sessions s ORDER BY 1"
+    ).fetchall()
 
 
 STEPS = [
@@ -95,7 +99,9 @@ STEPS = [
 def test_fault_at_any_statement_leaves_units_whole(
     connection: BreakingConnection, batches: BatchWriter, step: int
 ) -> None:
-    unit = Unit((Statement(RENAME, ("renamed", "s1"), 1),), (event("s1"), event("s1")), durable=True)
+    unit = Unit(
+        (Statement(RENAME, ("renamed", "s1"), 1),), (event("s1"), event("s1")), durable=True
+    )
     before = log(connection), sessions(connection)
     connection.break_after = step
     (outcome,) = batches.write(connection, [unit])
@@ -106,8 +112,12 @@ def test_fault_at_any_statement_leaves_units_whole(
     assert sessions(connection)[0] == ("s1", "renamed", 4)
 
 
-def test_nothing_can_fail_after_the_commit(connection: BreakingConnection, batches: BatchWriter) -> None:
-    unit = Unit((Statement(RENAME, ("renamed", "s1"), 1),), (event("s1"), event("s1")), durable=True)
+def test_nothing_can_fail_after_the_commit(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
+    unit = Unit(
+        (Statement(RENAME, ("renamed", "s1"), 1),), (event("s1"), event("s1")), durable=True
+    )
     connection.break_after = len(STEPS)
     assert batches.write(connection, [unit]) == [[1, 2]]
     assert connection.break_after == 0
@@ -117,7 +127,9 @@ def test_only_the_offender_fails(connection: BreakingConnection, batches: BatchW
     good = Unit((Statement(RENAME, ("good", "s2"), 1),), (event("s1", "a"), event("s2")))
     units = [
         Unit(events=(event("s1"),)),
-        Unit((Statement(RENAME, ("bad", "s1")),), (event("s1", "a"), event("s1", "a"))),  # the same source twice
+        Unit(
+            (Statement(RENAME, ("bad", "s1")),), (event("s1", "a"), event("s1", "a"))
+        ),  # the same source twice
         good,
         Unit((Statement(RENAME, ("bad", "nobody"), 1),), (event("s1"),)),
         Unit(events=(event("s1"), event("nobody"))),
@@ -127,28 +139,49 @@ def test_only_the_offender_fails(connection: BreakingConnection, batches: BatchW
     ]
     outcomes = batches.write(connection, units)
     assert [type(outcome) for outcome in outcomes] == [
-        *(list, sqlite3.IntegrityError, list, Conflict, Conflict, UnicodeEncodeError, sqlite3.OperationalError, list)
+        *(
+            list,
+            sqlite3.IntegrityError,
+            list,
+            Conflict,
+            Conflict,
+            UnicodeEncodeError,
+            sqlite3.OperationalError,
+            list,
+        )
     ]
     assert [outcome for outcome in outcomes if isinstance(outcome, list)] == [[1], [2, 1], [3, 2]]
-    assert log(connection) == [("s1", 1, None), ("s1", 2, "a"), ("s1", 3, None), ("s2", 1, None), ("s2", 2, None)]
+    assert log(connection) == [
+        ("s1", 1, None),
+        ("s1", 2, "a"),
+        ("s1", 3, None),
+        ("s2", 1, None),
+        ("s2", 2, None),
+    ]
     assert sessions(connection) == [("s1", None, 3), ("s2", "good", 2)]
 
 
-def test_a_commit_that_is_refused_is_rolled_back(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_a_commit_that_is_refused_is_rolled_back(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     """A deferred constraint fails at COMMIT and leaves the transaction open."""
     turn = (
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at) "
         "VALUES ('t', 'nobody', 'client', '[]', 'queued', 1)"
     )
     late = Unit((Statement("PRAGMA defer_foreign_keys=ON"), Statement(turn)), (event("s1"),))
-    outcomes = batches.write(connection, [Unit(events=(event("s1"),)), late, Unit(events=(event("s1"),))])
+    outcomes = batches.write(
+        connection, [Unit(events=(event("s1"),)), late, Unit(events=(event("s1"),))]
+    )
     assert outcomes[0] == [1]
     assert isinstance(outcomes[1], sqlite3.IntegrityError)
     assert outcomes[2] == [2]
     assert not connection.in_transaction
 
 
-def test_full_disk_fails_only_units_too_large(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_full_disk_fails_only_units_too_large(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count={pages + 20}")
     small, large = Unit(events=(event("s1"),)), Unit(events=(event("s1", payload="x" * 1_000_000),))
@@ -159,17 +192,26 @@ def test_full_disk_fails_only_units_too_large(connection: BreakingConnection, ba
     assert outcomes[2] == [2]
 
 
-def test_unit_sees_writes_of_earlier_units(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_unit_sees_writes_of_earlier_units(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     prune = Unit((Statement("DELETE FROM acp_log"),), (event("s1", "kept"),))
-    assert batches.write(connection, [Unit(events=(event("s1"), event("s1"))), prune]) == [[1, 2], [3]]
+    assert batches.write(connection, [Unit(events=(event("s1"), event("s1"))), prune]) == [
+        [1, 2],
+        [3],
+    ]
     assert log(connection) == [("s1", 3, "kept")]
 
 
-def test_unit_may_create_session_of_its_events(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_unit_may_create_session_of_its_events(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     create = Statement(
         "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES ('s3', 'c', 0, 0)"
     )
-    assert batches.write(connection, [Unit((create,), (event("s3"),)), Unit(events=(event("s3"),))]) == [[1], [2]]
+    assert batches.write(
+        connection, [Unit((create,), (event("s3"),)), Unit(events=(event("s3"),))]
+    ) == [[1], [2]]
     assert sessions(connection)[2] == ("s3", None, 2)
 
 
@@ -177,12 +219,14 @@ def test_numbering_goes_on_where_the_last_process_stopped(
     connection: BreakingConnection, batches: BatchWriter, tmp_path: Path
 ) -> None:
     batches.write(connection, [Unit(events=(event("s1"),) * 3)])
-    assert BatchWriter(OpenFile(tmp_path / "none"), relaxed=True).write(connection, [Unit(events=(event("s1"),))]) == [
-        [4]
-    ]
+    assert BatchWriter(OpenFile(tmp_path / "none"), relaxed=True).write(
+        connection, [Unit(events=(event("s1"),))]
+    ) == [[4]]
 
 
-def test_events_of_deleted_session_are_refused(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_events_of_deleted_session_are_refused(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     batches.write(connection, [Unit(events=(event("s1"),))])
     connection.execute("DELETE FROM acp_sessions WHERE acp_session_id = 's1'")
     (outcome,) = batches.write(connection, [Unit(events=(event("s1"),))])
@@ -190,7 +234,9 @@ def test_events_of_deleted_session_are_refused(connection: BreakingConnection, b
     assert connection.execute("SELECT count(*) FROM acp_log").fetchone() == (1,)
 
 
-def test_batch_is_one_transaction_synced_only_if_durable(connection: BreakingConnection, batches: BatchWriter) -> None:
+def test_batch_is_one_transaction_synced_only_if_durable(
+    connection: BreakingConnection, batches: BatchWriter
+) -> None:
     ran: list[str] = []
     connection.set_trace_callback(ran.append)
     plain, durable = Unit(events=(event("s1"),)), Unit(events=(event("s1"),), durable=True)

@@ -72,7 +72,9 @@ async def connected(told: list[Event]) -> tuple[Choices, Claude]:
 
 async def test_offer_omits_what_clients_cannot_use() -> None:
     made, _ = await connected([])
-    assert [(one.name, one.description, one.hint) for one in made.offer.commands] == [("review", "Review it", "[path]")]
+    assert [(one.name, one.description, one.hint) for one in made.offer.commands] == [
+        ("review", "Review it", "[path]")
+    ]
     assert [(one.id, one.name, one.description) for one in made.offer.models] == [
         ("default", "Default (recommended)", ""), ("opus", "Opus", "Big"), ("haiku", "Haiku", ""),
     ]  # fmt: skip
@@ -82,7 +84,11 @@ async def test_choices_apply_in_order_including_those_before_connection() -> Non
     told: list[Event] = []
     made, claude = choices(told), Claude()
     claude.slow.clear()
-    for frame in (SetMode(epoch=1, mode="plan"), SetModel(epoch=1, model="haiku"), SetMode(epoch=1, mode="default")):
+    for frame in (
+        SetMode(epoch=1, mode="plan"),
+        SetModel(epoch=1, model="haiku"),
+        SetMode(epoch=1, mode="default"),
+    ):
         made.choose(frame)
     await made.connected(claude)  # type: ignore[arg-type]
     claude.slow.set()
@@ -134,5 +140,7 @@ async def test_another_model_that_the_user_typed_is_told() -> None:
     models = [event.selection.model for event in told if isinstance(event, ConfigChanged)]
     assert models == ["haiku", "opus", "claude-unheard-of"]
     assert all(
-        any(one.id == e.selection.model for one in e.selection.models) for e in told if isinstance(e, ConfigChanged)
+        any(one.id == e.selection.model for one in e.selection.models)
+        for e in told
+        if isinstance(e, ConfigChanged)
     )

@@ -63,7 +63,8 @@ def test_serve_uses_settings_and_exits_with_server_code(
     seen = []
 
     def server(settings: Any) -> int:
-        # The daemon reads them itself, so that it can tell the client that has started it what is wrong.
+        # The daemon reads them itself, so that it can tell the client that has started it what is
+        # wrong.
         seen.append((settings() if module == "daemon" else settings).idle_timeout)
         return 7
 
@@ -90,7 +91,9 @@ def test_a_bad_setting_stops_the_program_with_78(monkeypatch: pytest.MonkeyPatch
     assert "PYKOCLAW_IDLE_TIMEOUT is 'soon'" in result.stderr
 
 
-def test_config_shows_each_setting_with_value_and_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_each_setting_with_value_and_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".env").write_text("PYKOCLAW_MODEL=opus\n")
     assert "./.env is not read" in run("config").stderr
     monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
@@ -136,7 +139,9 @@ def test_the_scripted_model_gets_all_arguments(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("platform", "machine"), [("darwin", "x86_64"), ("linux", "riscv64")])
-def test_elsewhere_than_on_linux_it_says_so(platform: str, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_than_on_linux_it_says_so(
+    platform: str, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.platform", platform)
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"machine": machine}))
     result = run("config")

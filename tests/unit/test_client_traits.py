@@ -18,4 +18,6 @@ def test_legacy_modes_and_models_only_for_legacy_clients() -> None:
     selection = choices.selection("plan", None, None, bypass=False)
     said = msgspec.to_builtins(projection.state(selection, legacy=True))
     assert said["modes"]["currentModeId"] == "plan"
-    assert msgspec.to_builtins(projection.state(selection, legacy=False)) == {"configOptions": said["configOptions"]}
+    assert msgspec.to_builtins(projection.state(selection, legacy=False)) == {
+        "configOptions": said["configOptions"]
+    }

@@ -1,4 +1,6 @@
-"""The own clock: one for all processes of a boot, counted on from one boot to the next, and never turned back."""
+"""The own clock: one for all processes of a boot, counted on from one boot to the next, and never
+turned back.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_new_boot_continues_from_note_plus_uptime(boot: Boot) -> None:
     assert one.age(50_000) == 0.3
     assert one.age(59_000) == 0, "written after the last note: as young as can be"
     boot.is_("b", 900)
-    assert Clock(Note("a", 70_000, 50_000)).now() == one.now(), "and a second daemon, before any note, agrees"
+    assert Clock(Note("a", 70_000, 50_000)).now() == one.now(), (
+        "and a second daemon, before any note, agrees"
+    )
 
 
 def test_snapshot_restore_does_not_turn_clock_back(boot: Boot) -> None:

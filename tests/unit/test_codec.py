@@ -1,4 +1,6 @@
-"""The protocol core, fed with anything: it never stops, and every request gets exactly one answer."""
+"""The protocol core, fed with anything: it never stops, and every request gets exactly
+one answer.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,19 @@ from pykoclaw_acp.sessions.registry import Sessions
 
 JUNK = st.binary(max_size=80).filter(lambda line: b"\n" not in line)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
-METHOD = st.sampled_from(["initialize", "echo", "boom", "ordered", "session/nothing", "$/cancel_request", ""])
+METHOD = st.sampled_from(
+    ["initialize", "echo", "boom", "ordered", "session/nothing", "$/cancel_request", ""]
+)
 IDS = st.integers() | st.text(max_size=6)
 
 
@@ -108,7 +118,9 @@ def answers(stream: bytes, cuts: list[int]) -> list[dict[str, Any]]:
 @settings(deadline=None)
 @given(st.binary(max_size=400), st.lists(st.integers(min_value=0), max_size=8))
 def test_arbitrary_bytes_cut_anywhere_never_stop_the_server(stream: bytes, cuts: list[int]) -> None:
-    probe = b'\n{"jsonrpc":"2.0","id":"probe","method":"initialize","params":{"protocolVersion":1}}\n'
+    probe = (
+        b'\n{"jsonrpc":"2.0","id":"probe","method":"initialize","params":{"protocolVersion":1}}\n'
+    )
     answered = answers(stream + probe, cuts)
     assert [answer["id"] for answer in answered if answer["id"] == "probe"] == ["probe"]
     assert answers(stream + probe, []) == answered
@@ -125,7 +137,9 @@ def test_every_request_gets_exactly_one_answer(
     calls: list[tuple[Any, str, Any]], junk: list[bytes], cuts: list[int], chance: Any
 ) -> None:
     lines = [
-        json.dumps({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}).encode()
+        json.dumps(
+            {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
+        ).encode()
         for message_id, method, params in calls
     ]
     lines += junk
@@ -172,14 +186,25 @@ def test_oversized_line_is_reported_once_then_next_read(step: int) -> None:
 def test_oversized_answer_is_error_with_request_id() -> None:
     lines = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
-        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {"cwd": "x" * 900_000, "mcpServers": []}}),
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 2,
+                "method": "echo",
+                "params": {"cwd": "x" * 900_000, "mcpServers": []},
+            }
+        ),
     )
     stream = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
-    assert [answer["error"]["code"] for answer in answers(stream, []) if answer["id"] == 2] == [-32603]
+    assert [answer["error"]["code"] for answer in answers(stream, []) if answer["id"] == 2] == [
+        -32603
+    ]
 
 
 def test_exception_becomes_internal_error_without_details() -> None:
-    [answer] = answers(b'{"jsonrpc":"2.0","id":1,"method":"boom","params":{"protocolVersion":1}}', [])
+    [answer] = answers(
+        b'{"jsonrpc":"2.0","id":1,"method":"boom","params":{"protocolVersion":1}}', []
+    )
     assert answer["error"]["code"] == -32603
     assert "secret" not in json.dumps(answer)
 
@@ -211,11 +236,16 @@ def test_ids_are_echoed_exactly() -> None:
     for raw in (b"0", b"-7", b"123456789012345678901234567890", b'"a\\u00e9\\/"', b"null"):
         parsed = jsonrpc.parse(b'{"jsonrpc":"2.0","id":' + raw + b',"method":"a"}')
         assert isinstance(parsed, Request)
-        assert jsonrpc.encode_result(parsed.id, {}) == b'{"jsonrpc":"2.0","id":' + raw + b',"result":{}}\n'
+        assert (
+            jsonrpc.encode_result(parsed.id, {})
+            == b'{"jsonrpc":"2.0","id":' + raw + b',"result":{}}\n'
+        )
 
 
 def test_half_an_emoji_does_not_cost_the_prompt() -> None:
-    parsed = jsonrpc.parse(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"sessionId":"x\\ud83d"}}')
+    parsed = jsonrpc.parse(
+        b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"sessionId":"x\\ud83d"}}'
+    )
     assert isinstance(parsed, Request)
     assert jsonrpc.decode_params(parsed.params, SessionParams).session_id == "x?"
 
@@ -257,7 +287,9 @@ def test_bad_client_information_falls_back_field_by_field(value: Any) -> None:
 @given(JSON)
 def test_client_capabilities_of_any_shape_are_accepted(value: Any) -> None:
     params = {"protocolVersion": 1, "clientCapabilities": value}
-    assert jsonrpc.decode_params(msgspec.json.encode(params), InitializeParams).protocol_version == 1
+    assert (
+        jsonrpc.decode_params(msgspec.json.encode(params), InitializeParams).protocol_version == 1
+    )
 
 
 def test_immediately_cancelled_request_is_answered_once() -> None:
@@ -271,7 +303,9 @@ def test_immediately_cancelled_request_is_answered_once() -> None:
 
 
 def test_calls_on_one_session_run_in_their_order() -> None:
-    """Also when the first has just left and the second has not begun: a cancel must not overtake its prompt."""
+    """Also when the first has just left and the second has not begun: a cancel must not overtake
+    its prompt.
+    """
     order: list[str] = []
 
     async def run() -> None:

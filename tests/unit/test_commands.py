@@ -52,12 +52,19 @@ def run(*arguments: str, given: str = "") -> Result:
 
 
 def summary(**fields: Any) -> dict[str, Any]:
-    known = {"id": "5e55", "conversation": "acp-5e55", "title": "The parser", "busy": False, "cwd": "/w"}
+    known = {
+        "id": "5e55",
+        "conversation": "acp-5e55",
+        "title": "The parser",
+        "busy": False,
+        "cwd": "/w",
+    }
     times = {"createdAt": 0, "updatedAt": 0, "promptedAt": 0, "closedAt": None, "prunedAt": None}
     return {**known, **times, "client": None, "auxiliary": False, **fields}
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- words
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +83,8 @@ def test_sizes(size: int | None, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90000, "25 h"), (200000, "2 d")]
+    ("seconds", "words"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90000, "25 h"), (200000, "2 d")],
 )
 def test_times(seconds: int, words: str) -> None:
     assert show.since(int((time.time() - seconds) * 1000) - 1) == words
@@ -90,16 +98,28 @@ def test_piped_table_is_uncut_and_ignores_markup(capsys: pytest.CaptureFixture[s
     assert r"two\nlines\x1b[31m" in out
 
 
-# --- transcripts -----------------------------------------------------------------------------------------------------
+# --- transcripts
+# -----------------------------------------------------------------------------------------------------
 
 
 def said(kind: str, message: str, text: str) -> dict[str, Any]:
     return {"sessionUpdate": kind, "messageId": message, "content": {"type": "text", "text": text}}
 
 
-CALL = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit a.py", "kind": "edit", "status": "pending"}
+CALL = {
+    "sessionUpdate": "tool_call",
+    "toolCallId": "t",
+    "title": "Edit a.py",
+    "kind": "edit",
+    "status": "pending",
+}
 DIFF = {"type": "diff", "path": "a.py", "oldText": "x = 1\n", "newText": "x = 2\n"}
-DONE = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed", "content": [DIFF]}
+DONE = {
+    "sessionUpdate": "tool_call_update",
+    "toolCallId": "t",
+    "status": "completed",
+    "content": [DIFF],
+}
 HISTORY = [
     said("user_message_chunk", "u1", "Change "),
     said("user_message_chunk", "u1", "it."),
@@ -159,12 +179,23 @@ def test_every_kind_of_content_has_words(content: dict[str, Any], words: str) ->
     assert words in "".join(markdown({"summary": summary()}, [update]))
 
 
-# --- commands --------------------------------------------------------------------------------------------------------
+# --- commands
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "command",
-    ["status", "sessions", "sessions delete", "attach", "approve", "workers", "workers stop", "doctor", "logs"],
+    [
+        "status",
+        "sessions",
+        "sessions delete",
+        "attach",
+        "approve",
+        "workers",
+        "workers stop",
+        "doctor",
+        "logs",
+    ],
 )
 def test_each_command_has_help(command: str) -> None:
     result = run(*command.split(), "--help")
@@ -175,9 +206,14 @@ def test_daemon_refusals_are_shown_in_its_words(asked: list[Any]) -> None:
     ANSWERS["sessions/rename"] = front.CallFailed(-32602, "`title`: must not be empty.", None)
     result = run("sessions", "rename", "5e55", " ")
     assert (result.exit_code, result.stderr) == (1, "pykoclaw-acp: `title`: must not be empty.\n")
-    ANSWERS["sessions/show"] = front.CallFailed(-32002, "No session has this id.", {"sessionId": "5e55"})
+    ANSWERS["sessions/show"] = front.CallFailed(
+        -32002, "No session has this id.", {"sessionId": "5e55"}
+    )
     result = run("sessions", "show", "5e55")
-    assert (result.exit_code, "No session has the id or the name 5e55." in result.stderr) == (1, True)
+    assert (result.exit_code, "No session has the id or the name 5e55." in result.stderr) == (
+        1,
+        True,
+    )
 
 
 def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
@@ -202,7 +238,12 @@ def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:
         "summary": summary(**hostile), "additionalDirectories": ["/\u202e"], "mode": None, "model": "m\x9b",
         "awayPolicy": None, "claudeSession": None, "events": 1, "turnCount": 0, "turns": [],
     }  # fmt: skip
-    ANSWERS.update({"sessions/list": {"sessions": [summary(**hostile)], "more": False}, "sessions/show": details})
+    ANSWERS.update(
+        {
+            "sessions/list": {"sessions": [summary(**hostile)], "more": False},
+            "sessions/show": details,
+        }
+    )
     shown = run("sessions", "list").stdout + run("sessions", "show", "5e55").stdout
     assert not set(shown) & set("\x1b\x07\u200b\u202e\x9b")
     for words in (r"a\x1b]0;b\x07", r"/w/\u200bx", r"by Zed\nFake: yes", r"/\u202e", r"m\x9b"):
@@ -220,7 +261,9 @@ def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
     assert asked == [("sessions/list", {"all": False, "limit": 1})]
 
 
-def test_without_daemon_its_workers_in_proc_are_stopped(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_daemon_its_workers_in_proc_are_stopped(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ANSWERS["workers/stop"] = front.DaemonAbsent("No daemon runs.")
     found = [f"{Places.find().hash}:s1:1", f"{Places.find().hash}:s1:1", "other:s2:1"]
     ended: list[bool] = []
@@ -246,10 +289,15 @@ def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.Monkey
     monkeypatch.setattr(daemon, "follow", follow)
     monkeypatch.setattr(daemon, "RETRY", 0)
     assert [one["params"]["seq"] for one in daemon.follow_live("s", 2)] == [1, 2, 3]
-    assert [(one.get("turns"), one.get("after")) for one in calls] == [(2, None), (None, 1), (None, 2)]
+    assert [(one.get("turns"), one.get("after")) for one in calls] == [
+        (2, None),
+        (None, 1),
+        (None, 2),
+    ]
 
 
-# --- logs ------------------------------------------------------------------------------------------------------------
+# --- logs
+# ------------------------------------------------------------------------------------------------------------
 
 
 def log_file() -> Path:
@@ -259,14 +307,25 @@ def log_file() -> Path:
 
 
 def entry(event: str, **more: Any) -> str:
-    known = {"timestamp": "2026-01-01T00:00:00Z", "level": "info", "event": event, "logger": "x", "action": "y"}
+    known = {
+        "timestamp": "2026-01-01T00:00:00Z",
+        "level": "info",
+        "event": event,
+        "logger": "x",
+        "action": "y",
+    }
     return json.dumps({**known, **more})
 
 
 def test_log_is_shown_rendered_or_raw() -> None:
     assert "There is no log yet" in run("logs").stderr
-    log_file().write_text("\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""]))
-    assert run("logs", "-n", "2").stdout == "Traceback\\x1b[2J\n2026-01-01T00:00:00Z info    One  session=s\n"
+    log_file().write_text(
+        "\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""])
+    )
+    assert (
+        run("logs", "-n", "2").stdout
+        == "Traceback\\x1b[2J\n2026-01-01T00:00:00Z info    One  session=s\n"
+    )
     assert run("logs", "-n", "1", "--json").stdout == entry("One", session="s") + "\n"
     (log_file().parent / "workers.log").write_text("a worker\n")
     assert run("logs", "--workers").stdout == "a worker\n"
@@ -277,14 +336,18 @@ def test_a_name_from_outside_forges_no_line() -> None:
     failed = entry("One", exception="Traceback\nValueError: x\n2026-01-01 Forged")
     log_file().write_text("\n".join([entry("Client", client=name), failed, ""]))
     client, *others = run("logs").stdout.splitlines()
-    assert client.endswith(r'client="Zed\n2026-01-01T00:00:00Z error   Forged  session=a\u001b[2J\u202e\x9b2J"')
+    assert client.endswith(
+        r'client="Zed\n2026-01-01T00:00:00Z error   Forged  session=a\u001b[2J\u202e\x9b2J"'
+    )
     assert [one.startswith("2026") for one in others] == [True, False, False, False]
     written = run("logs", "--json").stdout
     assert json.loads(written.splitlines()[0])["client"] == name
     assert not set(written) & set("\x1b\x9b\u202e")
 
 
-def test_what_journalctl_writes_is_neutral_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_journalctl_writes_is_neutral_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "journalctl"
     program.write_text("#!/bin/sh\nprintf 'Jan 1 %s \\302\\2332J\\n' \"$*\"\n")
     program.chmod(0o755)
@@ -329,7 +392,10 @@ def test_following_log_survives_its_rotation(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("group", "unit"),
     [
-        ("0::/user.slice/user@1000.service/app.slice/pykoclaw-acp.service", ("pykoclaw-acp.service", True)),
+        (
+            "0::/user.slice/user@1000.service/app.slice/pykoclaw-acp.service",
+            ("pykoclaw-acp.service", True),
+        ),
         ("0::/system.slice/pykoclaw-acp.service", ("pykoclaw-acp.service", False)),
         ("0::/user.slice/user@1000.service/app.slice/pykoclaw-acp-0123-4.scope", None),
         ("0::/user.slice/session-1.scope", None),

@@ -47,7 +47,9 @@ def test_environment_beats_directory_file_which_beats_home_file(
         empty_home / ".local/share/pykoclaw/.env",
         "PYKOCLAW_MODEL=home\nPYKOCLAW_MAX_WORKERS=3\nPYKOCLAW_IDLE_TIMEOUT=7\nPYKOCLAW_FUTURE=1\nOTHER=1\n",
     )
-    here_file = write(tmp_path / ".env", "PYKOCLAW_MODEL=here\nPYKOCLAW_MAX_WORKERS=4\ndata=/elsewhere\n")
+    here_file = write(
+        tmp_path / ".env", "PYKOCLAW_MODEL=here\nPYKOCLAW_MAX_WORKERS=4\ndata=/elsewhere\n"
+    )
     trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
     monkeypatch.setenv("PYKOCLAW_MODEL", "environment")
     settings = config.load()
@@ -69,16 +71,21 @@ def test_an_empty_value_is_unset_at_every_level(
 
 
 @pytest.mark.parametrize(
-    ("text", "path"), [("~/claw", "HOME/claw"), ("relative/x", "HERE/relative/x"), ("/a/../b", "/b")]
+    ("text", "path"),
+    [("~/claw", "HOME/claw"), ("relative/x", "HERE/relative/x"), ("/a/../b", "/b")],
 )
 def test_paths_are_expanded_and_absolute(
     text: str, path: str, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_DATA", text)
-    assert str(config.load().data) == path.replace("HOME", str(empty_home)).replace("HERE", str(tmp_path))
+    assert str(config.load().data) == path.replace("HOME", str(empty_home)).replace(
+        "HERE", str(tmp_path)
+    )
 
 
-def test_a_relative_xdg_state_home_is_ignored(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_xdg_state_home_is_ignored(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert config.load().state == Path("/var/state/pykoclaw")
     monkeypatch.setenv("XDG_STATE_HOME", "state")
@@ -110,7 +117,9 @@ def test_setting_sources_are_a_comma_separated_list(
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("none", None), ("90", 90.0)])
-def test_a_question_may_wait_without_limit(text: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_may_wait_without_limit(
+    text: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYKOCLAW_PERMISSION_TIMEOUT", text)
     assert config.load().permission_timeout == seconds
 
@@ -129,7 +138,9 @@ def test_a_question_may_wait_without_limit(text: str, seconds: float | None, mon
         ("PYKOCLAW_DATA", "~nobody-has-this-name/x", "absolute"),
     ],
 )
-def test_a_bad_value_is_explained(env: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_value_is_explained(
+    env: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(env, value)
     with pytest.raises(ConfigurationError) as caught:
         config.load()
@@ -139,7 +150,9 @@ def test_a_bad_value_is_explained(env: str, value: str, allowed: str, monkeypatc
     assert caught.value.exit_code == 78
 
 
-def test_each_bad_value_is_named_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_bad_value_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / ".env", "PYKOCLAW_STALL_TIMEOUT=soon\n")
     monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
@@ -196,7 +209,9 @@ def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
     assert config.unread() == []
 
 
-def test_data_directory_from_unread_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_directory_from_unread_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
     with pytest.raises(ConfigurationError, match="trust add"):
         config.require_own_data()

@@ -32,6 +32,8 @@ async def test_cursor_beyond_log_end_counts_as_none() -> None:
     confirmations = Confirmations(store)
     confirmations.note("s", READER, 9)
     await confirmations.flush()
-    assert await confirmations.claim("s", 8, READER, ()) is None, "the database was restored from a copy"
+    assert await confirmations.claim("s", 8, READER, ()) is None, (
+        "the database was restored from a copy"
+    )
     await confirmations.flush()
     assert await store.cursors("s", "Zed") == []

@@ -1,4 +1,6 @@
-"""Random walks over windows of a client that are shown a session, confirm, die and return: none misses an event."""
+"""Random walks over windows of a client that are shown a session, confirm, die and return: none
+misses an event.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ SESSION = "s"
 
 @dataclass(eq=False)
 class Process:
-    """A client's process. `has`: every event up to here has arrived at it, or at the process that it took over from.
+    """A client's process. `has`: every event up to here has arrived at it, or at the process that
+    it took over from.
 
-    `sent` is how far its front was told, which may be on its way; `front` is None while it has none.
+    `sent` is how far its front was told, which may be on its way; `front` is None while it has
+    none.
     """
 
     name: str
@@ -44,7 +48,9 @@ class Process:
 
 @dataclass(eq=False)
 class Window:
-    """What a person takes for one client: a process after the other. `since`: who took over after its process died."""
+    """What a person takes for one client: a process after the other. `since`: who took over after
+    its process died.
+    """
 
     name: str
     process: Process
@@ -92,7 +98,9 @@ class Walk(RuleBasedStateMachine):
         verifiable=st.booleans(),
     )
     def open_windows(self, names: str, places: list[int], verifiable: bool) -> None:
-        self.verifiable = verifiable  # or else a process lives, as far as is known, while it is connected
+        self.verifiable = (
+            verifiable  # or else a process lives, as far as is known, while it is connected
+        )
         self.end = 6
         for name, place in zip(names, places, strict=True):
             window = Window(name, Process(name, self._next("process")))
@@ -112,7 +120,9 @@ class Walk(RuleBasedStateMachine):
         one.sent = place
 
     def _claim(self, one: Process, upto: int | None = None) -> int | None:
-        others = {w.process.reader for w in self.windows if w.process.connected and w.process is not one}
+        others = {
+            w.process.reader for w in self.windows if w.process.connected and w.process is not one
+        }
         claimed = self.confirmations.claim(SESSION, self.end, one.reader, others, upto)
         return cast("int | None", self.run(claimed))
 
@@ -120,7 +130,8 @@ class Walk(RuleBasedStateMachine):
         fitting = [one for one in self.windows if condition(one)]
         return fitting[at % len(fitting)] if fitting else None
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- what happens
+    # -----------------------------------------------------------------------------------------------
 
     @rule(count=st.integers(5, 20))
     def more_is_said(self, count: int) -> None:
@@ -151,7 +162,9 @@ class Walk(RuleBasedStateMachine):
 
     @rule(which=st.sets(st.integers(0, 2), min_size=1))
     def processes_die(self, which: set[int]) -> None:
-        for window in [one for at, one in enumerate(self.windows) if at in which and one.process.alive]:
+        for window in [
+            one for at, one in enumerate(self.windows) if at in which and one.process.alive
+        ]:
             one = window.process
             one.alive = one.connected = False
             one.front = None
@@ -173,7 +186,9 @@ class Walk(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 2))
     def a_front_connects_again(self, at: int) -> None:
-        window = self._of(at, lambda one: one.process.front is not None and not one.process.connected)
+        window = self._of(
+            at, lambda one: one.process.front is not None and not one.process.connected
+        )
         if window is not None:
             one = window.process
             place = self._claim(one, upto=one.sent)
@@ -181,7 +196,8 @@ class Walk(RuleBasedStateMachine):
             self._attach(one, one.sent, seen if place is None else min(place, seen))
             one.sent = self.end
 
-    # --- who returns ------------------------------------------------------------------------------------------------
+    # --- who returns
+    # ------------------------------------------------------------------------------------------------
 
     def _returns(self, at: int) -> tuple[Window, Process, bool] | None:
         window = self._of(at, lambda one: one.process.front is None)
@@ -195,7 +211,9 @@ class Walk(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 2))
     def one_resumes(self, at: int) -> None:
-        """Without a place: it must be shown all that its process has not, or one that it could be has not."""
+        """Without a place: it must be shown all that its process has not, or one that it could be
+        has not.
+        """
         if (found := self._returns(at)) is None:
             return
         window, one, new = found
@@ -206,7 +224,9 @@ class Walk(RuleBasedStateMachine):
         else:
             fitting = [process for process in self.left if process.name == one.name]
             least = min(fitting, key=lambda process: process.has)
-            assert start <= least.has, f"shown after {start}, and the one that has least has {least.has}"
+            assert start <= least.has, (
+                f"shown after {start}, and the one that has least has {least.has}"
+            )
             if all(taker.alive for taker in window.since):
                 assert start <= one.has, f"shown after {start}, and this window has {one.has}"
             self._took_over(one, least)
@@ -246,7 +266,9 @@ class Walk(RuleBasedStateMachine):
         """What is known of a process that lives is never more than it has."""
 
         async def known() -> list[Cursor]:
-            return [one for name in "ab" for one in await self.confirmations._cursors(SESSION, name)]
+            return [
+                one for name in "ab" for one in await self.confirmations._cursors(SESSION, name)
+            ]
 
         places = {(one.instance, one.front): one.seq for one in self.run(known())}
         for window in self.windows:
@@ -256,4 +278,6 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalks = Walk.TestCase
-TestWalks.settings = settings(max_examples=2000 if LONG else 20, stateful_step_count=60, deadline=None)
+TestWalks.settings = settings(
+    max_examples=2000 if LONG else 20, stateful_step_count=60, deadline=None
+)

@@ -17,12 +17,23 @@ from pykoclaw_acp.front import link as front_link
 from pykoclaw_acp.link import lines
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.server import health, link
-from tests.unit.documents import DOCUMENTS, PACKAGE, ROOT, anchors, codes, rows_of, section, table, text
+from tests.unit.documents import (
+    DOCUMENTS,
+    PACKAGE,
+    ROOT,
+    anchors,
+    codes,
+    rows_of,
+    section,
+    table,
+    text,
+)
 
 INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
 FRONT_VARIABLES = {"PYKOCLAW_DAEMON_TIMEOUT"}
 
-# --- form ------------------------------------------------------------------------------------------------------------
+# --- form
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -39,23 +50,31 @@ def test_links_lead_somewhere(document: str) -> None:
             continue
         assert (folder / path).exists(), target
         if anchor:
-            assert anchor in anchors((folder / path if path else ROOT / document).read_text()), target
+            assert anchor in anchors((folder / path if path else ROOT / document).read_text()), (
+                target
+            )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_variables_commands_and_make_targets_exist(document: str) -> None:
-    known = {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES | FRONT_VARIABLES
+    known = (
+        {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES | FRONT_VARIABLES
+    )
     assert set(re.findall(r"PYKOCLAW_[A-Z_]+[A-Z]", text(document))) <= known
     assert set(re.findall(r"`pykoclaw-acp ([a-z][a-z-]*)", text(document))) <= set(cli.commands)
     targets = set(re.findall(r"^([a-z0-9-]+):", text("Makefile"), re.MULTILINE))
     assert set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", text(document), re.MULTILINE)) <= targets
 
 
-# --- docs/link.md ----------------------------------------------------------------------------------------------------
+# --- docs/link.md
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_link_lines_match_those_written_and_read() -> None:
-    for heading, kinds in (("From the front", lines.FROM_FRONT), ("From the daemon", lines.FROM_DAEMON)):
+    for heading, kinds in (
+        ("From the front", lines.FROM_FRONT),
+        ("From the daemon", lines.FROM_DAEMON),
+    ):
         rows = table_in("docs/link.md", heading, "line")
         assert [codes(row[0]) for row in rows] == [[str(kind)] for kind in kinds]
     assert set(front_link.HANDLERS) == set(lines.FROM_DAEMON)
@@ -65,18 +84,27 @@ def test_link_lines_match_those_written_and_read() -> None:
 def test_the_introduction_of_a_front_has_these_fields() -> None:
     rows = table("docs/link.md", "field of `front {…}`")
     hello = json.loads(ledger.Ledger().hello({}).removeprefix(lines.GREETING))
-    assert {name for row in rows for name in codes(row[0])} == set(hello) == set(link.FrontHello.__struct_fields__)
+    assert (
+        {name for row in rows for name in codes(row[0])}
+        == set(hello)
+        == set(link.FrontHello.__struct_fields__)
+    )
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
     assert codes(row[1]) == list(link.Followed.__struct_fields__)
     assert f"of this vocabulary ({lines.LINK})" in text("docs/link.md")
 
 
-# --- docs/architecture.md --------------------------------------------------------------------------------------------
+# --- docs/architecture.md
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_modules_that_are_named_exist(document: str) -> None:
-    named = {name for code in codes(text(document)) for name in re.findall(r"^[a-z_]+/?[a-z_-]+(?:\.py|-exec)$", code)}
+    named = {
+        name
+        for code in codes(text(document))
+        for name in re.findall(r"^[a-z_]+/?[a-z_-]+(?:\.py|-exec)$", code)
+    }
     assert named
     for name in named - {"scripted-model.md"}:
         assert (PACKAGE / name).is_file() or (ROOT / name).is_file(), name
@@ -95,12 +123,16 @@ def test_each_prompt_step_names_function_of_its_module() -> None:
     for row in rows:
         for name, function in re.findall(r"`([a-z_/]+)\.py` `([a-z_]+)`", " ".join(row[1:])):
             module = importlib.import_module(f"pykoclaw_acp.{name.replace('/', '.')}")
-            assert function in {known for kind in (module, *vars(module).values()) for known in dir(kind)}, row
+            assert function in {
+                known for kind in (module, *vars(module).values()) for known in dir(kind)
+            }, row
 
 
 def test_layout_lists_every_package_and_top_module() -> None:
     layout = section("docs/architecture.md", "Layout")
-    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("**/__init__.py")} - {"."}
+    folders = {
+        path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("**/__init__.py")
+    } - {"."}
     assert {name.strip("/") for name in re.findall(r"\*\*`([a-z_/]+/)`\*\*", layout)} == folders
     for path in PACKAGE.glob("*.py"):
         assert path.name.startswith("__") or f"`{path.name}`" in layout, path.name
@@ -120,21 +152,30 @@ def test_the_frames_are_those_of_the_channel() -> None:
     rows = table("docs/architecture.md", "to the worker")
     both = (get_args(frames.ToWorker), get_args(frames.FromWorker))
     for column, kinds in enumerate(both):
-        assert {code for row in rows for code in codes(row[column])} == {kind.__struct_config__.tag for kind in kinds}
+        assert {code for row in rows for code in codes(row[column])} == {
+            kind.__struct_config__.tag for kind in kinds
+        }
 
 
-# --- CHANGELOG and deploy/ -------------------------------------------------------------------------------------------
+# --- CHANGELOG and deploy/
+# -------------------------------------------------------------------------------------------
 
 
 def test_the_changelog_knows_this_version() -> None:
-    versions = re.findall(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", text("CHANGELOG.md"), re.MULTILINE)
+    versions = re.findall(
+        r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", text("CHANGELOG.md"), re.MULTILINE
+    )
     assert versions[0] == ("Unreleased", "")
     assert __version__ in [version for version, date in versions if date]
 
 
 def test_the_files_of_deploy_are_named_and_there() -> None:
     links = set(re.findall(r"\]\(([a-z][^)#:]*)\)", text("deploy/README.md")))
-    files = {str(path.relative_to(ROOT / "deploy")) for path in (ROOT / "deploy").rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(ROOT / "deploy"))
+        for path in (ROOT / "deploy").rglob("*")
+        if path.is_file()
+    }
     assert links == files - {"README.md"}
 
 
@@ -148,10 +189,13 @@ def test_the_deploy_recipe_is_that_of_the_units() -> None:
 
 
 def test_mitto_needs_no_settings() -> None:
-    assert re.findall(r"^ *command: (.*)$", text("deploy/mitto.yaml"), re.MULTILINE) == ["pykoclaw-acp"]
+    assert re.findall(r"^ *command: (.*)$", text("deploy/mitto.yaml"), re.MULTILINE) == [
+        "pykoclaw-acp"
+    ]
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
+# --- parts
+# -----------------------------------------------------------------------------------------------------------
 
 
 def table_in(document: str, heading: str, header: str) -> list[list[str]]:

@@ -40,7 +40,9 @@ def test_every_method_of_the_protocol_is_listed() -> None:
 
     stable = {name for row in table("docs/protocol.md", "method") for name in codes(row[0])}
     unstable = set(codes(text("docs/protocol.md").split("unstable in ACP")[1].split("\n\n")[0]))
-    experimental = {name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))}
+    experimental = {
+        name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))
+    }
     assert set(AGENT_METHODS.values()) - experimental <= stable | unstable
 
 
@@ -73,8 +75,14 @@ def test_every_update_of_the_protocol_is_listed() -> None:
     import acp.schema
 
     fields = [getattr(kind, "model_fields", {}) for kind in vars(acp.schema).values()]
-    known = {get_args(field["session_update"].annotation)[0] for field in fields if "session_update" in field}
-    listed = {name for row in table("docs/protocol.md", "`sessionUpdate`") for name in codes(row[0])}
+    known = {
+        get_args(field["session_update"].annotation)[0]
+        for field in fields
+        if "session_update" in field
+    }
+    listed = {
+        name for row in table("docs/protocol.md", "`sessionUpdate`") for name in codes(row[0])
+    }
     assert {name for name in known if not name.startswith("plan_")} <= listed
 
 
@@ -95,14 +103,21 @@ def test_the_modes_are_those_that_can_be_chosen() -> None:
     for (name, said), mode in zip(rows, (*choices.MODES, choices.BYPASS), strict=True):
         assert name == mode.id
         assert said.startswith(mode.description)
-    models = codes(section("docs/protocol.md", "Methods that clients call").split("before the first one they are")[1])
+    models = codes(
+        section("docs/protocol.md", "Methods that clients call").split(
+            "before the first one they are"
+        )[1]
+    )
     assert models[: len(choices.MODELS)] == [one.id for one in choices.MODELS]
 
 
 def test_our_own_methods_are_those_of_the_daemon() -> None:
     rows = table("docs/protocol.md", "own method")
     own = {one for one in said_in_code() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
-    told = set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1])) & own
+    told = (
+        set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1]))
+        & own
+    )
     assert {codes(row[0])[0] for row in rows} | told == own
     assert told == {control.EVENT, control.QUESTION, control.SETTLED}
 
@@ -119,7 +134,11 @@ def test_the_error_kinds_are_those_of_the_code() -> None:
     starts |= {kind for kind, _ in (shortage.DESCRIPTORS, shortage.MEMORY, shortage.PROCESSES)}
     assert (
         set(documented)
-        == starts | set(error_kinds()) | set(failures._BY_STATUS.values()) | set(failures._ADVICE) | named
+        == starts
+        | set(error_kinds())
+        | set(failures._BY_STATUS.values())
+        | set(failures._ADVICE)
+        | named
     )
     assert len(documented) == len(set(documented))
 
@@ -128,7 +147,9 @@ def test_the_stop_reasons_are_those_of_the_protocol() -> None:
     import acp.schema
 
     documented = {codes(row[0])[0] for row in table("docs/protocol.md", "`stopReason`")}
-    assert documented == set(get_args(acp.schema.PromptResponse.model_fields["stop_reason"].annotation))
+    assert documented == set(
+        get_args(acp.schema.PromptResponse.model_fields["stop_reason"].annotation)
+    )
 
 
 def test_the_limits_are_those_of_the_code() -> None:
@@ -138,19 +159,33 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| concurrent requests of a client | {MAX_CALLS:,};" in limits
     assert f"above {MOST_OPEN:,} the client is not read" in limits
     assert f"| {queue.MOST_WAITING}, with {queue.MOST_TEXT:,} characters; -32012 |" in limits
-    assert f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
+    assert (
+        f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
+    )
     assert f"| within {admission.HELLO:g} s |" in limits
     assert f"| unread output of all clients | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
-    assert f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB" in limits
+    assert (
+        f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB"
+        in limits
+    )
     assert reading.MAX_OTHER == framing.MAX_LINE_EARLY
-    assert f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} levels deep" in limits
-    assert f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes" in limits
+    assert (
+        f"| values in a message | {long_lines.MOST_VALUES:,}; at most {long_lines.MOST_DEPTH} levels deep"
+        in limits
+    )
+    assert (
+        f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes"
+        in limits
+    )
     assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
     assert f"| {ranges.MAX_NAME} characters |" in limits
     assert lines.MAX_NUMBER == 2**53
-    assert f"| incomplete lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown" in limits
+    assert (
+        f"| incomplete lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown"
+        in limits
+    )
     assert f"for {line_room.PATIENCE:g} s is dropped" in limits
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
@@ -161,7 +196,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"requires permission | {whole.MOST >> 20} MiB as JSON |" in limits
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
+# --- parts
+# -----------------------------------------------------------------------------------------------------------
 
 
 def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:
@@ -172,18 +208,32 @@ def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
 
 
 def error_kinds() -> Iterator[str]:
-    """Every kind with which the program itself makes an error: where it stands among the arguments, or by its name."""
-    positions = {"ClaudeNotStarted": 0, "WorkerFailed": 0, "LaunchFailed": 0, "TurnFailure": 0, "_lose": 0}
+    """Every kind with which the program itself makes an error: where it stands among the arguments,
+    or by its name.
+    """
+    positions = {
+        "ClaudeNotStarted": 0,
+        "WorkerFailed": 0,
+        "LaunchFailed": 0,
+        "TurnFailure": 0,
+        "_lose": 0,
+    }
     positions |= {"lost": 1, "not_started": 1}
     by_name = {"Lost", "TurnFailure", "interrupted"}
     for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             at = positions.get(name)
             if at is not None and len(node.args) > at:
                 yield from constants([node.args[at]])
             if name in by_name:
-                yield from constants(keyword.value for keyword in node.keywords if keyword.arg == "kind")
+                yield from constants(
+                    keyword.value for keyword in node.keywords if keyword.arg == "kind"
+                )
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "(kind, message)":
             assert isinstance(node.value, ast.Tuple)
             yield from constants(node.value.elts[:1])
@@ -193,12 +243,20 @@ def error_kinds() -> Iterator[str]:
     source = ast.parse(inspect.getsource(failures.turn_failure))
     for node in ast.walk(source):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
-            values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+            values = (
+                [node.value.body, node.value.orelse]
+                if isinstance(node.value, ast.IfExp)
+                else [node.value]
+            )
             yield from constants(values)
 
 
 def constants(nodes: Iterable[ast.expr]) -> Iterator[str]:
-    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return (
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def constants_or_none(nodes: Iterable[ast.expr | None]) -> Iterator[object]:

@@ -51,7 +51,8 @@ def options(command: click.Command) -> Iterator[tuple[set[str], str]]:
             yield set(one.opts), one.help or ""
 
 
-# --- README ----------------------------------------------------------------------------------------------------------
+# --- README
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_times_in_the_readme_are_the_defaults() -> None:
@@ -59,7 +60,11 @@ def test_the_times_in_the_readme_are_the_defaults() -> None:
     rows = {row[0]: row[1] for row in table("README.md", "when")}
     for setting, when, said in (
         (defaults.orphan_grace / 3600 == 2, "no daemon comes back", "two hours"),
-        (defaults.away_timeout == 86400, "a permission is requested while no client is connected", "a day"),
+        (
+            defaults.away_timeout == 86400,
+            "a permission is requested while no client is connected",
+            "a day",
+        ),
         (defaults.stall_timeout == 30, "a worker hangs", "30 s"),
         (defaults.cancel_grace == 10, "you press stop", "10 s"),
         (defaults.client_stall == 60, "a client stops reading", "60 s"),
@@ -94,20 +99,32 @@ def test_picture_shows_demo_without_external_resources() -> None:
     (path,) = re.findall(r"!\[.*\]\((.*)\)", text("README.md"))
     picture = text(path)
     assert len(picture) < 100_000
-    lines = [line.replace("\xa0", " ").strip() for line in ElementTree.fromstring(picture).itertext()]
+    lines = [
+        line.replace("\xa0", " ").strip() for line in ElementTree.fromstring(picture).itertext()
+    ]
     assert "pykoclaw-acp demo" in lines
     assert any("SIGKILL" in line for line in lines)
-    assert re.findall(r"https?://", picture.replace("http://www.w3.org/2000/svg", "").partition("<style>")[2]) == []
+    assert (
+        re.findall(
+            r"https?://", picture.replace("http://www.w3.org/2000/svg", "").partition("<style>")[2]
+        )
+        == []
+    )
 
 
-# --- docs/settings.md ------------------------------------------------------------------------------------------------
+# --- docs/settings.md
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_settings_are_those_of_the_program(empty_home: Path) -> None:
     shown = []
     for line in config.describe(config.load()):
         value = ",".join(line.value) if isinstance(line.value, list) else line.value
-        default = f"{value:g}" if isinstance(value, float) else str(value or "").replace(str(empty_home), "~")
+        default = (
+            f"{value:g}"
+            if isinstance(value, float)
+            else str(value or "").replace(str(empty_home), "~")
+        )
         shown.append([f"`{line.env}`", default, line.description])
     assert table("docs/settings.md", "setting") == shown
 
@@ -119,11 +136,15 @@ def test_how_long_a_front_tries_is_said() -> None:
         assert f"after {relay.GREET_AFTER:g} s" in text(document)
 
 
-# --- docs/commands.md ------------------------------------------------------------------------------------------------
+# --- docs/commands.md
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_commands_are_those_of_the_program() -> None:
-    written = {codes(row[0])[0]: row[1] for row in table("docs/commands.md", "command | | without a daemon")}
+    written = {
+        codes(row[0])[0]: row[1]
+        for row in table("docs/commands.md", "command | | without a daemon")
+    }
     written = {name: re.sub(r" \(\[.*\)$", "", said) for name, said in written.items()}
     helps = {name: one.get_short_help_str(1000).rstrip(".") for name, one in commands(cli, PROGRAM)}
     assert written.pop(PROGRAM)
@@ -144,11 +165,15 @@ def test_the_options_are_those_of_the_commands() -> None:
         name = codes(row[0])[0] if row[0] else name
         written.setdefault(name, []).append((set(codes(row[1])), row[2]))
     (said,) = re.findall(
-        r"^`--json` \((.*?)\) is an option of (.*?);", text("docs/commands.md"), re.MULTILINE | re.DOTALL
+        r"^`--json` \((.*?)\) is an option of (.*?);",
+        text("docs/commands.md"),
+        re.MULTILINE | re.DOTALL,
     )
     for name in codes(said[1]):
         written.setdefault(name, []).append(({"--json"}, f"{said[0]}."))
-    known = {name.removeprefix(f"{PROGRAM} "): list(options(one)) for name, one in commands(cli, PROGRAM)}
+    known = {
+        name.removeprefix(f"{PROGRAM} "): list(options(one)) for name, one in commands(cli, PROGRAM)
+    }
     assert written == {name: found for name, found in known.items() if found}
 
 
@@ -168,11 +193,19 @@ def test_the_exit_statuses_are_those_of_the_errors() -> None:
 
 
 def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = dict.fromkeys(field.encode_name for field in msgspec.structs.fields(control.SessionSummary))
+    nothing = dict.fromkeys(
+        field.encode_name for field in msgspec.structs.fields(control.SessionSummary)
+    )
     unused: dict[str, object] = {**nothing, "id": "5e55", "updatedAt": 0, "title": "T"}
     used = unused | {"promptedAt": 1}
     helper: dict[str, object] = {"auxiliary": True}
-    kinds: list[dict[str, object]] = [{"busy": True}, {}, {"closedAt": 2}, helper, {**helper, "prunedAt": 3}]
+    kinds: list[dict[str, object]] = [
+        {"busy": True},
+        {},
+        {"closedAt": 2},
+        helper,
+        {**helper, "prunedAt": 3},
+    ]
     answer = {"sessions": [unused, *({**used, **kind} for kind in kinds)], "more": False}
     monkeypatch.setattr(front, "call", lambda *_, **__: answer)
     shown = {line.split()[3] for line in run("sessions", "list").stdout.splitlines()[2:]}
@@ -180,7 +213,9 @@ def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyP
 
 
 def test_documented_turn_states_match_journal() -> None:
-    assert {codes(row[0])[0] for row in table("docs/commands.md", "state of a turn")} == set(turns.TurnState)
+    assert {codes(row[0])[0] for row in table("docs/commands.md", "state of a turn")} == set(
+        turns.TurnState
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,13 +241,19 @@ def test_documented_keys_of_other_json_match_output() -> None:
 
 
 def documented_keys(command: str) -> set[str]:
-    return {key for row in table("docs/commands.md", f"keys of `{command}`") for key in codes(row[0])}
+    return {
+        key for row in table("docs/commands.md", f"keys of `{command}`") for key in codes(row[0])
+    }
 
 
 def keys(answer: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
     """All keys of its JSON; those of another answer of its own are that one's."""
     for field in msgspec.structs.fields(answer):
-        nested = [one for one in (field.type, *get_args(field.type)) if is_struct(one) and one not in REFERENCES]
+        nested = [
+            one
+            for one in (field.type, *get_args(field.type))
+            if is_struct(one) and one not in REFERENCES
+        ]
         if nested:
             yield from keys(nested[0], f"{prefix}{field.encode_name}.")
         else:
@@ -229,7 +270,8 @@ def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
         yield from below(one)
 
 
-# --- docs/troubleshooting.md -----------------------------------------------------------------------------------------
+# --- docs/troubleshooting.md
+# -----------------------------------------------------------------------------------------
 
 
 def test_the_messages_are_the_programs_own() -> None:
@@ -242,7 +284,8 @@ def test_the_messages_are_the_programs_own() -> None:
         assert any(wanted.search(sentence) for sentence in said), fragment
 
 
-# --- docs/operating.md -----------------------------------------------------------------------------------------------
+# --- docs/operating.md
+# -----------------------------------------------------------------------------------------------
 
 
 def test_the_away_policies_are_those_of_the_setting() -> None:
@@ -260,7 +303,9 @@ def test_things_are_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     said = {code for row in table("docs/operating.md", "what") for code in codes(row[1])}
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     places = Places(tmp_path / "data", tmp_path / "state")
-    default = Places(Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/share/pykoclaw", tmp_path / "state")
+    default = Places(
+        Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/share/pykoclaw", tmp_path / "state"
+    )
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     without = Places(tmp_path / "data", tmp_path / "state")
     assert Path(places.lock).name in said

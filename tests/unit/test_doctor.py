@@ -54,7 +54,9 @@ def database(context: Context, mode: str = "DELETE") -> Path:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA journal_mode={mode}")
-        connection.execute("CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id, cwd, created_at)")
+        connection.execute(
+            "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id, cwd, created_at)"
+        )
         connection.execute("CREATE TABLE t (x)")
     connection.close()
     path.chmod(0o600)
@@ -63,7 +65,9 @@ def database(context: Context, mode: str = "DELETE") -> Path:
 
 def test_new_home_lacks_only_credential(context: Context) -> None:
     findings = checks.examine(context, checks.every())
-    assert [(one.check, one.level) for one in findings if one.level != "ok"] == [("credential", "problem")]
+    assert [(one.check, one.level) for one in findings if one.level != "ok"] == [
+        ("credential", "problem")
+    ]
     assert len({one.check for one in findings}) == len(findings)
 
 
@@ -77,17 +81,25 @@ def test_failing_check_does_not_stop_other_checks(context: Context) -> None:
         raise PermissionError("no entry")
 
     found = checks.examine(context, [broken_thing, machine.settings])
-    assert [(one.check, one.level) for one in found] == [("broken thing", "warning"), ("settings", "ok")]
+    assert [(one.check, one.level) for one in found] == [
+        ("broken thing", "warning"),
+        ("settings", "ok"),
+    ]
     assert "no entry" in found[0].found
 
 
-# --- machine ---------------------------------------------------------------------------------------------------------
+# --- machine
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_responding_daemon_ok_but_other_version_needs_restart(context: Context) -> None:
     assert machine.daemon(replace(context, status=status())).level == "ok"
     other = machine.daemon(replace(context, status=status(version="0.0.9")))
-    assert (other.level, "0.0.9" in other.found, "Restart" in other.advice) == ("warning", True, True)
+    assert (other.level, "0.0.9" in other.found, "Restart" in other.advice) == (
+        "warning",
+        True,
+        True,
+    )
 
 
 def test_unresponsive_daemon_is_problem(context: Context) -> None:
@@ -106,7 +118,10 @@ def test_lock_holder_of_unresponsive_daemon_is_named(context: Context) -> None:
     assert found.level == "problem"
     assert f"pid {os.getpid()} has the data directory" in found.found
     assert "has not answered" in found.found
-    assert (f"`kill {os.getpid()}`" in found.advice, "/run/other.sock" in found.advice) == (True, True)
+    assert (f"`kill {os.getpid()}`" in found.advice, "/run/other.sock" in found.advice) == (
+        True,
+        True,
+    )
 
 
 def test_missing_database_that_once_existed_is_problem(context: Context) -> None:
@@ -119,7 +134,10 @@ def test_missing_database_that_once_existed_is_problem(context: Context) -> None
     site = records.Site(str(data), seen.st_dev, seen.st_ino, "b")
     records.write(context.places.state, records.Record(directory.name, site))
     found = doctor_database.database(context)
-    assert (found.level, found.found) == ("problem", "it is missing, and no daemon starts without it")
+    assert (found.level, found.found) == (
+        "problem",
+        "it is missing, and no daemon starts without it",
+    )
     assert str(records.path_of(context.places.state, directory.name)) in found.advice
 
 
@@ -163,7 +181,10 @@ def test_what_others_may_use_is_to_be_closed(
     directory.mkdir(parents=True)
     directory.chmod(mode)
     found = check(context)
-    assert (found.level, found.advice) == ("problem", f"Close it with `chmod {closed} {directory}`.")
+    assert (found.level, found.advice) == (
+        "problem",
+        f"Close it with `chmod {closed} {directory}`.",
+    )
     directory.chmod(int(closed, 8))
     assert check(context).level == "ok"
 
@@ -174,9 +195,13 @@ def test_parent_directory_writable_by_others_is_named(
 ) -> None:
     above = tmp_path / "above"
     (above / "data").mkdir(parents=True)
-    found = trusted_path.Weakness(str(above), f"Everybody can write to {above}.", "Close it.", certain=not closed)
+    found = trusted_path.Weakness(
+        str(above), f"Everybody can write to {above}.", "Close it.", certain=not closed
+    )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trusted_path, "examine", lambda path, group=None: [found] if "above" in path else [])
+        patched.setattr(
+            trusted_path, "examine", lambda path, group=None: [found] if "above" in path else []
+        )
         context = replace(context, places=Places(above / "data", tmp_path / "state"))
         finding = machine.directories(context)
     assert (finding.level, finding.found, finding.advice) == (level, found.words, "Close it.")
@@ -186,13 +211,18 @@ def test_all_weak_parent_directories_named_most_dangerous_first(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weak = [
-        trusted_path.Weakness(name, f"Everybody can write to {name}.", f"Close {name}.", certain=name == "/b")
+        trusted_path.Weakness(
+            name, f"Everybody can write to {name}.", f"Close {name}.", certain=name == "/b"
+        )
         for name in ("/a", "/b", "/c")
     ]
     monkeypatch.setattr(trusted_path, "examine", lambda *_: weak)
     finding = machine.directories(context)
     assert finding.level == "problem"
-    assert finding.found == "Everybody can write to /b. Everybody can write to /a. Everybody can write to /c."
+    assert (
+        finding.found
+        == "Everybody can write to /b. Everybody can write to /a. Everybody can write to /c."
+    )
     assert finding.advice == "Close /b. Close /a. Close /c."
 
 
@@ -201,18 +231,24 @@ def test_intended_group_sharing_is_ok(context: Context, monkeypatch: pytest.Monk
     path = database(context)
     path.chmod(0o660)
     path.parent.chmod(0o2770)
-    assert machine.directories(context).level == doctor_database.database(context).level == "warning"
+    assert (
+        machine.directories(context).level == doctor_database.database(context).level == "warning"
+    )
     shared = replace(context, group=path.parent.stat().st_gid)
     assert machine.directories(shared).level == doctor_database.database(shared).level == "ok"
 
 
-def test_what_belongs_to_somebody_else_is_a_problem(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_belongs_to_somebody_else_is_a_problem(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path(context.places.data).mkdir()
     monkeypatch.setattr("os.geteuid", lambda: 4242)
     assert "belongs to user" in machine.directories(context).found
 
 
-@pytest.mark.parametrize(("free", "level"), [(10**12, "ok"), (500 * 1024**2, "warning"), (10**6, "problem")])
+@pytest.mark.parametrize(
+    ("free", "level"), [(10**12, "ok"), (500 * 1024**2, "warning"), (10**6, "problem")]
+)
 def test_low_disk_space_is_reported_before_full(
     free: int, level: str, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +258,9 @@ def test_low_disk_space_is_reported_before_full(
 
 def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> None:
     cookie = f"{context.places.hash}:s1:3"
-    left = subprocess.Popen(["sleep", "600"], env={"PYKOCLAW_WORKER": cookie, "PATH": os.environ["PATH"]})
+    left = subprocess.Popen(
+        ["sleep", "600"], env={"PYKOCLAW_WORKER": cookie, "PATH": os.environ["PATH"]}
+    )
     try:
         eventually_sync(lambda: machine.processes(context).level == "warning")
         found = machine.processes(context)
@@ -246,7 +284,9 @@ def test_processes_of_workers_that_nobody_knows_are_found(context: Context) -> N
         ("LoadState=bad-setting\nActiveState=inactive", "problem", "cannot be loaded"),
     ],
 )
-def test_the_units_state_is_shown(states: str, level: str, words: str, context: Context, tmp_path: Path) -> None:
+def test_the_units_state_is_shown(
+    states: str, level: str, words: str, context: Context, tmp_path: Path
+) -> None:
     program(tmp_path / "bin/systemctl", f"printf '%s\\n' 'Id=pykoclaw-acp.service' '{states}'")
     found = machine.units(context)
     assert (found.level, words in found.found) == (level, True)
@@ -257,14 +297,23 @@ def test_units_are_no_problem_without_responding_systemd(context: Context, tmp_p
     assert machine.units(context).level == "ok"
 
 
-# --- database --------------------------------------------------------------------------------------------------------
+# --- database
+# --------------------------------------------------------------------------------------------------------
 
 
-def test_engine_that_can_corrupt_database_is_warning(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_can_corrupt_database_is_warning(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = {**status(), "database": {"engine": "sqlite3", "engineVersion": "3.45.1", "atRisk": True}}
     found = doctor_database.engine(replace(context, status=old))
-    assert (found.level, "3.45.1" in found.found, "pysqlite3" in found.advice) == ("warning", True, True)
-    monkeypatch.setattr("pykoclaw_acp.store.sqlite.ENGINE", engine.Engine("sqlite3", (3, 40, 1), affected=True))
+    assert (found.level, "3.45.1" in found.found, "pysqlite3" in found.advice) == (
+        "warning",
+        True,
+        True,
+    )
+    monkeypatch.setattr(
+        "pykoclaw_acp.store.sqlite.ENGINE", engine.Engine("sqlite3", (3, 40, 1), affected=True)
+    )
     assert doctor_database.engine(context).level == "warning"
 
 
@@ -297,7 +346,10 @@ def test_other_program_using_database_named_with_its_library(context: Context) -
     assert doctor_database.other_programs(context).found == "no other program has the database open"
     code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM t'); print('', flush=True)"
     other = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; input()", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", f"{code}; input()", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert other.stdout is not None
@@ -333,7 +385,10 @@ def test_process_keeping_large_wal_is_named(
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("INSERT INTO t VALUES (zeroblob(100000))")
         other = subprocess.Popen(
-            [sys.executable, "-c", READER, str(path), begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", READER, str(path), begin],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             assert other.stdout is not None
@@ -354,7 +409,8 @@ def test_process_keeping_large_wal_is_named(
     assert free.advice.startswith("A running daemon empties it")
 
 
-# --- Claude and clients ----------------------------------------------------------------------------------------------
+# --- Claude and clients
+# ----------------------------------------------------------------------------------------------
 
 
 def test_working_cli_is_shown_with_version(context: Context, tmp_path: Path) -> None:
@@ -368,15 +424,23 @@ def test_working_cli_is_shown_with_version(context: Context, tmp_path: Path) -> 
 
 def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_path: Path) -> None:
     def found(**environment: str) -> Finding:
-        return claude.credential(replace(context, environment={**context.environment, **environment}))
+        return claude.credential(
+            replace(context, environment={**context.environment, **environment})
+        )
 
     assert found().level == "problem"
     for name in (*claude.CREDENTIALS, *claude.CLOUDS):
-        assert (found(**{name: "sk-very-secret"}).level, name in found(**{name: "x"}).found) == ("ok", True)
+        assert (found(**{name: "sk-very-secret"}).level, name in found(**{name: "x"}).found) == (
+            "ok",
+            True,
+        )
         assert "sk-very-secret" not in repr(found(**{name: "sk-very-secret"}))
     (tmp_path / "handed").mkdir()
     (tmp_path / "handed/anthropic-api-key").write_text("sk-very-secret")
-    assert "anthropic-api-key from systemd" in found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).found
+    assert (
+        "anthropic-api-key from systemd"
+        in found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).found
+    )
     (tmp_path / "claude").mkdir()
     (tmp_path / "claude/settings.json").write_text('{"apiKeyHelper": "/bin/key"}')
     assert "helper" in found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).found
@@ -389,11 +453,15 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
 
 
 def test_with_a_daemon_its_own_environment_counts(context: Context) -> None:
-    daemon = subprocess.Popen(["sleep", "600"], env={"ANTHROPIC_API_KEY": "sk-1", "PATH": os.environ["PATH"]})
+    daemon = subprocess.Popen(
+        ["sleep", "600"], env={"ANTHROPIC_API_KEY": "sk-1", "PATH": os.environ["PATH"]}
+    )
     try:
         running = replace(context, status=status(pid=daemon.pid))
         eventually_sync(lambda: b"sk-1" in Path(f"/proc/{daemon.pid}/environ").read_bytes())
-        assert claude.credential(running).found == "ANTHROPIC_API_KEY in the environment of the daemon"
+        assert (
+            claude.credential(running).found == "ANTHROPIC_API_KEY in the environment of the daemon"
+        )
     finally:
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
@@ -440,7 +508,9 @@ def test_zeds_configuration_is_looked_at(
         ("claude-agent-acp", "ok"),
     ],
 )
-def test_mittos_configuration_is_looked_at(command: str, level: str, context: Context, tmp_path: Path) -> None:
+def test_mittos_configuration_is_looked_at(
+    command: str, level: str, context: Context, tmp_path: Path
+) -> None:
     program(tmp_path / "bin/pykoclaw-acp")
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
     assert claude.mitto(context).level == level
@@ -459,7 +529,9 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     directory = Path(context.places.state, "0123456789ab")
     spool = directory / "spool" / "worker-1.ndjson"
     directory.mkdir(parents=True)
-    records.write(context.places.state, records.Record(directory.name, records.Site.of(context.places.data)))
+    records.write(
+        context.places.state, records.Record(directory.name, records.Site.of(context.places.data))
+    )
     spool.parent.mkdir(parents=True)
     spool.write_bytes(b"?")
     kept = leftovers.keep(spool)

@@ -1,4 +1,6 @@
-"""The SQLite engine: which versions have the WAL-reset bug, and that a process never holds two engines."""
+"""The SQLite engine: which versions have the WAL-reset bug, and that a process never holds two
+engines.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import pytest
 import pykoclaw_acp
 from pykoclaw_acp.store import engine
 
-needs_pysqlite3 = pytest.mark.skipif(importlib.util.find_spec("pysqlite3") is None, reason="no pysqlite3 wheel here")
+needs_pysqlite3 = pytest.mark.skipif(
+    importlib.util.find_spec("pysqlite3") is None, reason="no pysqlite3 wheel here"
+)
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
@@ -80,7 +84,9 @@ def test_the_database_brings_its_engine() -> None:
 @needs_pysqlite3
 @pytest.mark.parametrize("module", ["sqlite3", "sqlite3.dbapi2", "_sqlite3"])
 def test_a_second_engine_is_refused(module: str) -> None:
-    result = run_python(f"import {module}\nfrom pykoclaw_acp.store import engine\nengine.install()\n")
+    result = run_python(
+        f"import {module}\nfrom pykoclaw_acp.store import engine\nengine.install()\n"
+    )
     assert result.returncode == 1
     assert "RuntimeError: " in result.stderr
     assert "was imported before" in result.stderr
@@ -101,7 +107,9 @@ def test_standard_engine_is_used_and_judged_without_pysqlite3() -> None:
 
 
 def fake(folder: Path, connection: str) -> str:
-    """Code that puts a `pysqlite3` of that `dbapi2` in front of any that is installed, and shows the choice."""
+    """Code that puts a `pysqlite3` of that `dbapi2` in front of any that is installed, and shows
+    the choice.
+    """
     package = folder / "pysqlite3"
     package.mkdir()
     (package / "__init__.py").write_text("sqlite_version_info = (3, 46, 1)\n")
@@ -123,6 +131,8 @@ def test_engine_is_judged_by_version_not_name(tmp_path: Path) -> None:
 
 
 def test_unloadable_engine_falls_back_to_standard_one(tmp_path: Path) -> None:
-    result = run_python(fake(tmp_path, "raise ImportError('libsqlite3.so.0: cannot open shared object file')"))
+    result = run_python(
+        fake(tmp_path, "raise ImportError('libsqlite3.so.0: cannot open shared object file')")
+    )
     name, _, module = result.stdout.split()
     assert (result.returncode, name, module) == (0, "sqlite3", "sqlite3"), result.stderr

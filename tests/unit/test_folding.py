@@ -62,11 +62,19 @@ def read(folded: list[Row], after: int) -> list[Logged]:
 @given(logs)
 def test_replay_from_any_place_matches_live_events(told: list[tuple[int | None, Event]]) -> None:
     live, folded = rows(told), fold(rows(told))
-    assert [seq for row in folded for seq in range(row.first, row.seq + 1)] == list(range(1, len(live) + 1))
+    assert [seq for row in folded for seq in range(row.first, row.seq + 1)] == list(
+        range(1, len(live) + 1)
+    )
     for after in range(len(live) + 1):
         before = [one.event for one in read(live, 0)[:after]]
-        for replayed in (read(folded, after), folding.merged(read(folded, after)), folding.merged(read(live, after))):
-            assert seen([*before, *(one.event for one in replayed)]) == seen([one.event for one in read(live, 0)])
+        for replayed in (
+            read(folded, after),
+            folding.merged(read(folded, after)),
+            folding.merged(read(live, after)),
+        ):
+            assert seen([*before, *(one.event for one in replayed)]) == seen(
+                [one.event for one in read(live, 0)]
+            )
             assert [seq for one in replayed for seq in range(one.first, one.seq + 1)] == list(
                 range(after + 1, len(live) + 1)
             )
@@ -74,14 +82,18 @@ def test_replay_from_any_place_matches_live_events(told: list[tuple[int | None, 
 
 @settings(deadline=None)
 @given(logs, st.lists(st.integers(1, 40)))
-def test_folding_partly_folded_log_again_is_equivalent(told: list[tuple[int | None, Event]], cuts: list[int]) -> None:
+def test_folding_partly_folded_log_again_is_equivalent(
+    told: list[tuple[int | None, Event]], cuts: list[int]
+) -> None:
     live, places = rows(told), sorted({0, *cuts, len(told)})
     parts = [row for at, end in pairwise(places) for row in fold(live[at:end])]
     again = fold(parts)
     assert fold(again) == again
     for after in range(len(live) + 1):
         before = [one.event for one in read(live, 0)[:after]]
-        assert seen([*before, *(one.event for one in read(again, after))]) == seen([event for _, event in told])
+        assert seen([*before, *(one.event for one in read(again, after))]) == seen(
+            [event for _, event in told]
+        )
 
 
 @given(logs)
@@ -101,7 +113,15 @@ def test_only_contiguous_pieces_of_message_become_one_row() -> None:
         *[(2, Text("m-2", "!"))] * 2,
     ]
     folded = fold(rows(told))
-    assert [(row.first, row.seq) for row in folded] == [(1, 1), (2, 4), (5, 8), (9, 9), (10, 11), (12, 13), (14, 15)]
+    assert [(row.first, row.seq) for row in folded] == [
+        (1, 1),
+        (2, 4),
+        (5, 8),
+        (9, 9),
+        (10, 11),
+        (12, 13),
+        (14, 15),
+    ]
     assert decode(folded[2].payload) == Text("m-1", "so so so so ")
     assert folded[2].cuts == "3x4"
 
@@ -138,11 +158,13 @@ def test_every_folded_part_fits_one_mebibyte_line(letter: str) -> None:
     for log in (told, largest):
         folded = fold(rows(log))
         merged = folding.merged(read(rows(log), 0))
-        for event, seq in [(decode(row.payload), row.seq) for row in folded] + [(one.event, one.seq) for one in merged]:
+        for event, seq in [(decode(row.payload), row.seq) for row in folded] + [
+            (one.event, one.seq) for one in merged
+        ]:
             assert len(update_line("s" * 36, projection.update(seq, event))) < MIB
-        assert "".join(event.text for row in folded if isinstance(event := decode(row.payload), Text)) == "".join(
-            event.text for _, event in log
-        )
+        assert "".join(
+            event.text for row in folded if isinstance(event := decode(row.payload), Text)
+        ) == "".join(event.text for _, event in log)
         assert len(folded) == len(merged) <= 9
 
 

@@ -65,19 +65,33 @@ def test_environment_beats_home_file_and_directory_file_ignored(
 ) -> None:
     home_file = empty_home / ".local/share/pykoclaw/.env"
     home_file.parent.mkdir(parents=True)
-    home_file.write_text("PYKOCLAW_DATA=/home/data\nPYKOCLAW_STATE=/home/state\nPYKOCLAW_SOCKET=/home/socket\n")
+    home_file.write_text(
+        "PYKOCLAW_DATA=/home/data\nPYKOCLAW_STATE=/home/state\nPYKOCLAW_SOCKET=/home/socket\n"
+    )
     monkeypatch.setenv("pykoclaw_data", "/environment/data")
     monkeypatch.setenv("PYKOCLAW_STATE", "")
     found = same_as_the_settings()
-    assert (found.data, found.state, found.socket) == ("/environment/data", "/home/state", "/home/socket")
-    Path(".env").write_text("PYKOCLAW_DATA=/here/data\nPYKOCLAW_STATE=/here/state\nPYKOCLAW_SOCKET=/here/socket\n")
+    assert (found.data, found.state, found.socket) == (
+        "/environment/data",
+        "/home/state",
+        "/home/socket",
+    )
+    Path(".env").write_text(
+        "PYKOCLAW_DATA=/here/data\nPYKOCLAW_STATE=/here/state\nPYKOCLAW_SOCKET=/here/socket\n"
+    )
     found = Places.find()
-    assert (found.data, found.state, found.socket) == ("/environment/data", "/home/state", "/home/socket")
+    assert (found.data, found.state, found.socket) == (
+        "/environment/data",
+        "/home/state",
+        "/home/socket",
+    )
 
 
 def own_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     user = list(pwd.getpwuid(os.getuid()))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd([*user[:5], str(home), user[6]]))
+    monkeypatch.setattr(
+        pwd, "getpwuid", lambda _: pwd.struct_passwd([*user[:5], str(home), user[6]])
+    )
 
 
 def test_symlinked_data_directory_has_same_daemon(
@@ -101,7 +115,9 @@ def test_socket_is_in_runtime_directory_if_owned(
     assert found.socket == f"{found.directory}/acp.sock"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     another = same_as_the_settings().socket
-    assert another == f"{tmp_path}/pykoclaw/acp-{Places.find().hash}.sock", "a HOME that is not the user's own"
+    assert another == f"{tmp_path}/pykoclaw/acp-{Places.find().hash}.sock", (
+        "a HOME that is not the user's own"
+    )
     own_home(monkeypatch, empty_home)
     assert same_as_the_settings().socket == f"{tmp_path}/pykoclaw/acp.sock"
     monkeypatch.setenv("PYKOCLAW_DATA", "/elsewhere")
@@ -125,15 +141,23 @@ def test_missing_home_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) ->
 line = some.text(some.sampled_from(" \t\n\r='\"#\\${}:-aB_1"), max_size=12)
 
 
-@given(text=some.lists(some.one_of(line, some.sampled_from(["A=", "export ", "${A}", "\n"]))).map("".join))
-def test_any_file_is_read_as_by_python_dotenv(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(
+    text=some.lists(some.one_of(line, some.sampled_from(["A=", "export ", "${A}", "\n"]))).map(
+        "".join
+    )
+)
+def test_any_file_is_read_as_by_python_dotenv(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.env"
     path.write_text(text, newline="")
     expected = {name: value for name, value in dotenv_values(path).items() if value is not None}
     assert dotenv.read(str(path)) == expected
 
 
-def test_directory_is_made_private_and_foreign_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_is_made_private_and_foreign_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a" / "b"
     secure_directory(path)
     assert path.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,6 @@
-"""A copy to read history from: whatever the system refuses on the way, nothing is left half and nothing breaks."""
+"""A copy to read history from: whatever the system refuses on the way, nothing is left half and
+nothing breaks.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_the_first_place_with_room_is_taken(path: Path, spare: list[Path]) -> No
     assert list(spare[0].iterdir()) == []
 
 
-def test_what_cannot_be_looked_at_is_not_copied(path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_looked_at_is_not_copied(
+    path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     eio = failing(Path.stat, errno.EIO, lambda one, *_: one.name.startswith("pykoclaw.db"))
     monkeypatch.setattr(Path, "stat", eio)
     assert history_copy.make(path, spare) is None
@@ -75,7 +79,12 @@ def test_what_cannot_be_looked_at_is_not_copied(path: Path, spare: list[Path], m
     ],
 )
 def test_failing_place_is_left_empty_and_next_used(
-    path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int
+    path: Path,
+    spare: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    number: int,
 ) -> None:
     """At whatever step, also after a part was written."""
 
@@ -90,7 +99,9 @@ def test_failing_place_is_left_empty_and_next_used(
     assert history_copy.make(path, spare[:1]) is None
 
 
-def test_symlink_at_copy_path_is_not_followed(path: Path, spare: list[Path], tmp_path: Path) -> None:
+def test_symlink_at_copy_path_is_not_followed(
+    path: Path, spare: list[Path], tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (spare[0] / history_copy.NAME).symlink_to(elsewhere)

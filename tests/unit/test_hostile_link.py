@@ -1,4 +1,6 @@
-"""The door for fronts, fed with anything: it never stops, and gives each line of a client's on under its number."""
+"""The door for fronts, fed with anything: it never stops, and gives each line of a client's on
+under its number.
+"""
 
 from __future__ import annotations
 

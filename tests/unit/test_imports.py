@@ -4,15 +4,26 @@ import json
 import subprocess
 import sys
 
-HEAVY = {"anyio", "claude_agent_sdk", "msgspec", "pydantic", "pydantic_settings", "rich", "structlog"}
+HEAVY = {
+    "anyio",
+    "claude_agent_sdk",
+    "msgspec",
+    "pydantic",
+    "pydantic_settings",
+    "rich",
+    "structlog",
+}
 
 
 def imported(statement: str) -> set[str]:
     """The modules that `statement` imports in a fresh interpreter, beyond what its start did."""
     program = (
-        f"import json, sys; before = set(sys.modules); {statement}; print(json.dumps(list(set(sys.modules) - before)))"
+        f"import json, sys; before = set(sys.modules); {statement};"
+        " print(json.dumps(list(set(sys.modules) - before)))"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     return set(json.loads(result.stdout))
 
 
@@ -38,7 +49,9 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
 
 
 def test_the_plugin_imports_nothing_until_it_is_asked() -> None:
-    assert {name for name in imported("import pykoclaw_acp.plugin") if name.startswith("pykoclaw_acp")} == {
+    assert {
+        name for name in imported("import pykoclaw_acp.plugin") if name.startswith("pykoclaw_acp")
+    } == {
         "pykoclaw_acp",
         "pykoclaw_acp.plugin",
     }
@@ -46,4 +59,6 @@ def test_the_plugin_imports_nothing_until_it_is_asked() -> None:
 
 def test_settings_import_neither_the_server_nor_the_sdk() -> None:
     modules = imported("import pykoclaw_acp.config")
-    assert {name.partition(".")[0] for name in modules} & (HEAVY - {"pydantic", "pydantic_settings"}) == set()
+    assert {name.partition(".")[0] for name in modules} & (
+        HEAVY - {"pydantic", "pydantic_settings"}
+    ) == set()

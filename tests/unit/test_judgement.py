@@ -16,7 +16,9 @@ ANEW = Site("/here", 2, 10, "boot")  # another one, though with the same number 
 AT_PLACE = Site("/there", 1, 11, "boot")
 
 
-@pytest.mark.parametrize(("here", "verdict"), [(THERE, "same"), (AT_PLACE, "same"), (MOVED, "moved"), (ANEW, "moved")])
+@pytest.mark.parametrize(
+    ("here", "verdict"), [(THERE, "same"), (AT_PLACE, "same"), (MOVED, "moved"), (ANEW, "moved")]
+)
 def test_without_an_original_it_is_the_instance(here: Site, verdict: Verdict) -> None:
     assert judge(Evidence(THERE, here)) == verdict
 
@@ -37,7 +39,9 @@ def test_what_another_has_is_not_ours(here: Site) -> None:
 
 @pytest.mark.parametrize("here", [THERE, AT_PLACE, MOVED, ANEW])
 def test_a_worker_that_sees_its_directory_here_decides(here: Site) -> None:
-    evidence = Evidence(THERE, here, ["here", "elsewhere", "unknown"], lives_elsewhere=True, original_is_there=True)
+    evidence = Evidence(
+        THERE, here, ["here", "elsewhere", "unknown"], lives_elsewhere=True, original_is_there=True
+    )
     assert judge(evidence) in ("same", "moved")
 
 

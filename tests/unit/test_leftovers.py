@@ -1,4 +1,6 @@
-"""What is read of a dead worker's spool, for each kind of damage; a damaged one is kept for the user."""
+"""What is read of a dead worker's spool, for each kind of damage; a damaged one is kept for the
+user.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.channel.frames import MAX_FRAME, EventFrame, FromWorker, Gap, Lost, TurnEnded, encode
+from pykoclaw_acp.channel.frames import (
+    MAX_FRAME,
+    EventFrame,
+    FromWorker,
+    Gap,
+    Lost,
+    TurnEnded,
+    encode,
+)
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.pool.leftovers import MOST_KEPT, keep, kept, read_spool
 
@@ -47,17 +57,31 @@ def middle(instead: bytes) -> Callable[[list[bytes]], bytes]:
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        pytest.param(lambda lines: b"".join(lines)[:-20], [1, 2, 3, 4, 5, 6, (7, 7)], id="last line cut"),
-        pytest.param(lambda lines: b"".join(lines)[:-1], [1, 2, 3, 4, 5, 6, 7], id="last newline missing"),
+        pytest.param(
+            lambda lines: b"".join(lines)[:-20], [1, 2, 3, 4, 5, 6, (7, 7)], id="last line cut"
+        ),
+        pytest.param(
+            lambda lines: b"".join(lines)[:-1], [1, 2, 3, 4, 5, 6, 7], id="last newline missing"
+        ),
         pytest.param(middle(b"garbage\n"), [1, 2, 3, (4, 4), 5, 6, 7], id="garbage line"),
         pytest.param(middle(b""), [1, 2, 3, (4, 4), 5, 6, 7], id="missing line"),
-        pytest.param(lambda lines: b"".join(lines[2:]), [(1, 2), 3, 4, 5, 6, 7], id="beginning missing"),
-        pytest.param(middle(line(4, epoch=6)), [1, 2, 3, (4, 4), 5, 6, 7], id="line of another epoch"),
+        pytest.param(
+            lambda lines: b"".join(lines[2:]), [(1, 2), 3, 4, 5, 6, 7], id="beginning missing"
+        ),
+        pytest.param(
+            middle(line(4, epoch=6)), [1, 2, 3, (4, 4), 5, 6, 7], id="line of another epoch"
+        ),
         pytest.param(middle(b"\0" * 4096), [1, 2, 3, (4, 5), 6, 7], id="NUL block"),
-        pytest.param(middle(LINES[3].replace(b"4 ", b"\xff ")), [1, 2, 3, (4, 4), 5, 6, 7], id="invalid UTF-8"),
+        pytest.param(
+            middle(LINES[3].replace(b"4 ", b"\xff ")),
+            [1, 2, 3, (4, 4), 5, 6, 7],
+            id="invalid UTF-8",
+        ),
         pytest.param(middle(line(4000)), [1, 2, 3, (4, 4), 5, 6, 7], id="a number that cannot be"),
         pytest.param(middle(LINES[3] * 2), [1, 2, 3, 4, 5, 6, 7], id="a line twice"),
-        pytest.param(middle(b"garbage\n" + LINES[3]), [1, 2, 3, 4, 5, 6, 7], id="one line too many"),
+        pytest.param(
+            middle(b"garbage\n" + LINES[3]), [1, 2, 3, 4, 5, 6, 7], id="one line too many"
+        ),
         pytest.param(lambda _: b"\0" * 10_000, [(1, 1)], id="nothing but NULs"),
         pytest.param(lambda _: b"", [], id="empty"),
     ],
@@ -98,14 +122,23 @@ def test_interrupted_start_resumes_and_reports_no_gap_twice(path: Path, after: i
     assert told(path, after) == left
     texts = {one.n: one.event for one in read(path, after) if isinstance(one, EventFrame)}
     for n, event in texts.items():
-        assert event == Text("m" if n < 3 else "m-after-4", f"{n} "), "nobody joins what the gap parts"
+        assert event == Text("m" if n < 3 else "m-after-4", f"{n} "), (
+            "nobody joins what the gap parts"
+        )
 
 
 def test_turn_end_after_gap_is_kept(path: Path) -> None:
     ended = TurnEnded(epoch=7, n=5, turn_id="t", stop_reason="end_turn", claude_session_id="c")
     lost = Lost(epoch=7, kind="orphaned", message="No server came back.")
     path.write_bytes(b"".join(LINES[:3]) + b"\xff\n" + encode(ended) + encode(lost))
-    assert [type(one) for one in read(path)] == [EventFrame, EventFrame, EventFrame, Gap, TurnEnded, Lost]
+    assert [type(one) for one in read(path)] == [
+        EventFrame,
+        EventFrame,
+        EventFrame,
+        Gap,
+        TurnEnded,
+        Lost,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
@@ -124,7 +157,9 @@ def test_what_is_no_file_is_put_aside(path: Path, kind: str) -> None:
     assert os.path.lexists(aside)
 
 
-def test_temporarily_unreadable_spool_is_not_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporarily_unreadable_spool_is_not_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_bytes(b"".join(LINES))
 
     def refuse(*_: object) -> int:

@@ -1,4 +1,6 @@
-"""What a line may cost before anybody knows what it means: bytes, values, depth, and the memory of unfinished ones."""
+"""What a line may cost before anybody knows what it means: bytes, values, depth, and the memory of
+unfinished ones.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def read(line: bytes | bytearray | Oversized) -> reading.Read:
 
 
 def request(method: str, message_id: Any = 7, **params: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
+    ).encode()
 
 
 def refusal(line: bytes | bytearray | Oversized) -> tuple[Any, AcpError]:
@@ -42,7 +46,8 @@ def refusal(line: bytes | bytearray | Oversized) -> tuple[Any, AcpError]:
     return json.loads(message.id), message.error
 
 
-# --- lines that are not complete --------------------------------------------------------------------------------------
+# --- lines that are not complete
+# --------------------------------------------------------------------------------------
 
 
 def test_a_line_in_tiny_pieces_holds_its_size() -> None:
@@ -82,7 +87,9 @@ def test_the_lines_of_all_clients_share_a_room() -> None:
     (refused,) = other.feed(b'{"id":1,' + b"y" * 2 * MIB)
     assert isinstance(refused, Oversized)
     assert refused.crowded
-    assert other.feed(b"y" * MIB + b"\nshort\n") == [b"short"], "the rest of the line is passed over"
+    assert other.feed(b"y" * MIB + b"\nshort\n") == [b"short"], (
+        "the rest of the line is passed over"
+    )
     assert room.total == 2 * MIB
     (line,) = one.feed(b"\n")
     assert len(line) == 2 * MIB  # type: ignore[arg-type]
@@ -119,7 +126,8 @@ def test_a_client_that_leaves_leaves_its_room() -> None:
     assert room.total == 0
 
 
-# --- what a line holds ------------------------------------------------------------------------------------------------
+# --- what a line holds
+# ------------------------------------------------------------------------------------------------
 
 COSTLY = {
     "values": {"a": [1] * 2_000_000},
@@ -160,7 +168,9 @@ def test_deep_values_are_refused() -> None:
 
 def test_text_full_of_commas_and_brackets_stays_text() -> None:
     text = '[{"a": [1, 2]}, ' * (10 * MIB // 16 // 2)
-    params = read(request("session/prompt", sessionId="s", prompt=[{"type": "text", "text": text}])).long
+    params = read(
+        request("session/prompt", sessionId="s", prompt=[{"type": "text", "text": text}])
+    ).long
     assert isinstance(params, PromptParams)
     (block,) = params.prompt
     assert isinstance(block, TextContent)
@@ -170,7 +180,9 @@ def test_text_full_of_commas_and_brackets_stays_text() -> None:
 def test_image_of_64_mib_refused_and_not_kept() -> None:
     tracemalloc.start()
     try:
-        line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
+        line = bytearray(
+            b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":['
+        )
         line += b'{"type":"image","mimeType":"image/png","data":"'
         for _ in range(63):
             line += b"A" * MIB
@@ -184,25 +196,35 @@ def test_image_of_64_mib_refused_and_not_kept() -> None:
     assert peak - before < 12 * MIB
     assert after < MIB
     assert isinstance(params, PromptParams)
-    with pytest.raises(AcpError, match=r"`prompt\[0\]`: this agent takes text and resource_link, not image."):
+    with pytest.raises(
+        AcpError, match=r"`prompt\[0\]`: this agent takes text and resource_link, not image."
+    ):
         prompt.accepted(params.prompt)
 
 
 def test_long_line_memory_is_released_in_parts() -> None:
-    line = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[')
+    line = bytearray(
+        b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":['
+    )
     line += b'{"type":"text","text":"' + b"A" * (9 * MIB) + b'"}]}}'
-    assert len(list(long_lines.released(bytearray(line)))) > 5, "each step gives back half of what is left"
+    assert len(list(long_lines.released(bytearray(line)))) > 5, (
+        "each step gives back half of what is left"
+    )
     assert read(line).message is not None
     assert line == b"", "whatever still refers to it, a turn for instance"
 
 
 def test_what_is_seen_of_a_line_stays() -> None:
-    short = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"a":"' + b"x" * 1000 + b'"}}')
+    short = bytearray(
+        b'{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"a":"' + b"x" * 1000 + b'"}}'
+    )
     kept = bytes(short)
     with memoryview(short):
         assert list(long_lines.released(short)) == []
     assert short == kept
-    long = bytearray(b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[]},"x":[')
+    long = bytearray(
+        b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"sessionId":"s","prompt":[]},"x":['
+    )
     long += b",".join([b'"' + b"y" * 1000 + b'"'] * 1200) + b"]}"
     message = read(long).message
     assert isinstance(message, Request)
@@ -219,7 +241,9 @@ def test_a_line_that_grows_is_not_copied() -> None:
         "    before = faults(); line += piece; most = max(most, faults() - before); beside.append(bytearray(900_000))\n"
         "print(most)"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     assert int(result.stdout) <= 16 * 64, "a piece has 64 pages"
 
 
@@ -244,7 +268,9 @@ def test_a_long_link_in_a_long_prompt(size: int, says: str | None) -> None:
 
 
 def test_long_non_prompt_message_is_refused_with_id() -> None:
-    message_id, error = refusal(request("session/new", cwd="/", mcpServers=[], _meta={"a": "x" * 2 * MIB}))
+    message_id, error = refusal(
+        request("session/new", cwd="/", mcpServers=[], _meta={"a": "x" * 2 * MIB})
+    )
     assert (message_id, error.code) == (7, -32600)
     assert "Only a prompt" in error.message
     answer = json.dumps({"jsonrpc": "2.0", "id": "q", "result": {"action": "x" * 2 * MIB}}).encode()
@@ -270,7 +296,12 @@ def test_id_is_echoed_for_any_line(message_id: Any) -> None:
 
 
 def test_overlong_id_is_refused_in_long_line_too() -> None:
-    line = request("session/prompt", "i" * 2000, sessionId="s", prompt=[{"type": "text", "text": "x" * 400_000}])
+    line = request(
+        "session/prompt",
+        "i" * 2000,
+        sessionId="s",
+        prompt=[{"type": "text", "text": "x" * 400_000}],
+    )
     assert refusal(line)[0] is None
 
 
@@ -282,7 +313,8 @@ def test_long_line_without_json_is_reported_as_such(line: bytes) -> None:
     assert (message_id, error.code) == (None, -32700 if b'"' in line else error.code)
 
 
-# --- the id of a line that is not read --------------------------------------------------------------------------------
+# --- the id of a line that is not read
+# --------------------------------------------------------------------------------
 
 PLACES = {
     "first": '{"id": %s, "jsonrpc": "2.0", "method": "m", "params": {"id": 1, "x": "',
@@ -302,7 +334,9 @@ def test_the_id_of_an_oversized_line_is_found(place: str, message_id: str) -> No
     assert "longer than 1 MiB before `initialize`" in error.message
 
 
-@given(st.sampled_from([{"id": 5}, {"method": "m", "id": "x"}, {"id": 6, "jsonrpc": "2.0"}]), st.text())
+@given(
+    st.sampled_from([{"id": 5}, {"method": "m", "id": "x"}, {"id": 6, "jsonrpc": "2.0"}]), st.text()
+)
 def test_id_at_end_of_line_is_found(after: dict[str, Any], text: str) -> None:
     line = json.dumps({"params": {"id": 3, "a": [text, 'x","id":4}']}, **after}).encode()
     assert json.loads(line_id.find(line[:100], line[-200:])) == after["id"]
@@ -314,7 +348,8 @@ def test_id_inside_parameters_is_not_message_id(text: str) -> None:
     assert line_id.find(line, line) == b"null"
 
 
-# --- pieces -----------------------------------------------------------------------------------------------------------
+# --- pieces
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_many_short_strings_are_passed_in_bounded_steps() -> None:

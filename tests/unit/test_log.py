@@ -51,7 +51,9 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_line_is_json_with_action_and_bound_values(stream: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(session="s1", turn="t1", epoch=3, worker_pid=99):
-        logger.info("The turn was dispatched", action="turn_dispatched", path=Path("/a"), input_tokens=5)
+        logger.info(
+            "The turn was dispatched", action="turn_dispatched", path=Path("/a"), input_tokens=5
+        )
     (line,) = lines(stream)
     assert line.pop("timestamp").endswith("Z")
     assert line == {
@@ -144,7 +146,11 @@ def test_a_traceback_shows_no_local_variables(form: Any, stream: io.StringIO) ->
 
 
 def test_prompt_text_is_written_by_debug_lines_alone(debug_stream: io.StringIO) -> None:
-    words = {"prompt": "p-words", "text": "t-words", "frame": {"content": ["c-words"], "Raw": "r-words", "n": 1}}
+    words = {
+        "prompt": "p-words",
+        "text": "t-words",
+        "frame": {"content": ["c-words"], "Raw": "r-words", "n": 1},
+    }
     logger.info("One", **words)
     assert "words" not in debug_stream.getvalue()
     assert lines(debug_stream)[0]["frame"] == {"n": 1}
@@ -184,12 +190,16 @@ def test_secrets_are_masked_at_every_level_and_depth(name: str, debug_stream: io
     assert "hunter2" not in debug_stream.getvalue()
 
 
-@pytest.mark.parametrize("name", ["tokens", "input_tokens", "session", "environment_count", "keyboard"])
+@pytest.mark.parametrize(
+    "name", ["tokens", "input_tokens", "session", "environment_count", "keyboard"]
+)
 def test_ordinary_names_are_no_secrets(name: str) -> None:
     assert not looks_secret(name)
 
 
-@pytest.mark.parametrize("alarm", ["broken pipe", "connection reset by peer", "EOF received from CLI stdout"])
+@pytest.mark.parametrize(
+    "alarm", ["broken pipe", "connection reset by peer", "EOF received from CLI stdout"]
+)
 def test_no_line_holds_words_mitto_takes_for_death(alarm: str, stream: io.StringIO) -> None:
     logger.warning(f"write |1: {alarm}", error=OSError(alarm))
     logging.getLogger("uvicorn").error(alarm)
@@ -229,15 +239,26 @@ def test_logging_never_raises(stream: io.StringIO, monkeypatch: pytest.MonkeyPat
 
     endless: dict[str, Any] = {}
     endless["self"] = endless
-    logger.info("Values", hostile=Hostile(), endless=endless, error=Hostile(), nan=float("nan"), odd={(1, 2): b"x"})
+    logger.info(
+        "Values",
+        hostile=Hostile(),
+        endless=endless,
+        error=Hostile(),
+        nan=float("nan"),
+        odd={(1, 2): b"x"},
+    )
     logger.info("Too few %s %s", "arguments", action="odd")
-    logger.info("A broken exception", error=type("Broken", (Exception,), {"__str__": Hostile.__str__})())
+    logger.info(
+        "A broken exception", error=type("Broken", (Exception,), {"__str__": Hostile.__str__})()
+    )
     logging.getLogger("uvicorn").error("Not a number: %d", "x")
     logger.info("A lone surrogate \ud800")
     assert [line["action"] for line in lines(stream)] == ["log", "log", "log", "log_failed", "log"]
 
 
-def test_a_closed_stream_is_nobodys_problem(stream: io.StringIO, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_stream_is_nobodys_problem(
+    stream: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
     stream.close()
     logger.error("Nobody reads this")
     assert capfd.readouterr().err == ""
@@ -247,7 +268,10 @@ def test_full_pipe_never_blocks_and_loss_is_reported(stream: io.StringIO) -> Non
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writer, False)  # a failure must not hang the test
-    with open(reader, encoding="utf-8") as read, open(writer, "w", encoding="utf-8", buffering=1) as written:
+    with (
+        open(reader, encoding="utf-8") as read,
+        open(writer, "w", encoding="utf-8", buffering=1) as written,
+    ):
         setup.configure("info", "json", written)
         for number in range(100):
             logger.info("A line that nobody reads", number=number)

@@ -1,4 +1,6 @@
-"""The writer's rows: folded when a message or a turn ends, whoever goes on with the log, and read from every place."""
+"""The writer's rows: folded when a message or a turn ends, whoever goes on with the log, and read
+from every place.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,14 @@ def ranges(connection: sqlite3.Connection) -> list[tuple[int, int]]:
 
 @st.composite
 def histories(draw: Any) -> list[tuple[str, Any]]:
-    """What happens to a log: events in batches, the end of a turn, another daemon, another session's events."""
+    """What happens to a log: events in batches, the end of a turn, another daemon, another
+    session's events.
+    """
     steps = st.one_of(
-        st.tuples(st.just("say"), st.lists(st.tuples(st.sampled_from([None, "a", "a", "b"]), anything), max_size=6)),
+        st.tuples(
+            st.just("say"),
+            st.lists(st.tuples(st.sampled_from([None, "a", "a", "b"]), anything), max_size=6),
+        ),
         st.tuples(st.just("end"), st.sampled_from(["a", "b"])),
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("other"), anything),
@@ -131,7 +138,9 @@ def test_message_folds_at_next_event_or_turn_end() -> None:
         assert ranges(connection) == [(1, 1), (2, 4), (5, 5)]
         say(batches, connection, told("a", Text("m-1", "it is")), told("a", ends=True))
         assert ranges(connection) == [(1, 1), (2, 4), (5, 6)]
-        assert connection.execute("SELECT first_seq, last_seq FROM acp_turns WHERE turn_id = 'a'").fetchone() == (1, 6)
+        assert connection.execute(
+            "SELECT first_seq, last_seq FROM acp_turns WHERE turn_id = 'a'"
+        ).fetchone() == (1, 6)
         say(batches, connection, told("b", Text("m-1", "x"), Text("m-1", "y"), ends=True))
         assert ranges(connection)[3:] == [(7, 8)]
 
@@ -159,20 +168,36 @@ def test_replaced_state_loses_row_also_after_daemon_restart() -> None:
     for restart in (False, True):
         with memory() as connection:
             batches = BatchWriter(NO_FILE, relaxed=False)
-            say(batches, connection, told("a", ToolStarted("t", "Bash", "ls", "execute"), progress, Usage(1, 9)))
+            say(
+                batches,
+                connection,
+                told("a", ToolStarted("t", "Bash", "ls", "execute"), progress, Usage(1, 9)),
+            )
             say(batches, connection, told("a", Text("m", "a"), Text("m", "b"), Usage(2, 9)))
             if restart:
                 batches = BatchWriter(NO_FILE, relaxed=False)
             say(batches, connection, told("b", Usage(3, 9), ended))
-            kinds = connection.execute("SELECT first_seq, seq, kind FROM acp_log ORDER BY seq").fetchall()
+            kinds = connection.execute(
+                "SELECT first_seq, seq, kind FROM acp_log ORDER BY seq"
+            ).fetchall()
             assert kinds == [
-                *((1, 1, "tool_started"), (2, 5, "text"), (6, 6, "usage"), (7, 7, "usage"), (8, 8, "tool_ended")),
+                *(
+                    (1, 1, "tool_started"),
+                    (2, 5, "text"),
+                    (6, 6, "usage"),
+                    (7, 7, "usage"),
+                    (8, 8, "tool_ended"),
+                ),
             ]
 
 
 def test_pruned_log_never_reuses_seq() -> None:
     with memory() as connection:
-        say(BatchWriter(NO_FILE, relaxed=False), connection, told("a", Text("m", "a"), Text("m", "b")))
+        say(
+            BatchWriter(NO_FILE, relaxed=False),
+            connection,
+            told("a", Text("m", "a"), Text("m", "b")),
+        )
         batches = BatchWriter(NO_FILE, relaxed=False)
         say(batches, connection, told("a", Text("m", "c")))
         connection.execute(f"UPDATE acp_sessions AS s SET last_seq = {logs.LAST_SEQ}")
@@ -197,5 +222,7 @@ def test_live_piece_changes_one_row_without_turn_lookup() -> None:
 
 def test_page_is_read_in_order_without_sort() -> None:
     with memory() as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {events._PAGE}", (S, 0, S, 0, 500)).fetchall()
+        plan = connection.execute(
+            f"EXPLAIN QUERY PLAN {events._PAGE}", (S, 0, S, 0, 500)
+        ).fetchall()
         assert not [step for step in plan if "TEMP B-TREE" in step[3] or "SCAN" in step[3]], plan

@@ -1,4 +1,6 @@
-"""Texts of megabytes, and texts that are made to be slow: every text is gone through a bounded number of times."""
+"""Texts of megabytes, and texts that are made to be slow: every text is gone through a bounded
+number of times.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ REQUEST_END = "\n</user_request>"
 
 
 class Counted(str):
-    """A text that counts the characters that are looked at in it; what is cut out of it counts on."""
+    """A text that counts the characters that are looked at in it; what is cut out of it
+    counts on.
+    """
 
     looked: list[int]
 
@@ -102,7 +106,9 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 WORK: dict[str, Callable[[str], object]] = {
     "unwrap": prompt_text.unwrap,
     "without_history": prompt_text.without_history,
-    "for_claude": lambda text: prompt_text.for_claude([{"type": "text", "text": text}], remembers=True),
+    "for_claude": lambda text: prompt_text.for_claude(
+        [{"type": "text", "text": text}], remembers=True
+    ),
     "title": lambda text: titles.title([{"type": "text", "text": text}]),
     "shorten": titles.shorten,
     "failure": failures.plain,
@@ -123,7 +129,9 @@ def test_work_grows_at_most_linearly_with_text(shape: str, work: str) -> None:
         text = HOSTILE[shape](n)
         counts.append((len(text), steps(WORK[work], text)))
     for (size_before, before), (size_after, after) in pairwise(counts):
-        assert before > 0, "work that cannot be counted, a regular expression's for instance, proves nothing"
+        assert before > 0, (
+            "work that cannot be counted, a regular expression's for instance, proves nothing"
+        )
         allowed = 2.2 * before * size_after / (2 * size_before) + 20_000
         assert after <= allowed, counts
     assert counts[-1][1] <= 100 * titles.LOOKED_AT + 8 * counts[-1][0], counts
@@ -136,7 +144,8 @@ def test_a_title_needs_the_beginning_only(shape: str) -> None:
         assert steps(WORK["title"], text) < 100 * titles.LOOKED_AT
 
 
-# --- the scanners against the expressions that they stand for ---------------------------------------------------------
+# --- the scanners against the expressions that they stand for
+# ---------------------------------------------------------
 
 _HISTORY = re.compile(
     r"\A\s*\[CONVERSATION HISTORY - [^\]\n]*\]\n.*^\[END OF HISTORY - Continue[^\]\n]*\]\n{0,2}",
@@ -168,14 +177,30 @@ MARKS = pieces_of(
 
 @given(MARKS, st.booleans(), st.booleans())
 @example(f"{HISTORY_END}]x", True, True)
-def test_nested_and_repeated_marks_are_read_as_before(text: str, history: bool, context: bool) -> None:
+def test_nested_and_repeated_marks_are_read_as_before(
+    text: str, history: bool, context: bool
+) -> None:
     whole = (HISTORY if history else "") + (CONTEXT + REQUEST if context else "") + text
     assert prompt_text.unwrap(whole) == slow_unwrap(whole)
     assert prompt_text.without_history(whole) == _HISTORY.sub("", whole, count=1)
 
 
 @given(
-    pieces_of("<a-b>", "</a-b>", "<a-b ", "<a-c>", "</a-c>", "<a>", "</a>", "<a-b-c>", ">", "<", "x", " \n", "<a_b>")
+    pieces_of(
+        "<a-b>",
+        "</a-b>",
+        "<a-b ",
+        "<a-c>",
+        "</a-c>",
+        "<a>",
+        "</a>",
+        "<a-b-c>",
+        ">",
+        "<",
+        "x",
+        " \n",
+        "<a_b>",
+    )
 )
 def test_noise_is_what_it_was(text: str) -> None:
     assert titles.without_noise(text) == _NOISE.sub(" ", text)
@@ -195,7 +220,12 @@ def test_text_with_too_many_marks_stays_unchanged() -> None:
 
 
 def test_fence_is_longer_than_any_inside() -> None:
-    for said, fence in (("x", "```"), ("``", "```"), ("```", "````"), ("a\n`````\nb ```", "``````")):
+    for said, fence in (
+        ("x", "```"),
+        ("``", "```"),
+        ("```", "````"),
+        ("a\n`````\nb ```", "``````"),
+    ):
         (part,) = tools.result("Bash", said, failed=False)
         assert isinstance(part, TextPart)
         assert part.text == f"{fence}\n{said}\n{fence}"
@@ -207,15 +237,19 @@ def test_fence_is_longer_than_any_inside() -> None:
 def test_quoted_text_in_error_is_not_its_location() -> None:
     hostile = " - at `$.x`" * 50_000
     with pytest.raises(InvalidParams) as refused:
-        jsonrpc.decode_params(json.dumps({"sessionId": "s", "prompt": [{"type": hostile}]}).encode(), PromptParams)
+        jsonrpc.decode_params(
+            json.dumps({"sessionId": "s", "prompt": [{"type": hostile}]}).encode(), PromptParams
+        )
     assert str(refused.value) == "`prompt[0].type`: is not one of the allowed values."
 
 
-# --- JSON in pieces ---------------------------------------------------------------------------------------------------
+# --- JSON in pieces
+# ---------------------------------------------------------------------------------------------------
 
 BLOCKS = st.lists(
     st.dictionaries(
-        st.sampled_from(["type", "text", "uri"]), st.text() | st.integers() | st.none() | st.lists(st.text())
+        st.sampled_from(["type", "text", "uri"]),
+        st.text() | st.integers() | st.none() | st.lists(st.text()),
     ),
     max_size=4,
 )
@@ -229,12 +263,17 @@ def test_json_in_pieces_is_what_it_was(
     whole = json.dumps(blocks, sort_keys=sort_keys, ensure_ascii=ascii_only)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_texts, "PIECE", piece)
-        assert "".join(long_texts.encode(blocks, sort_keys=sort_keys, ascii_only=ascii_only)) == whole
+        assert (
+            "".join(long_texts.encode(blocks, sort_keys=sort_keys, ascii_only=ascii_only)) == whole
+        )
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_each_piece_of_long_json_text_is_bounded(ascii_only: bool) -> None:
-    blocks = [{"type": "text", "text": 'wörds "x" 😀\n' * 50_000}, {"type": "text", "text": "short"}]
+    blocks = [
+        {"type": "text", "text": 'wörds "x" 😀\n' * 50_000},
+        {"type": "text", "text": "short"},
+    ]
     made = list(long_texts.encode(blocks, ascii_only=ascii_only))
     assert "".join(made) == json.dumps(blocks, ensure_ascii=ascii_only)
     longest = len(json.dumps("😀")) - 2  # what one character becomes at most
@@ -255,10 +294,14 @@ def test_a_long_line_is_read_in_pieces(unit: str, ascii_only: bool, shift: int) 
     line = json.dumps({"id": 1, "params": params}, ensure_ascii=ascii_only).encode()
     short = finished(long_lines.shorten(line))
     assert len(short.line) < 300
-    read = jsonrpc.decode_params(msgspec.json.encode(msgspec.json.decode(short.line)["params"]), PromptParams)
+    read = jsonrpc.decode_params(
+        msgspec.json.encode(msgspec.json.decode(short.line)["params"]), PromptParams
+    )
     blocks = finished(prompt.restored(read, short.texts)).prompt
     assert [block.text for block in blocks if isinstance(block, TextContent)] == [text, "short"]
-    (event,) = {len(piece) for piece in long_texts.encode(content) if len(piece) > 6 * long_texts.PIECE * 2} or {0}
+    (event,) = {
+        len(piece) for piece in long_texts.encode(content) if len(piece) > 6 * long_texts.PIECE * 2
+    } or {0}
     assert event == 0, "a piece is bounded"
 
 
@@ -340,7 +383,9 @@ def test_long_prompt_sent_in_pieces_forms_same_frame() -> None:
     made = finished(frames.prompt(3, "turn", blocks))
     assert isinstance(made, frames.LongPrompt)
     assert len(made.pieces) > 10
-    assert frames.decode_to_worker(b"".join(made.pieces)) == frames.Prompt(epoch=3, turn_id="turn", content=blocks)
+    assert frames.decode_to_worker(b"".join(made.pieces)) == frames.Prompt(
+        epoch=3, turn_id="turn", content=blocks
+    )
     short = finished(frames.prompt(3, "turn", blocks[1:]))
     assert type(short) is frames.Prompt
 
@@ -357,7 +402,8 @@ def test_row_size_is_known_without_reencoding_long_text() -> None:
     assert size(Text("m", "x")) == len(encode(Text("m", "x")))
 
 
-# --- text that grows --------------------------------------------------------------------------------------------------
+# --- text that grows
+# --------------------------------------------------------------------------------------------------
 
 
 class Growing(str):
@@ -371,7 +417,9 @@ class Growing(str):
 
 
 def deltas(count: int) -> Iterator[EventFrame]:
-    return (EventFrame(epoch=1, turn_id="t", event=Text("m", Growing("12345678"))) for _ in range(count))
+    return (
+        EventFrame(epoch=1, turn_id="t", event=Text("m", Growing("12345678"))) for _ in range(count)
+    )
 
 
 def test_waiting_deltas_are_not_copied_for_each_new(tmp_path: Any) -> None:

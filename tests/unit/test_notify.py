@@ -18,7 +18,14 @@ from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 from pykoclaw_acp.worker.options import credential
 from tests.waiting import eventually
 
-VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+VARIABLES = (
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+)
 
 
 class Systemd:
@@ -52,7 +59,8 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Systemd
     made.close()
 
 
-# --- sd_notify -------------------------------------------------------------------------------------------------------
+# --- sd_notify
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_said(systemd: Systemd) -> None:
@@ -80,7 +88,9 @@ def test_an_abstract_address(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) 
     other.close()
 
 
-def test_children_cannot_speak_for_the_service(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_cannot_speak_for_the_service(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "4000000")
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
     assert Notifier.from_environment().watchdog_interval == 2.0
@@ -89,9 +99,16 @@ def test_children_cannot_speak_for_the_service(systemd: Systemd, monkeypatch: py
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "often"}, {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": "1"}],
+    [
+        {},
+        {"WATCHDOG_USEC": "0"},
+        {"WATCHDOG_USEC": "often"},
+        {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": "1"},
+    ],
 )
-def test_no_watchdog_waits(variables: dict[str, str], systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_watchdog_waits(
+    variables: dict[str, str], systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert Notifier.from_environment().watchdog_interval is None
@@ -111,7 +128,8 @@ def test_absent_systemd_is_no_failure(systemd: Systemd) -> None:
     notifier.ready("well")
 
 
-# --- sd_listen_fds ---------------------------------------------------------------------------------------------------
+# --- sd_listen_fds
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_nothing_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +138,8 @@ def test_nothing_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inherited_sockets() == []
 
 
-# --- the watchdog ----------------------------------------------------------------------------------------------------
+# --- the watchdog
+# ----------------------------------------------------------------------------------------------------
 
 
 class Part:
@@ -170,7 +189,9 @@ async def test_a_part_that_does_not_answer(
     assert systemd.heard() == []
 
 
-async def test_broken_part_requests_restart_itself(systemd: Systemd, parts: tuple[Part, Part]) -> None:
+async def test_broken_part_requests_restart_itself(
+    systemd: Systemd, parts: tuple[Part, Part]
+) -> None:
     parts[1].broken = True
     with pytest.raises(RestartWanted, match=r"^It is broken\.$"):
         await health.watch(watchful(systemd, 0.02), *parts)
@@ -183,17 +204,23 @@ async def test_a_late_loop_is_not_fed_for(systemd: Systemd, parts: tuple[Part, P
             time.sleep(0.05)  # noqa: ASYNC251  this is the fault
             await asyncio.sleep(0)
 
-    tasks = [asyncio.create_task(block()), asyncio.create_task(health.watch(watchful(systemd, 0.02), *parts))]
+    tasks = [
+        asyncio.create_task(block()),
+        asyncio.create_task(health.watch(watchful(systemd, 0.02), *parts)),
+    ]
     await eventually(lambda: parts[1].asked >= 3)
     for task in tasks:
         task.cancel()
     assert systemd.heard() == []
 
 
-# --- LoadCredential --------------------------------------------------------------------------------------------------
+# --- LoadCredential
+# --------------------------------------------------------------------------------------------------
 
 
-def test_the_services_key_goes_before_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_services_key_goes_before_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of the environment")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert credential() == {}

@@ -1,4 +1,6 @@
-"""Launch requests of daemons from before `worker/forkserver.py`, which start the fork server of today."""
+"""Launch requests of daemons from before `worker/forkserver.py`, which start the fork server of
+today.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who counts as inside of a session, by what /proc says; on real processes in tests/e2e/test_nested.py."""
+"""Who counts as inside of a session, by what /proc says; on real processes in
+tests/e2e/test_nested.py.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def peer(**environment: str) -> Iterator[socket.socket]:
     listener.listen(1)
     code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect('\\0' + sys.argv[1]); sys.stdin.read()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, name[1:]], stdin=subprocess.PIPE, env={**os.environ, **environment}
+        [sys.executable, "-c", code, name[1:]],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **environment},
     )
     connection, _ = listener.accept()
     try:
@@ -42,7 +46,9 @@ def peer(**environment: str) -> Iterator[socket.socket]:
         listener.close()
 
 
-async def looked(own: str, connection: socket.socket, workers: origin.Workers = no_workers) -> Inside | None:
+async def looked(
+    own: str, connection: socket.socket, workers: origin.Workers = no_workers
+) -> Inside | None:
     """What is said of a process below this one: not to be taken for a child of the daemon."""
     made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, "hash")
     ancestors = lineage.ancestry(peer_pid(connection))
@@ -63,7 +69,9 @@ async def test_a_child_of_the_daemon_is_inside() -> None:
         assert await Origins(lambda _: False, no_workers, "hash").of(connection) == Inside()
 
 
-async def test_worker_differs_from_other_process_with_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_differs_from_other_process_with_its_pid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with peer() as connection:
         (process, *_) = lineage.ancestry(peer_pid(connection))
         monkeypatch.setattr(origin, "WORKER_NAME", process.name)
@@ -92,7 +100,9 @@ async def test_worker_differs_from_other_process_with_its_pid(monkeypatch: pytes
 async def test_the_control_group_of_the_service_tells(
     monkeypatch: pytest.MonkeyPatch, own: str, theirs: str, by_systemd: bool, inside: bool
 ) -> None:
-    """Also of an orphan that nothing else leads to; what systemd starts there by itself, as ExecStartPost=, is not."""
+    """Also of an orphan that nothing else leads to; what systemd starts there by itself, as
+    ExecStartPost=, is not.
+    """
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
     monkeypatch.setattr(origin, "_group_of", lambda pid: own if pid == os.getpid() else theirs)
     monkeypatch.setattr(lineage, "variable", lambda pid, name: str(pid) if by_systemd else None)
@@ -118,7 +128,9 @@ def test_a_group_that_others_share_tells_nothing(
     assert (origin._own_group("hash") is not None) is dedicated
 
 
-async def test_without_descriptors_nobody_is_taken_for_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_descriptors_nobody_is_taken_for_somebody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nothing can be looked at then: neither who is inside passes, nor is anybody else refused."""
     tried = 0
 

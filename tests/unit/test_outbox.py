@@ -1,4 +1,6 @@
-"""The worker's frames: numbered, merged while unsent, kept until acknowledged, on disk while no daemon takes them."""
+"""The worker's frames: numbered, merged while unsent, kept until acknowledged, on disk while no
+daemon takes them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def box(tmp_path: Path) -> Box:
     return made
 
 
-def frame(text: str, message_id: str = "m", turn_id: str = "t", kind: type[Text | Thinking] = Text) -> EventFrame:
+def frame(
+    text: str, message_id: str = "m", turn_id: str = "t", kind: type[Text | Thinking] = Text
+) -> EventFrame:
     return EventFrame(epoch=1, turn_id=turn_id, event=kind(message_id, text))
 
 
@@ -61,7 +65,11 @@ def end() -> TurnEnded:
 
 def sent(data: bytes) -> list[tuple[int, str]]:
     frames = [decode_from_worker(line) for line in data.splitlines()]
-    return [(f.n, f.event.text) for f in frames if isinstance(f, EventFrame) and isinstance(f.event, Text | Thinking)]
+    return [
+        (f.n, f.event.text)
+        for f in frames
+        if isinstance(f, EventFrame) and isinstance(f.event, Text | Thinking)
+    ]
 
 
 async def spilled(outbox: Outbox) -> None:
@@ -196,7 +204,9 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     (tmp_path / "missing").unlink()
     await spilled(box.outbox)
     assert box.on_disk == [(1, "kept in memory")]
-    assert [one.n for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, TurnEnded)] == [2]
+    assert [
+        one.n for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, TurnEnded)
+    ] == [2]
 
 
 def test_a_link_is_no_spool(tmp_path: Path) -> None:
@@ -215,8 +225,14 @@ async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
 
 
 def test_frames_of_other_version_skipped_but_ready_understood() -> None:
-    assert decode_from_worker(b'{"frame":"hologram","epoch":3,"n":7,"what":1}') == Skipped(epoch=3, n=7)
-    assert decode_from_worker(b'{"frame":"event","epoch":3,"n":8,"turn_id":null,"event":{"kind":"?"}}').n == 8  # type: ignore[union-attr]
+    assert decode_from_worker(b'{"frame":"hologram","epoch":3,"n":7,"what":1}') == Skipped(
+        epoch=3, n=7
+    )
+    unknown = decode_from_worker(
+        b'{"frame":"event","epoch":3,"n":8,"turn_id":null,"event":{"kind":"?"}}'
+    )
+    assert isinstance(unknown, Skipped)
+    assert unknown.n == 8
     ready = decode_from_worker(
         b'{"frame":"ready","epoch":3,"pid":5,"protocol":9,"claude_session_id":"c","fresh":true,"offer":"changed"}'
     )
@@ -230,7 +246,12 @@ def test_turn_end_is_understood_despite_unknown_stop_reason() -> None:
     line = b'{"frame":"turn_ended","epoch":3,"n":7,"turn_id":"t","claude_session_id":"c","stop_reason":{"of":"later"}}'
     ended = decode_from_worker(line)
     assert isinstance(ended, TurnEnded)
-    assert (ended.n, ended.turn_id, ended.claude_session_id, ended.stop_reason) == (7, "t", "c", None)
+    assert (ended.n, ended.turn_id, ended.claude_session_id, ended.stop_reason) == (
+        7,
+        "t",
+        "c",
+        None,
+    )
     assert ended.error is not None
 
 
@@ -239,7 +260,8 @@ def test_spool_is_read_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(leftovers, "BATCH_SIZE", 2 * len(lines[0]))
     (tmp_path / "spool").write_bytes(b"".join(lines))
     assert [
-        [one.n for one in batch if isinstance(one, EventFrame)] for batch in read_spool(tmp_path / "spool", 1, 1)
+        [one.n for one in batch if isinstance(one, EventFrame)]
+        for batch in read_spool(tmp_path / "spool", 1, 1)
     ] == [
         [2, 3],
         [4, 5],
@@ -247,7 +269,8 @@ def test_spool_is_read_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-# --- the file is changed under a worker that lives -------------------------------------------------------------------
+# --- the file is changed under a worker that lives
+# -------------------------------------------------------------------
 
 
 def _spilled(box: Box, *texts: str) -> None:
@@ -266,7 +289,11 @@ async def _all(box: Box, after: int = 0) -> list[tuple[int, str]]:
             one = decode_from_worker(line)
             assert isinstance(one, EventFrame | Gap)
             check_order(one, told[-1][0] if told else after)
-            text = one.event.text if isinstance(one, EventFrame) and isinstance(one.event, Text) else "gap"
+            text = (
+                one.event.text
+                if isinstance(one, EventFrame) and isinstance(one.event, Text)
+                else "gap"
+            )
             told.append((one.n, text))
     return told
 
@@ -307,11 +334,18 @@ async def test_truncated_spool_has_gap_and_goes_on(
     lines = box.path.read_bytes().splitlines(keepends=True)
     os.truncate(box.path, int(len(lines[0]) * keep))
     _spilled(box, "d", "e")
-    on_disk = [one for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, EventFrame | Gap)]
+    on_disk = [
+        one
+        for batch in read_spool(box.path, 1, 0)
+        for one in batch
+        if isinstance(one, EventFrame | Gap)
+    ]
     assert [one.n for one in on_disk] == [n for n, _ in expected]
     assert await _all(box) == expected
     box.outbox.detach()
-    assert await _all(box, after=2) == [(3, "gap"), (4, "d"), (5, "e")], "half of the gap was told before"
+    assert await _all(box, after=2) == [(3, "gap"), (4, "d"), (5, "e")], (
+        "half of the gap was told before"
+    )
     box.outbox.acknowledge(5)
     assert box.path.stat().st_size == 0
     box.outbox.detach()

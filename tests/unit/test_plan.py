@@ -1,4 +1,6 @@
-"""The plan that clients are shown, from the results of Claude's task tools as the CLI gives them."""
+"""The plan that clients are shown, from the results of Claude's task tools as the CLI
+gives them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class Calls:
         self.tasks = TaskList()
         self.count = 0
 
-    def __call__(self, name: str, details: object, **arguments: Any) -> list[tuple[str, str]] | None:
+    def __call__(
+        self, name: str, details: object, **arguments: Any
+    ) -> list[tuple[str, str]] | None:
         """The plan after this call; None if it is no news."""
         self.count += 1
         self.tasks.called(f"t{self.count}", name, arguments)
@@ -34,17 +38,24 @@ def updated(number: int) -> dict[str, Any]:
 def test_tasks_that_are_made_changed_and_deleted() -> None:
     call = Calls()
     assert call("TaskCreate", created(1, "Look"), subject="Look") == [("Look", "pending")]
-    assert call("TaskCreate", created(2, "Write"), subject="Write") == [("Look", "pending"), ("Write", "pending")]
+    assert call("TaskCreate", created(2, "Write"), subject="Write") == [
+        ("Look", "pending"),
+        ("Write", "pending"),
+    ]
     assert call("TaskUpdate", updated(1), taskId="1", status="completed") == [
         ("Look", "completed"),
         ("Write", "pending"),
     ]
-    assert call("TaskUpdate", updated(2), taskId="2", subject="Write it down", status="in_progress") == [
+    assert call(
+        "TaskUpdate", updated(2), taskId="2", subject="Write it down", status="in_progress"
+    ) == [
         ("Look", "completed"),
         ("Write it down", "in_progress"),
     ]
     assert call("TaskUpdate", updated(2), taskId="2", description="Longer.") is None
-    assert call("TaskUpdate", updated(1), taskId="1", status="deleted") == [("Write it down", "in_progress")]
+    assert call("TaskUpdate", updated(1), taskId="1", status="deleted") == [
+        ("Write it down", "in_progress")
+    ]
 
 
 def test_list_replaces_known_tasks() -> None:

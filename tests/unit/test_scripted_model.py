@@ -11,8 +11,23 @@ import pytest
 
 from pykoclaw_acp.scripted_model.answer import Answer, FaultCounts, choose_answer
 from pykoclaw_acp.scripted_model.environment import offline_environment
-from pykoclaw_acp.scripted_model.script import DIRECTIVES, ScriptError, find_blocks, find_script, parse_script
-from pykoclaw_acp.scripted_model.steps import Cut, Hang, HttpError, Stop, StreamError, Text, Thinking, Tool
+from pykoclaw_acp.scripted_model.script import (
+    DIRECTIVES,
+    ScriptError,
+    find_blocks,
+    find_script,
+    parse_script,
+)
+from pykoclaw_acp.scripted_model.steps import (
+    Cut,
+    Hang,
+    HttpError,
+    Stop,
+    StreamError,
+    Text,
+    Thinking,
+    Tool,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripted-model.md"
 
@@ -22,7 +37,10 @@ def user(*texts: str) -> dict[str, Any]:
 
 
 def called(identifier: str, name: str = "Bash") -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": identifier, "name": name, "input": {}}]}
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": identifier, "name": name, "input": {}}],
+    }
 
 
 def result(identifier: str, text: str = "ok", *texts: str) -> dict[str, Any]:
@@ -35,10 +53,18 @@ def said(text: str) -> dict[str, Any]:
 
 
 def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"model": "claude-test", "max_tokens": 1000, "tools": [{"name": "Bash"}], "messages": list(messages), **more}
+    return {
+        "model": "claude-test",
+        "max_tokens": 1000,
+        "tools": [{"name": "Bash"}],
+        "messages": list(messages),
+        **more,
+    }
 
 
-def answer(request: dict[str, Any], faults: FaultCounts | None = None, session: str = "s") -> Answer:
+def answer(
+    request: dict[str, Any], faults: FaultCounts | None = None, session: str = "s"
+) -> Answer:
     return choose_answer(request, faults or FaultCounts(), session=session, from_cli=True)
 
 
@@ -50,7 +76,11 @@ def answered_text(request: dict[str, Any]) -> str:
 class TestLanguage:
     def test_response_ends_at_tool_call_unless_next_joins(self) -> None:
         responses = parse_script("text a\nbash one\n& read f\nbash two\ntext b")
-        assert [[type(step) for step in response] for response in responses] == [[Text, Tool, Tool], [Tool], [Text]]
+        assert [[type(step) for step in response] for response in responses] == [
+            [Text, Tool, Tool],
+            [Tool],
+            [Text],
+        ]
 
     def test_a_response_ends_at_stop(self) -> None:
         assert parse_script("text a\nstop max_tokens\ntext b") == (
@@ -71,7 +101,11 @@ class TestLanguage:
             ("read a b.txt", "Read", {"file_path": "a b.txt"}),
             (r"write a b.txt <<< x\ny\\n", "Write", {"file_path": "a b.txt", "content": "x\ny\\n"}),
             ("write a.txt <<<", "Write", {"file_path": "a.txt", "content": ""}),
-            ("edit f <<< a b => c", "Edit", {"file_path": "f", "old_string": "a b", "new_string": "c"}),
+            (
+                "edit f <<< a b => c",
+                "Edit",
+                {"file_path": "f", "old_string": "a b", "new_string": "c"},
+            ),
             ('tool Any {"a": [[1]]}', "Any", {"a": [[1]]}),
         ],
     )
@@ -82,7 +116,9 @@ class TestLanguage:
         assert fields.items() <= step.input.items()
 
     def test_faults_and_their_options(self) -> None:
-        ((overloaded, limited, failing),) = parse_script("error 529 times=1\nerror 429 retry-after=2\nerror 500 oh no")
+        ((overloaded, limited, failing),) = parse_script(
+            "error 529 times=1\nerror 429 retry-after=2\nerror 500 oh no"
+        )
         assert overloaded == HttpError(529, "", None, 1)
         assert limited == HttpError(429, "", 2, None)
         assert failing == HttpError(500, "oh no", None, None)
@@ -95,7 +131,10 @@ class TestLanguage:
         ("script", "reason"),
         [
             ("text a\nbahs ls", "line 2, “bahs ls”: there is no directive “bahs”"),
-            ("text a\n\n# b\nerror 500", "line 4, “error 500”: an HTTP error comes before anything else"),
+            (
+                "text a\n\n# b\nerror 500",
+                "line 4, “error 500”: an HTTP error comes before anything else",
+            ),
             ("error 200", "from 400 to 599"),
             ("words fast a", "“fast” is not a duration"),
             ("repeat 3 a", "repeat 200x10ms TEXT"),
@@ -142,7 +181,12 @@ class TestLanguage:
 class TestDocument:
     def test_every_example_can_be_played(self) -> None:
         fences = re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
-        scripts = [block.script for language, fence in fences if not language for block in find_blocks(fence)]
+        scripts = [
+            block.script
+            for language, fence in fences
+            if not language
+            for block in find_blocks(fence)
+        ]
         assert len(scripts) >= 15
         names = set()
         for script in scripts:
@@ -167,13 +211,20 @@ class TestPosition:
             ([called("1"), result("1"), called("2"), result("2")], [Text]),
         ],
     )
-    def test_it_is_read_from_the_request(self, later: list[dict[str, Any]], expected: list[type]) -> None:
+    def test_it_is_read_from_the_request(
+        self, later: list[dict[str, Any]], expected: list[type]
+    ) -> None:
         earlier = [user("[[script bash x]]"), called("0"), result("0"), said("done")]
-        assert [type(step) for step in answer(body(*earlier, user(self.script), *later)).steps] == expected
+        assert [
+            type(step) for step in answer(body(*earlier, user(self.script), *later)).steps
+        ] == expected
 
     def test_a_response_in_several_messages_counts_once(self) -> None:
         assert (
-            answered_text(body(user("[[script bash one ;; text end]]"), said("a"), called("1"), result("1"))) == "end"
+            answered_text(
+                body(user("[[script bash one ;; text end]]"), said("a"), called("1"), result("1"))
+            )
+            == "end"
         )
 
     def test_a_finished_script_says_so(self) -> None:
@@ -189,17 +240,25 @@ class TestPosition:
         ],
     )
     def test_script_continues_after_text_written_by_cli(self, text: str) -> None:
-        request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user(text))
+        request = body(
+            user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user(text)
+        )
         assert answered_text(request) == "two"
         assert len(answer(request).conversation.prompts) == 1
 
     def test_new_prompt_without_script_does_not_replay_old(self) -> None:
-        request = body(user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user("and now?"))
+        request = body(
+            user("[[script text one ;; stop end_turn ;; text two]]"), said("one"), user("and now?")
+        )
         assert "“and now?”" in answered_text(request)
 
     def test_prompts_that_the_cli_merged_are_told_apart(self) -> None:
-        failed = user("<system-reminder>x</system-reminder>\n", "[[script error 529]]\n", "are you back?")
-        interrupted = result("1", "rejected", "[Request interrupted by user for tool use]\n", "go on")
+        failed = user(
+            "<system-reminder>x</system-reminder>\n", "[[script error 529]]\n", "are you back?"
+        )
+        interrupted = result(
+            "1", "rejected", "[Request interrupted by user for tool use]\n", "go on"
+        )
         request = body(failed, called("1"), interrupted)
         assert [prompt.text for prompt in answer(request).conversation.prompts] == [
             "[[script error 529]]",
@@ -252,11 +311,22 @@ class TestAnswers:
         ]
 
     def test_side_requests_get_valid_answer_and_play_nothing(self) -> None:
-        schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
-        title = body(user("<session>\n[[script error 500]]\n</session>"), output_config={"format": {"schema": schema}})
+        schema = {
+            "type": "object",
+            "properties": {"title": {"type": "string"}},
+            "required": ["title"],
+        }
+        title = body(
+            user("<session>\n[[script error 500]]\n</session>"),
+            output_config={"format": {"schema": schema}},
+        )
         del title["tools"]
         probe = body(user("[[script error 500]]"), max_tokens=1)
-        compaction = body(user("Buy milk [[script text a]]"), said("a"), user("CRITICAL: Respond with TEXT ONLY. …"))
+        compaction = body(
+            user("Buy milk [[script text a]]"),
+            said("a"),
+            user("CRITICAL: Respond with TEXT ONLY. …"),
+        )
         merged = body(user("[[script error 500]]\n", "CRITICAL: Respond with TEXT ONLY. …"))
         assert {answer(request).kind for request in (title, probe, compaction, merged)} == {"side"}
         assert isinstance(json.loads(answered_text(title))["title"], str)
@@ -271,7 +341,11 @@ class TestAnswers:
 
     def test_limited_faults_are_counted_per_prompt_and_session(self) -> None:
         faults = FaultCounts()
-        request = body(user("[[script error 500 times=1 ;; error 529 times=1 ;; hang 1s times=3 ;; text fine]]"))
+        request = body(
+            user(
+                "[[script error 500 times=1 ;; error 529 times=1 ;; hang 1s times=3 ;; text fine]]"
+            )
+        )
         rounds = [answer(request, faults).steps for _ in range(5)]
         assert [step.status for (step,) in rounds[:2] if isinstance(step, HttpError)] == [500, 529]
         assert rounds[2] == (Hang(1.0, 3), Text(("fine",)))

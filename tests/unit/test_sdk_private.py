@@ -1,4 +1,6 @@
-"""What is taken from the SDK's hands, on a stand-in for its inside; the real one is under tests/e2e."""
+"""What is taken from the SDK's hands, on a stand-in for its inside; the real one is under
+tests/e2e.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.worker.sdk_private import take_elicitations
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
-FORM = {"subtype": "elicitation", "mcp_server_name": "s", "message": "Who?", "mode": "form", "requested_schema": SCHEMA}
+FORM = {
+    "subtype": "elicitation",
+    "mcp_server_name": "s",
+    "message": "Who?",
+    "mode": "form",
+    "requested_schema": SCHEMA,
+}
 
 
 class Inside:
@@ -79,7 +87,12 @@ async def test_other_requests_stay_the_sdks() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"mode": "url", "url": "https://example.org"}, {"message": None}, {"requested_schema": None}, {"mode": "later"}],
+    [
+        {"mode": "url", "url": "https://example.org"},
+        {"message": None},
+        {"requested_schema": None},
+        {"mode": "later"},
+    ],
 )
 async def test_non_form_is_cancelled_unasked(change: dict[str, Any]) -> None:
     inside, user = Inside(), User({"action": "accept"})

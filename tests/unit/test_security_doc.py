@@ -22,16 +22,26 @@ def claims() -> list[tuple[int, str]]:
             found.append((number, line))
         elif line.startswith("  ") and found:
             found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-    return [(number, claim) for number, claim in found if not re.fullmatch(r"[|\- ]+|\|.*\| tests? \|", claim)]
+    return [
+        (number, claim)
+        for number, claim in found
+        if not re.fullmatch(r"[|\- ]+|\|.*\| tests? \|", claim)
+    ]
 
 
 @cache
 def functions(path: str) -> frozenset[str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, kinds))
+    return frozenset(
+        node.name
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, kinds)
+    )
 
 
-@pytest.mark.parametrize(("number", "claim"), claims(), ids=lambda value: str(value) if isinstance(value, int) else "")
+@pytest.mark.parametrize(
+    ("number", "claim"), claims(), ids=lambda value: str(value) if isinstance(value, int) else ""
+)
 def test_every_item_names_tests_that_exist(number: int, claim: str) -> None:
     named = NAMED.findall(claim)
     assert named, f"docs/security.md, line {number}, names no test: {claim}"
@@ -41,7 +51,9 @@ def test_every_item_names_tests_that_exist(number: int, claim: str) -> None:
 
 
 def test_nothing_is_claimed_outside_of_items() -> None:
-    """Paragraphs only introduce: two lines of them at most below a heading, the rest are items with their tests."""
+    """Paragraphs only introduce: two lines of them at most below a heading, the rest are items with
+    their tests.
+    """
     paragraph = 0
     for line in DOCUMENT.read_text().splitlines():
         if line.startswith(("#", "* ", "  ", "|")):

@@ -29,7 +29,9 @@ class World:
         self.journal = MemoryJournal()
         self.database = self.journal.database
         self.workers = MemoryWorkers(self.database)
-        self.sessions = Sessions(self.journal, OPTIONS, Settings().fill(TurnTimes, cancel_grace=0.01))
+        self.sessions = Sessions(
+            self.journal, OPTIONS, Settings().fill(TurnTimes, cancel_grace=0.01)
+        )
         self.sessions.workers = self.workers
 
     async def running(self) -> tuple[Session, Turn]:
@@ -89,14 +91,20 @@ async def test_turns_run_one_after_the_other() -> None:
     assert (await outcome(second)).state == TurnState.DONE
 
 
-@pytest.mark.parametrize(("texts", "state"), [((), TurnState.UNKNOWN), (("Partly",), TurnState.FAILED)])
-async def test_turn_of_lost_worker_is_not_sent_again(texts: Sequence[str], state: TurnState) -> None:
+@pytest.mark.parametrize(
+    ("texts", "state"), [((), TurnState.UNKNOWN), (("Partly",), TurnState.FAILED)]
+)
+async def test_turn_of_lost_worker_is_not_sent_again(
+    texts: Sequence[str], state: TurnState
+) -> None:
     w = World()
     session, turn = await w.running()
     if texts:
         await w.frames(session, *said(1, 1, "first", *texts))
     w.workers.retire(session.id)
-    await w.sessions.worker_events.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
+    await w.sessions.worker_events.lost(
+        session.id, 1, "worker_lost", "Claude's worker process died."
+    )
     assert (await outcome(turn)).state == state == w.state(turn)
     await asyncio.wait([turn.ended], timeout=PATIENCE)
     assert [turn_id for turn_id, _ in w.workers.prompted] == ["first"]
@@ -121,7 +129,9 @@ async def test_a_worker_that_does_not_stop_is_killed() -> None:
     session.cancel(turn)
     await eventually(lambda: w.workers.killed)
     assert w.workers.interrupted == ["first"]
-    await w.sessions.worker_events.lost(session.id, 1, "worker_lost", "Claude's worker process died.")
+    await w.sessions.worker_events.lost(
+        session.id, 1, "worker_lost", "Claude's worker process died."
+    )
     assert (await outcome(turn)).state == TurnState.CANCELLED
 
 

@@ -41,7 +41,9 @@ def caused(error: BaseException) -> Exception:
         (ValueError(), None),
     ],
 )
-def test_error_and_errors_caused_by_it_name_shortage(error: BaseException, kind: str | None) -> None:
+def test_error_and_errors_caused_by_it_name_shortage(
+    error: BaseException, kind: str | None
+) -> None:
     for one in (error, caused(error)):
         found = shortage.of(one, forks=True)
         assert (found and found[0]) == kind
@@ -55,7 +57,9 @@ def test_shortage_in_last_words_of_program_is_recognized() -> None:
     assert shortage.of_words("a syntax error") is None
 
 
-def test_refused_fork_is_reported_and_fork_server_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_fork_is_reported_and_fork_server_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fork() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -67,13 +71,17 @@ def test_refused_fork_is_reported_and_fork_server_continues(tmp_path: Path, monk
     assert forkserver._launch(request) == Forked(error=words, kind=kind)
 
 
-def test_kernel_oom_count_is_that_of_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_oom_count_is_that_of_cgroup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory, "CGROUPS", tmp_path / "nothing")
     assert memory.kills() >= 0  # that of the machine
     group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
     monkeypatch.setattr(memory, "CGROUPS", tmp_path)
     (tmp_path / group).mkdir(parents=True, exist_ok=True)
-    (tmp_path / group / "memory.events").write_text("low 0\nhigh 2\nmax 9\noom 4\noom_kill 3\noom_group_kill 1\n")
+    (tmp_path / group / "memory.events").write_text(
+        "low 0\nhigh 2\nmax 9\noom 4\noom_kill 3\noom_group_kill 1\n"
+    )
     assert memory.kills() == 3
 
 

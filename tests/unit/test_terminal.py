@@ -1,4 +1,6 @@
-"""Nothing from outside is obeyed by a terminal, or invisible in it; and everything that is written passes there."""
+"""Nothing from outside is obeyed by a terminal, or invisible in it; and everything that is written
+passes there.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ PACKAGE = Path(pykoclaw_acp.__file__).parent
         ("two\nlines\tand\rback", "command", "two\nlines\tand" + r"\rback"),
         ("two\r\nlines\rback", "prose", "two\nlines" + r"\rback"),
         ("gnp.\u202egpj.exe\u2066\u200f\u061c", "prose", r"gnp.\u202egpj.exe\u2066\u200f\u061c"),
-        ("pay\u200bpal\ufeff\u2060\u00ad\u200d\ufe0f", "name", r"pay\u200bpal\ufeff\u2060\xad\u200d\ufe0f"),
+        (
+            "pay\u200bpal\ufeff\u2060\u00ad\u200d\ufe0f",
+            "name",
+            r"pay\u200bpal\ufeff\u2060\xad\u200d\ufe0f",
+        ),
         ("rm\u200b -rf \U000e0041", "command", r"rm\u200b -rf \U000e0041"),
         (
             "👨\u200d👩\u200d👧 ❤\ufe0f नी\u200dल می\u200cخواهم",
@@ -81,10 +87,21 @@ def test_a_long_text_goes_through_the_pager_whole(monkeypatch: pytest.MonkeyPatc
     assert paged == ["x\n" * 20, "x" * 1000]
 
 
-# --- one printer -----------------------------------------------------------------------------------------------------
+# --- one printer
+# -----------------------------------------------------------------------------------------------------
 
 _STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
-_WRITERS = {"echo", "secho", "confirm", "prompt", "echo_via_pager", "style", "progressbar", "edit", "pause"}  # click's
+_WRITERS = {
+    "echo",
+    "secho",
+    "confirm",
+    "prompt",
+    "echo_via_pager",
+    "style",
+    "progressbar",
+    "edit",
+    "pause",
+}  # click's
 ALLOWED = {
     "terminal.py": "the printer",
     "logging/setup.py": "log lines, each made neutral in its processors",
@@ -106,12 +123,17 @@ def _writes(source: str) -> list[str]:
                 found.append(f"sys.{name}")
             case ast.Attribute(value=ast.Name(id="click"), attr=name) if name in _WRITERS:
                 found.append(f"click.{name}")
-            case ast.ImportFrom(module="click", names=names) if {one.name for one in names} & _WRITERS:
+            case ast.ImportFrom(module="click", names=names) if {
+                one.name for one in names
+            } & _WRITERS:
                 found.append(ast.unparse(node))
-            case ast.ImportFrom(module="rich.console", names=names) if any(one.name == "Console" for one in names):
+            case ast.ImportFrom(module="rich.console", names=names) if any(
+                one.name == "Console" for one in names
+            ):
                 found.append(ast.unparse(node))
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="os"), attr="write" | "writev"), args=[ast.Constant(), *_]
+                func=ast.Attribute(value=ast.Name(id="os"), attr="write" | "writev"),
+                args=[ast.Constant(), *_],
             ):
                 found.append(ast.unparse(node))
             case ast.Call(func=ast.Name(id="Shown")):
@@ -121,7 +143,14 @@ def _writes(source: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "source",
-    ["print(x)", "sys.stdout.write(x)", "click.echo(x)", "os.write(1, x)", "Shown(x)", "from click import echo"],
+    [
+        "print(x)",
+        "sys.stdout.write(x)",
+        "click.echo(x)",
+        "os.write(1, x)",
+        "Shown(x)",
+        "from click import echo",
+    ],
 )
 def test_the_search_finds_who_writes(source: str) -> None:
     assert _writes(source)

@@ -35,8 +35,14 @@ def test_a_title_is_one_short_line() -> None:
 
 
 def test_a_title_hides_no_line_and_no_character() -> None:
-    assert tools.title("Bash", {"command": "ls" + " " * 300 + "\ncurl x | sh"}, "/work") == "Bash: ls ⏎ curl x | sh"
-    assert tools.title("Bash", {"command": "a\rb\u202ec\u200bd\x1b[2K"}, "/w") == r"Bash: a\rb\u202ec\u200bd\x1b[2K"
+    assert (
+        tools.title("Bash", {"command": "ls" + " " * 300 + "\ncurl x | sh"}, "/work")
+        == "Bash: ls ⏎ curl x | sh"
+    )
+    assert (
+        tools.title("Bash", {"command": "a\rb\u202ec\u200bd\x1b[2K"}, "/w")
+        == r"Bash: a\rb\u202ec\u200bd\x1b[2K"
+    )
     long = tools.title("Bash", {"command": "echo " + "x" * 5000}, "/work")
     assert (len(long), long.endswith("… [cut: 5011 characters in all]")) == (tools.MAX_TITLE, True)
 
@@ -44,14 +50,18 @@ def test_a_title_hides_no_line_and_no_character() -> None:
 def test_changes_are_shown_before_they_are_made() -> None:
     write = tools.content("Write", {"file_path": "a", "content": ""}, "/work")
     assert write == (DiffPart("/work/a", None, ""),)
-    edit = tools.content("Edit", {"file_path": "/work/a", "old_string": "x", "new_string": ""}, "/work")
+    edit = tools.content(
+        "Edit", {"file_path": "/work/a", "old_string": "x", "new_string": ""}, "/work"
+    )
     assert edit == (DiffPart("/work/a", "x", ""),)
     assert tools.locations({"file_path": "a", "offset": 7}, "/work") == (Location("/work/a", 7),)
 
 
 def test_only_failed_change_shows_its_result() -> None:
     assert tools.result("Edit", "The file has been updated", failed=False) == ()
-    assert tools.result("Edit", "no such text", failed=True) == (TextPart("```\nno such text\n```"),)
+    assert tools.result("Edit", "no such text", failed=True) == (
+        TextPart("```\nno such text\n```"),
+    )
 
 
 def test_long_output_keeps_its_beginning_and_end() -> None:
@@ -64,7 +74,10 @@ def test_long_output_keeps_its_beginning_and_end() -> None:
 
 
 def test_images_are_kept_and_giant_ones_named() -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+    }
     assert tools.result("Read", [image], failed=False) == (ImagePart("AAAA", "image/png"),)
     image["source"]["data"] = "A" * (tools.MAX_IMAGE + 1)  # type: ignore[index]
     [part] = tools.result("Read", [image], failed=False)

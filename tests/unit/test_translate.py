@@ -1,4 +1,6 @@
-"""SDK messages to events: what was streamed is not said again, and what a stream broke off is completed."""
+"""SDK messages to events: what was streamed is not said again, and what a stream broke off is
+completed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from pykoclaw_acp.worker.translate import Translator
 
 
 def stream(kind: str, parent: str | None = None, **event: Any) -> StreamEvent:
-    return StreamEvent(uuid="u", session_id="s", event={"type": kind, **event}, parent_tool_use_id=parent)
+    return StreamEvent(
+        uuid="u", session_id="s", event={"type": kind, **event}, parent_tool_use_id=parent
+    )
 
 
 def start(message_id: str, tokens: int = 10) -> StreamEvent:
@@ -47,9 +51,16 @@ def delta(index: int, text: str, kind: str = "text") -> StreamEvent:
     return stream("content_block_delta", index=index, delta={"type": f"{kind}_delta", kind: text})
 
 
-def whole(*content: Any, message_id: str = "m", parent: str | None = None, error: Any = None) -> AssistantMessage:
+def whole(
+    *content: Any, message_id: str = "m", parent: str | None = None, error: Any = None
+) -> AssistantMessage:
     return AssistantMessage(
-        content=list(content), model="x", message_id=message_id, parent_tool_use_id=parent, error=error, uuid="w"
+        content=list(content),
+        model="x",
+        message_id=message_id,
+        parent_tool_use_id=parent,
+        error=error,
+        uuid="w",
     )
 
 
@@ -65,9 +76,12 @@ def bash(tool_id: str, command: str = "ls") -> AssistantMessage:
     return whole(ToolUseBlock(id=tool_id, name="Bash", input={"command": command}))
 
 
-def answered(tool_id: str, content: Any, *, failed: bool = False, details: Any = None) -> UserMessage:
+def answered(
+    tool_id: str, content: Any, *, failed: bool = False, details: Any = None
+) -> UserMessage:
     return UserMessage(
-        content=[ToolResultBlock(tool_use_id=tool_id, content=content, is_error=failed)], tool_use_result=details
+        content=[ToolResultBlock(tool_use_id=tool_id, content=content, is_error=failed)],
+        tool_use_result=details,
     )
 
 
@@ -86,7 +100,9 @@ def test_a_streamed_block_is_said_once() -> None:
 
 
 def test_broken_stream_is_completed_under_same_message() -> None:
-    events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Hello"), message_id="m2"))
+    events = run(
+        start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Hello"), message_id="m2")
+    )
     assert events == [Text("m1-0", "Hel"), Text("m1-0", "lo")]
 
 
@@ -100,7 +116,9 @@ def test_answer_restreamed_after_broken_stream_is_told_once() -> None:
 
 def test_subagent_call_outlives_turn_it_began_in() -> None:
     translator = Translator("/work")
-    translator.events(whole(ToolUseBlock(id="t1", name="Bash", input={"command": "ls"}), parent="t0"))
+    translator.events(
+        whole(ToolUseBlock(id="t1", name="Bash", input={"command": "ls"}), parent="t0")
+    )
     assert translator.end_turn(result()) == []
     [ended] = translator.events(answered("t1", "inner"))
     assert isinstance(ended, ToolEnded)
@@ -108,7 +126,9 @@ def test_subagent_call_outlives_turn_it_began_in() -> None:
 
 
 def test_different_answer_after_broken_stream_is_new_message() -> None:
-    events = run(start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Servus"), message_id="m2"))
+    events = run(
+        start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Servus"), message_id="m2")
+    )
     assert [type(event) for event in events] == [Text, Text]
     first, second = events
     assert isinstance(first, Text)
@@ -125,8 +145,17 @@ def test_unstreamed_answer_is_told_whole_in_bounded_pieces() -> None:
 
 def test_subagent_text_is_omitted_and_tools_name_parent() -> None:
     events = run(
-        stream("content_block_delta", parent="t0", index=0, delta={"type": "text_delta", "text": "inner"}),
-        whole(TextBlock("inner"), ToolUseBlock(id="t1", name="Read", input={"file_path": "/work/a"}), parent="t0"),
+        stream(
+            "content_block_delta",
+            parent="t0",
+            index=0,
+            delta={"type": "text_delta", "text": "inner"},
+        ),
+        whole(
+            TextBlock("inner"),
+            ToolUseBlock(id="t1", name="Read", input={"file_path": "/work/a"}),
+            parent="t0",
+        ),
     )
     [tool] = events
     assert isinstance(tool, ToolStarted)
@@ -185,5 +214,7 @@ def test_usage_counts_the_context_window() -> None:
     translator.events(stream("message_delta", usage={"output_tokens": 7}))
     translator.events(start("m2", tokens=200))
     translator.events(stream("message_delta", usage={"output_tokens": 3}))
-    ended = translator.end_turn(result(model_usage={"x": {"contextWindow": 1000}}, total_cost_usd=0.5))
+    ended = translator.end_turn(
+        result(model_usage={"x": {"contextWindow": 1000}}, total_cost_usd=0.5)
+    )
     assert ended == [Usage(used=203, size=1000, cost=0.5)]

@@ -52,25 +52,49 @@ def hook(command: str) -> dict[str, Any]:
         ({"hooks": {"Stop": "x"}}, ["hook at Stop: x"]),
         ({"hooks": [1]}, ["has hooks: [1]"]),
         ({"apiKeyHelper": "./key"}, ["runs a program for the API key (apiKeyHelper): ./key"]),
-        ({"statusLine": {"type": "command", "command": "x"}}, ["runs a program for the status line (statusLine): x"]),
         (
-            {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x", "shell": "evil"}]}]}},
+            {"statusLine": {"type": "command", "command": "x"}},
+            ["runs a program for the status line (statusLine): x"],
+        ),
+        (
+            {
+                "hooks": {
+                    "Stop": [{"hooks": [{"type": "command", "command": "x", "shell": "evil"}]}]
+                }
+            },
             ['hook at Stop: x with {"shell": "evil"}'],
         ),
         (
             {"statusLine": {"type": "command", "command": "x", "env": {"A": "b"}}},
             ['runs a program for the status line (statusLine): x with {"env": {"A": "b"}}'],
         ),
-        ({"env": {"ANTHROPIC_BASE_URL": "http://e"}}, ["sets environment variables: ANTHROPIC_BASE_URL=http://e"]),
-        ({"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}}, ["allows without asking: Bash, Read"]),
-        ({"permissions": {"defaultMode": "bypassPermissions"}}, ["sets permissions.defaultMode: bypassPermissions"]),
+        (
+            {"env": {"ANTHROPIC_BASE_URL": "http://e"}},
+            ["sets environment variables: ANTHROPIC_BASE_URL=http://e"],
+        ),
+        (
+            {"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}},
+            ["allows without asking: Bash, Read"],
+        ),
+        (
+            {"permissions": {"defaultMode": "bypassPermissions"}},
+            ["sets permissions.defaultMode: bypassPermissions"],
+        ),
         ({"enabledPlugins": {"a@b": True, "c@d": False}}, ["turns on plugins: a@b"]),
         ({"extraKnownMarketplaces": {"a": 1}}, ['adds places that plugins come from: {"a": 1}']),
         ({"enableAllProjectMcpServers": True}, ["sets enableAllProjectMcpServers: true"]),
         ({"sandbox": {"enabled": False}}, ['sets sandbox: {"enabled": false}']),
         ({"aKeyOfTomorrow": 1}, ["sets aKeyOfTomorrow: 1"]),
         ({"disableAllHooks": True}, ["sets disableAllHooks: true"]),
-        ({"$schema": "x", "permissions": {"deny": ["Bash"], "ask": ["x"]}, "language": "de", "hooks": {}}, []),
+        (
+            {
+                "$schema": "x",
+                "permissions": {"deny": ["Bash"], "ask": ["x"]},
+                "language": "de",
+                "hooks": {},
+            },
+            [],
+        ),
         ({"enableAllProjectMcpServers": False, "env": {}, "includeCoAuthoredBy": False}, []),
     ],
 )
@@ -152,7 +176,13 @@ def test_text_before_frontmatter_does_not_hide_it(lead: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [f"---\n{HOOKS}---\n".encode("utf-16"), b"---\nname: \xff\n---\n", b"a\0b", b"---\n---\na\n---"]
+    "data",
+    [
+        f"---\n{HOOKS}---\n".encode("utf-16"),
+        b"---\nname: \xff\n---\n",
+        b"a\0b",
+        b"---\n---\na\n---",
+    ],
 )
 def test_what_is_not_plain_text_acts(data: bytes) -> None:
     assert markdown.acting(data)
@@ -243,7 +273,9 @@ def test_local_and_project_settings_follow_setting_sources(work: Path) -> None:
     write(work / ".claude/settings.json", hook("shared"))
     write(work / ".claude/settings.local.json", hook("own"))
     assert len(found(work)) == 2
-    assert found(work, sources=("user", "local")) == [".claude/settings.local.json: hook at Stop: own"]
+    assert found(work, sources=("user", "local")) == [
+        ".claude/settings.local.json: hook at Stop: own"
+    ]
     assert found(work, sources=("project",)) == [".claude/settings.json: hook at Stop: shared"]
     assert found(work, sources=("user",)) == []
 
@@ -315,14 +347,19 @@ def test_a_worktree_leads_to_the_main_checkout(work: Path, tmp_path: Path) -> No
     assert any("of the main checkout" in line for line in found(tmp_path / "tree"))
 
 
-def test_additional_directory_plugins_skills_agents_and_commands_count(work: Path, tmp_path: Path) -> None:
+def test_additional_directory_plugins_skills_agents_and_commands_count(
+    work: Path, tmp_path: Path
+) -> None:
     more = tmp_path / "more"
     write(more / ".claude/settings.json", {**hook("x"), "enabledPlugins": {"a@b": True}})
     write(more / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     write(more / ".claude/commands/a.md", "!`x`")
     (place,) = look(work, more).acting
     assert place.path == str(more)
-    assert [line.partition(": ")[2] for line in place.found] == ["turns on plugins: a@b", "runs when it is used: x"]
+    assert [line.partition(": ")[2] for line in place.found] == [
+        "turns on plugins: a@b",
+        "runs when it is used: x",
+    ]
 
 
 def test_the_users_own_settings_need_no_trust(empty_home: Path) -> None:
@@ -360,7 +397,9 @@ def test_what_cannot_be_looked_at_acts(work: Path, make: Callable[[Path], object
     assert line.startswith(".claude/settings.json: ")
 
 
-def test_content_not_inspected_whole_cannot_be_remembered(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_not_inspected_whole_cannot_be_remembered(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(looking, "MAX_ENTRIES", 10)
     for number in range(20):
         write(work / f".claude/skills/{number}/SKILL.md", "Words.")
@@ -387,7 +426,8 @@ ACTS = "---\nname: a\nhooks: {}\n---\nWords."
 
 
 @pytest.mark.parametrize(
-    "place", ["sub", "a/b/c/d/e/f/g/h/i/j/k", "node_modules/x", ".git/x", ".hidden", ".claude/skills/b"]
+    "place",
+    ["sub", "a/b/c/d/e/f/g/h/i/j/k", "node_modules/x", ".git/x", ".hidden", ".claude/skills/b"],
 )
 def test_skills_in_directories_below_are_found(work: Path, place: str) -> None:
     write(work / "sub/plain.txt", "Words.")
@@ -413,7 +453,9 @@ def test_new_subdirectory_is_change_only_if_it_acts(work: Path) -> None:
     assert not unchanged(before)
 
 
-def test_next_worker_sees_new_skill_among_many_directories(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_worker_sees_new_skill_among_many_directories(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(below, "QUICK", 5)
     for number in range(10):
         (work / str(number)).mkdir()
@@ -426,7 +468,9 @@ def test_next_worker_sees_new_skill_among_many_directories(work: Path, monkeypat
     assert not unchanged(before)
 
 
-def test_skills_behind_links_and_in_additional_directories_found(work: Path, tmp_path: Path) -> None:
+def test_skills_behind_links_and_in_additional_directories_found(
+    work: Path, tmp_path: Path
+) -> None:
     write(tmp_path / "other/sub" / SKILL, ACTS)
     write(tmp_path / "folder/skills/a/SKILL.md", ACTS)
     (work / "link").symlink_to(tmp_path / "other")
@@ -449,13 +493,19 @@ def test_too_many_directories_to_look_through_act(
         (work / str(number)).mkdir()
     content = look(work)
     (place,) = content.acting
-    assert place.found[0].startswith(".: may have skills in directories below, which act and are not shown: more than")
-    assert place.content == "", "skills that nobody has seen cannot be trusted, but for a whole tree"
+    assert place.found[0].startswith(
+        ".: may have skills in directories below, which act and are not shown: more than"
+    )
+    assert place.content == "", (
+        "skills that nobody has seen cannot be trusted, but for a whole tree"
+    )
     assert unchanged(content)
 
 
 @pytest.mark.parametrize("method", ["look", "unchanged"])
-async def test_look_cancelled_as_it_ends_is_cancelled(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_look_cancelled_as_it_ends_is_cancelled(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     async def look(*_: object) -> object:

@@ -60,7 +60,13 @@ def shared_group(directory: Path) -> None:
 
 def acl_of_another(directory: Path) -> None:
     # acl(5): version 2; then owner rwx, user 4711 rwx, group r-x, mask rwx, others r-x
-    entries = [(1, 7, 2**32 - 1), (2, 7, OTHER), (4, 5, 2**32 - 1), (16, 7, 2**32 - 1), (32, 5, 2**32 - 1)]
+    entries = [
+        (1, 7, 2**32 - 1),
+        (2, 7, OTHER),
+        (4, 5, 2**32 - 1),
+        (16, 7, 2**32 - 1),
+        (32, 5, 2**32 - 1),
+    ]
     raw = (2).to_bytes(4, "little")
     for tag, allowed, who in entries:
         raw += tag.to_bytes(2, "little") + allowed.to_bytes(2, "little") + who.to_bytes(4, "little")
@@ -70,8 +76,12 @@ def acl_of_another(directory: Path) -> None:
         pytest.skip("this file system has no access control lists")
 
 
-@pytest.mark.parametrize("weaken", [belongs_to_another, everybody, sticky_of_another, shared_group, acl_of_another])
-def test_what_others_can_replace_is_refused(top: Path, inside: Path, weaken: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "weaken", [belongs_to_another, everybody, sticky_of_another, shared_group, acl_of_another]
+)
+def test_what_others_can_replace_is_refused(
+    top: Path, inside: Path, weaken: Callable[[Path], None]
+) -> None:
     weaken(top)
     for path in (inside, inside / "c" / "d"):
         with pytest.raises(ConfigurationError, match=rf"another user could.* {top}\b"):
@@ -91,8 +101,12 @@ def sticky(directory: Path) -> None:
     directory.chmod(0o1777)
 
 
-@pytest.mark.parametrize("widen", [group_of_nobody, sticky, lambda directory: directory.chmod(0o755)])
-def test_what_others_cannot_replace_passes(top: Path, inside: Path, widen: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "widen", [group_of_nobody, sticky, lambda directory: directory.chmod(0o755)]
+)
+def test_what_others_cannot_replace_passes(
+    top: Path, inside: Path, widen: Callable[[Path], None]
+) -> None:
     widen(top)
     assert trusted_path.examine(str(inside)) == []
     secure_directory(inside / "c")
@@ -132,7 +146,9 @@ def test_links_are_followed_to_where_they_lead(top: Path, inside: Path, tmp_path
     (weakness,) = trusted_path.examine(str(home / "link" / "c"))
     assert weakness.directory == str(top)
     (home / "round").symlink_to("round")
-    assert trusted_path.examine(str(home / "round")) == [], "whoever uses it will say that it leads nowhere"
+    assert trusted_path.examine(str(home / "round")) == [], (
+        "whoever uses it will say that it leads nowhere"
+    )
 
 
 def test_a_link_of_another_user_is_refused(top: Path, inside: Path) -> None:

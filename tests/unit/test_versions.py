@@ -19,12 +19,16 @@ def test_all_requirements_are_pinned_to_allowed_versions() -> None:
     pins = versions.pinned()
     developers = map(Requirement, versions.project()["dependency-groups"]["dev"])
     for requirement in [*versions.direct().values(), *developers]:
-        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), (
+            requirement
+        )
 
 
 def test_every_pin_has_hashes_and_no_url() -> None:
     for block in re.split(r"\n(?=\w)", TEXT)[1:]:
-        assert re.fullmatch(r"\S+==\S+( ; [^\\\n]+)? \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n?)+", block), block[:80]
+        assert re.fullmatch(
+            r"\S+==\S+( ; [^\\\n]+)? \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n?)+", block
+        ), block[:80]
     assert "://" not in TEXT
     assert "index" not in TEXT
 
@@ -34,7 +38,10 @@ def test_http_server_is_required_only_by_extras() -> None:
     needed = {Requirement(one).name for one in known["dependencies"]}
     assert not needed & {"starlette", "uvicorn"}
     for extra in ("demo", "scripted-model"):
-        assert {Requirement(one).name for one in known["optional-dependencies"][extra]} >= {"starlette", "uvicorn"}
+        assert {Requirement(one).name for one in known["optional-dependencies"][extra]} >= {
+            "starlette",
+            "uvicorn",
+        }
 
 
 def test_the_lowest_versions_are_those_of_the_bounds() -> None:
@@ -73,7 +80,9 @@ def test_an_offline_audit_finds_what_its_files_know(
     assert ("click" in capsys.readouterr().out) == bool(status)
 
 
-def test_an_audit_of_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_of_nothing_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert versions.audit_offline(tmp_path) == versions.NOT_AUDITED
     unknown = {"name": "click", "skip_reason": "Dependency not found"}
     assert versions.report([unknown]) == versions.NOT_AUDITED

@@ -119,7 +119,9 @@ def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
     assert not is_helper("Analyze this conversation turn and identify what is wrong")
     assert not is_helper(CONTEXT.format("List ALL MCP tools currently available to you."))
     own = [text("List ALL MCP tools currently available to you.\nInclude")]
-    assert all(prompt_text.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto"))
+    assert all(
+        prompt_text.by_client_itself(own, client) for client in (None, "unknown", "mitto", "Mitto")
+    )
     assert not prompt_text.by_client_itself(own, "zed")
     assert not prompt_text.by_client_itself([text("Look:"), *own], "mitto")
     assert not prompt_text.by_client_itself([], "mitto")
@@ -141,6 +143,8 @@ def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
         ([text("word " * 50)], "word " * 15 + "word…"),
     ],
 )  # fmt: skip
-def test_title_is_first_user_words_in_one_line(blocks: list[dict[str, Any]], title: str | None) -> None:
+def test_title_is_first_user_words_in_one_line(
+    blocks: list[dict[str, Any]], title: str | None
+) -> None:
     assert titles.title(blocks) == title
     assert title is None or len(title) <= titles.MAX_TITLE

@@ -22,7 +22,9 @@ OPTIONS: Final[dict[OperatorDecision, str]] = {
 class AllRequests:
     """Lists and decides the requests of all sessions; `find` returns the broker of a session."""
 
-    def __init__(self, find: Callable[[str], Awaitable[Broker | None]], store: PermissionStore) -> None:
+    def __init__(
+        self, find: Callable[[str], Awaitable[Broker | None]], store: PermissionStore
+    ) -> None:
         self._find = find
         self._store = store
 
@@ -31,23 +33,31 @@ class AllRequests:
         return [one for one in await self._store.find_active() if one.outcome is None]
 
     async def decide(self, prefix: str, decision: OperatorDecision, by: str) -> StoredRequest:
-        """Decide the pending request whose id begins with `prefix`; returns when that is in the database.
+        """Decide the pending request whose id begins with `prefix`; returns when that is in the
+        database.
 
-        `by` is who decides, for the row. A decision on a parked request starts a turn. Raises InvalidParams for an id
-        that is unknown or not unique, for an option that was not offered, and for a form, which can only be denied;
-        InvalidRequest if it is not pending any more; StoreUnavailable while the database cannot be written.
+        `by` is who decides, for the row. A decision on a parked request starts a turn. Raises
+        InvalidParams for an id that is unknown or not unique, for an option that was not offered,
+        and for a form, which can only be denied; InvalidRequest if it is not pending any more;
+        StoreUnavailable while the database cannot be written.
         """
         self._store.require_writable()
         found = await self._store.find_by_prefix(prefix) if prefix else []
         if not found:
-            raise InvalidParams("No permission request has this id. List the pending ones to see their ids.")
+            raise InvalidParams(
+                "No permission request has this id. List the pending ones to see their ids."
+            )
         exact = [one for one in found if one.request.ask_id == prefix]
         wanted = exact or [one for one in found if one.outcome is None]
         if len(wanted) > 1:
-            raise InvalidParams(f"{len(wanted)} pending requests have this prefix. Give more of the id.")
+            raise InvalidParams(
+                f"{len(wanted)} pending requests have this prefix. Give more of the id."
+            )
         one = (wanted or found)[0]
         broker = None if one.outcome is not None else await self._find(one.session_id)
         if broker is None:
             raise InvalidRequest(NOT_PENDING)
-        await broker.decide(one.request.ask_id, decisions.by_operator(one.request, OPTIONS[decision], by))
+        await broker.decide(
+            one.request.ask_id, decisions.by_operator(one.request, OPTIONS[decision], by)
+        )
         return one

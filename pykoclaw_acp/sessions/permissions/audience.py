@@ -9,8 +9,12 @@ from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.subscription import Subscription
 
 
-def can_ask(subscriptions: Sequence[Subscription], one: Subscription, request: PermissionRequest) -> bool:
-    """Whether the request goes to this subscription; a client with several, under several ids, gets it on the first."""
+def can_ask(
+    subscriptions: Sequence[Subscription], one: Subscription, request: PermissionRequest
+) -> bool:
+    """Whether the request goes to this subscription; a client with several, under several ids, gets
+    it on the first.
+    """
     client = one.client
     first = next(other for other in subscriptions if other.client is client)
     able = client.present and (request.form is None or client.forms)

@@ -1,4 +1,6 @@
-"""A session's broker of permission requests: asks its clients, and settles each by the first decision."""
+"""A session's broker of permission requests: asks its clients, and settles each by the first
+decision.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
-NOT_PENDING: Final = "This permission request is no longer pending: it was decided, or its turn has ended."
+NOT_PENDING: Final = (
+    "This permission request is no longer pending: it was decided, or its turn has ended."
+)
 
 log: Final = structlog.get_logger()
 
@@ -38,11 +42,13 @@ log: Final = structlog.get_logger()
 class Broker:
     """Pending requests of one session, the oldest first.
 
-    A client is asked one at a time, since Mitto refuses the first request when a second comes. A client that does not
-    choose leaves the request to the others; if none is left, that settles it. A parked request is settled by a choice
-    alone. Forms are never parked, because the MCP server waits inside of a tool call: under `park` they wait.
+    A client is asked one at a time, since Mitto refuses the first request when a second comes. A
+    client that does not choose leaves the request to the others; if none is left, that settles it.
+    A parked request is settled by a choice alone. Forms are never parked, because the MCP server
+    waits inside of a tool call: under `park` they wait.
 
-    `park` writes down that a request is parked, and stops its turn; `claim` and `enqueue` as in Settler.
+    `park` writes down that a request is parked, and stops its turn; `claim` and `enqueue` as in
+    Settler.
     """
 
     def __init__(
@@ -63,7 +69,13 @@ class Broker:
         self._pending: dict[str, PendingRequest] = {}
         self._parked_answers = ParkedAnswers()
         self._settler = Settler(
-            state.id, store, workers, self._parked_answers, close=self._close, claim=claim, enqueue=enqueue
+            state.id,
+            store,
+            workers,
+            self._parked_answers,
+            close=self._close,
+            claim=claim,
+            enqueue=enqueue,
         )
         self._restored: set[str] = set()
         self._tasks = Tasks()
@@ -73,10 +85,13 @@ class Broker:
         """Ids of the requests that are pending, parked ones too."""
         return list(self._pending)
 
-    # --- requests come and go ---------------------------------------------------------------------------------------
+    # --- requests come and go
+    # ---------------------------------------------------------------------------------------
 
     def open(self, epoch: int, request: PermissionRequest, seq: int) -> None:
-        """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them can show."""
+        """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them
+        can show.
+        """
         one = self._add(epoch, request, seq, self._store.clock.now())
         if self._use_parked_answer(one):
             return
@@ -87,7 +102,9 @@ class Broker:
         self._ask_clients(one)
 
     def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
-        """Take over another daemon's rows, whose deadlines go on; `epoch` is that of the session's live worker."""
+        """Take over another daemon's rows, whose deadlines go on; `epoch` is that of the session's
+        live worker.
+        """
         for row in rows:
             if row.outcome is not None:
                 self._parked_answers.restore(row)
@@ -133,7 +150,8 @@ class Broker:
             await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
-    # --- clients come and go ----------------------------------------------------------------------------------------
+    # --- clients come and go
+    # ----------------------------------------------------------------------------------------
 
     def add_client(self, subscription: Subscription) -> None:
         """Ask a client that came what is pending, and stop the away clocks."""
@@ -157,7 +175,8 @@ class Broker:
             if one.clock.runs:
                 self._start_clock(one)
 
-    # --- trust requests, for a prompt that waits ----------------------------------------------------------------------
+    # --- trust requests, for a prompt that waits
+    # ----------------------------------------------------------------------
 
     def trust_request(self, turn_id: str) -> PermissionRequest | None:
         """The pending trust request of this turn."""
@@ -165,7 +184,9 @@ class Broker:
         return next((one for one in requests if one.workspaces and one.turn_id == turn_id), None)
 
     async def wait_settled(self, ask_id: str) -> Decision:
-        """Wait until a pending request is settled; returns its decision when that is in the database."""
+        """Wait until a pending request is settled; returns its decision when that is in the
+        database.
+        """
         one = self._pending[ask_id]
         assert one.settlement is not None
         await asyncio.wait([one.settlement])
@@ -180,13 +201,14 @@ class Broker:
             await self._store.settle(Settlement(request.ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(request.ask_id)
 
-    # --- decisions --------------------------------------------------------------------------------------------------
+    # --- decisions
+    # --------------------------------------------------------------------------------------------------
 
     async def decide(self, ask_id: str, decision: Decision) -> None:
         """Settle a pending request by a choice; returns when that is in the database.
 
-        Raises InvalidParams for an option that was not offered, InvalidRequest if the request is not pending any more,
-        and InternalError if the decision could not be recorded.
+        Raises InvalidParams for an option that was not offered, InvalidRequest if the request is
+        not pending any more, and InternalError if the decision could not be recorded.
         """
         one = self._pending.get(ask_id)
         if one is None or one.decision.done() or one.settlement is None:
@@ -199,7 +221,9 @@ class Broker:
         if one.settlement.cancelled():
             raise InvalidRequest(NOT_PENDING)
         if not one.settlement.result():
-            raise InternalError("The answer could not be recorded; the log of pykoclaw-acp says why.")
+            raise InternalError(
+                "The answer could not be recorded; the log of pykoclaw-acp says why."
+            )
 
     async def _settle(self, one: PendingRequest) -> bool:
         """Wait for the decision and settle by it; returns whether it is in the database."""
@@ -211,11 +235,18 @@ class Broker:
             recorded = await self._settler.settle(one, decision)
         except StoreClosed:
             return False  # the client's answer was not acknowledged: its front gives it to the next daemon
-        log.info("Permission settled", action="permission_settled", session=self._state.id, outcome=decision.outcome)
+        log.info(
+            "Permission settled",
+            action="permission_settled",
+            session=self._state.id,
+            outcome=decision.outcome,
+        )
         return recorded
 
     def _use_parked_answer(self, one: PendingRequest) -> bool:
-        """Decide the request as the parked one of the identical call was decided, once; False if there is none."""
+        """Decide the request as the parked one of the identical call was decided, once; False if
+        there is none.
+        """
         found = self._parked_answers.take(one.request)
         if found is not None:
             one.answers, decision = found
@@ -224,8 +255,12 @@ class Broker:
 
     def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
         loop = asyncio.get_running_loop()
-        clock = AwayClock(self._times, self._store.clock, lambda policy: self._apply_policy(one, policy))
-        one = self._pending[request.ask_id] = PendingRequest(epoch, request, seq, since, clock, loop.create_future())
+        clock = AwayClock(
+            self._times, self._store.clock, lambda policy: self._apply_policy(one, policy)
+        )
+        one = self._pending[request.ask_id] = PendingRequest(
+            epoch, request, seq, since, clock, loop.create_future()
+        )
         one.settlement = loop.create_task(self._settle(one))
         return one
 
@@ -237,7 +272,8 @@ class Broker:
         for subscription in self._state.subscriptions:
             subscription.client.close_request(one.request.ask_id)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- asking
+    # -----------------------------------------------------------------------------------------------------
 
     def _is_attended(self, one: PendingRequest) -> bool:
         return audience.is_attended(self._state.subscriptions, one)
@@ -251,7 +287,9 @@ class Broker:
             self._start_clock(one, row)
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it went away."""
+        """Take a client's choice; that it does not choose counts if nobody else can be asked,
+        unless it went away.
+        """
         client = subscription.client
         try:
             async with subscription.asking:
@@ -270,9 +308,12 @@ class Broker:
         if one.parking is None and not self._is_attended(one):
             one.decide(decision)
         else:
-            client.close_request(one.request.ask_id)  # for this client: it will be asked again when it comes back
+            client.close_request(
+                one.request.ask_id
+            )  # for this client: it will be asked again when it comes back
 
-    # --- time, and nobody there -------------------------------------------------------------------------------------
+    # --- time, and nobody there
+    # -------------------------------------------------------------------------------------
 
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""
@@ -303,16 +344,23 @@ class Broker:
         elif one.holds_worker:
             self._start_parking(one)
 
-    def _note_policy(self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None) -> None:
+    def _note_policy(
+        self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
         self._tasks.start(self._write_policy(one.request.ask_id, policy, deadline))
 
-    async def _write_policy(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+    async def _write_policy(
+        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
         try:
             await self._store.set_clock(ask_id, policy, deadline)
         except Exception:
-            log.exception("A question's deadline could not be recorded", action="deadline_not_recorded")
+            log.exception(
+                "A question's deadline could not be recorded", action="deadline_not_recorded"
+            )
 
-    # --- parking ----------------------------------------------------------------------------------------------------
+    # --- parking
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def unattended_since(self) -> int | None:
@@ -327,7 +375,10 @@ class Broker:
 
     def has_parked(self, turn_id: str) -> bool:
         """Whether a request of this turn is parked."""
-        return any(one.parking is not None and one.request.turn_id == turn_id for one in self._pending.values())
+        return any(
+            one.parking is not None and one.request.turn_id == turn_id
+            for one in self._pending.values()
+        )
 
     def _start_parking(self, one: PendingRequest) -> None:
         one.parking = asyncio.get_running_loop().create_future()
@@ -337,13 +388,22 @@ class Broker:
     async def _park_pending(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
         try:
             await self._park(one.request)
-            log.info("Question parked", action="question_parked", session=self._state.id, question=one.request.ask_id)
+            log.info(
+                "Question parked",
+                action="question_parked",
+                session=self._state.id,
+                question=one.request.ask_id,
+            )
         except Exception:
             one.parking = None
             if one.withdrawn:  # its turn ended at the same moment
                 self.withdraw(one.request.ask_id)
                 return
-            log.exception("A question could not be parked", action="question_not_parked", session=self._state.id)
+            log.exception(
+                "A question could not be parked",
+                action="question_not_parked",
+                session=self._state.id,
+            )
             if not self._is_attended(one):
                 self._start_clock(one)
         finally:

@@ -9,7 +9,13 @@ from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome, Settlement, StoredRequest
+from pykoclaw_acp.model.permissions import (
+    Decision,
+    PermissionRequest,
+    RequestOutcome,
+    Settlement,
+    StoredRequest,
+)
 
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
@@ -29,7 +35,9 @@ MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
 
 
 UNANSWERED: Final = Decision(RequestOutcome.UNANSWERED)
-UNSUPPORTED: Final = Decision(RequestOutcome.UNSUPPORTED)  # clients are there, and none of them shows forms
+UNSUPPORTED: Final = Decision(
+    RequestOutcome.UNSUPPORTED
+)  # clients are there, and none of them shows forms
 OVERDUE: Final = Decision(RequestOutcome.TIMEOUT, by="timeout")
 _DENIED: Final = Decision(RequestOutcome.DENIED, by="policy")
 _FORM_ACTIONS: Final = (RequestOutcome.ACCEPT, RequestOutcome.DECLINE, RequestOutcome.CANCEL)
@@ -41,7 +49,9 @@ _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
 
 
 def by_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
-    """The decision of an away policy when its time is over; it declines a form, which it cannot fill in."""
+    """The decision of an away policy when its time is over; it declines a form, which it cannot
+    fill in.
+    """
     if policy == AwayPolicy.WAIT:
         return OVERDUE
     if policy == AwayPolicy.DENY or request.form is not None:
@@ -54,19 +64,25 @@ def by_operator(request: PermissionRequest, option: str, by: str) -> Decision:
     if request.form is None:
         return Decision(RequestOutcome.SELECTED, option, by)
     if option != REJECT_ONCE:
-        raise InvalidParams("This request is a form: only a client that shows forms can fill it in. Deny it, or wait.")
+        raise InvalidParams(
+            "This request is a form: only a client that shows forms can fill it in. Deny it, or wait."
+        )
     return Decision(RequestOutcome.DECLINE, by=by)
 
 
 def by_client(request: PermissionRequest, outcome: dict[str, Any], name: str) -> Decision:
-    """A client's answer as it came: what was not offered is kept in the row, and does not allow anything."""
+    """A client's answer as it came: what was not offered is kept in the row, and does not allow
+    anything.
+    """
     if request.form is not None:
         action = str(outcome.get("action"))
         content = outcome.get("content") if action == RequestOutcome.ACCEPT else None
         return Decision(action, by=name if action in _FORM_ACTIONS else None, content=content)
     kind, option = str(outcome.get("outcome")), outcome.get("optionId")
     chosen = option if kind == RequestOutcome.SELECTED and isinstance(option, str) else None
-    return Decision(kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None)
+    return Decision(
+        kind, chosen, name if kind in (RequestOutcome.SELECTED, RequestOutcome.CANCELLED) else None
+    )
 
 
 def is_choice(request: PermissionRequest, decision: Decision) -> bool:
@@ -78,7 +94,11 @@ def is_choice(request: PermissionRequest, decision: Decision) -> bool:
 
 def offered(request: PermissionRequest) -> tuple[str, ...]:
     """Ids of the options that the request offers."""
-    return (ALLOW_ONCE, REJECT_ONCE) if request.always is None else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
+    return (
+        (ALLOW_ONCE, REJECT_ONCE)
+        if request.always is None
+        else (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE)
+    )
 
 
 def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Answer:
@@ -105,11 +125,14 @@ def settlement(ask_id: str, decision: Decision) -> Settlement:
     return Settlement(ask_id, decision.outcome, decision.option, decision.by, decision.content)
 
 
-# --- parked requests -----------------------------------------------------------------------------------------------
+# --- parked requests
+# -----------------------------------------------------------------------------------------------
 
 
 def parked_note(request: PermissionRequest) -> list[Event]:
-    """The note in the log of a turn that is stopped because nobody is there to answer its request."""
+    """The note in the log of a turn that is stopped because nobody is there to answer
+    its request.
+    """
     said = (
         "\n\n**This turn was stopped because nobody was there to be asked.** The question whether "
         f"“{request.title}” may run still waits: answer it, here or with `pykoclaw-acp approve`, "
@@ -130,7 +153,9 @@ def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[d
     option = decision.option or REJECT_ONCE
     lines.append(f"The user's answer: {_CHOICES[option]}.")
     if option == REJECT_ONCE:
-        lines.append("Do not make this call. Go on with the task in another way, or say what you need.")
+        lines.append(
+            "Do not make this call. Go on with the task in another way, or say what you need."
+        )
     else:
         lines.append(
             "The call was not made yet. Make it now, exactly so, if it is still needed, and go on with the task."

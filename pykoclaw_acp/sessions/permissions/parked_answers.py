@@ -1,4 +1,6 @@
-"""Decisions on parked requests: each allows or refuses the identical call once, when Claude makes it again."""
+"""Decisions on parked requests: each allows or refuses the identical call once, when Claude makes
+it again.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ class ParkedAnswers:
     def restore(self, row: StoredRequest) -> None:
         """Keep the decision that an earlier daemon recorded, for the turn in the row."""
         if row.turn_id is not None and row.outcome is not None:
-            self._by_turn[row.turn_id] = (row.request, Decision(row.outcome, row.option, row.answered_by))
+            self._by_turn[row.turn_id] = (
+                row.request,
+                Decision(row.outcome, row.option, row.answered_by),
+            )
 
     def take(self, request: PermissionRequest) -> tuple[str, Decision] | None:
-        """Remove and return the decision on this call, with the id of the parked request; None if there is none."""
+        """Remove and return the decision on this call, with the id of the parked request; None if
+        there is none.
+        """
         parked, decision = self._by_turn.get(request.turn_id, (None, None))
         if parked is None or decision is None or not decisions.same_call(parked, request):
             return None

@@ -13,10 +13,11 @@ from pykoclaw_acp.tasks import Tasks
 
 @dataclass(eq=False, slots=True)
 class PendingRequest:
-    """A pending request; `seq` is how much of the log a client must have been shown before it is asked.
+    """A pending request; `seq` is how much of the log a client must have been shown before it is
+    asked.
 
-    `parking` exists once the request is to give up its worker, and is done when that is in the database.
-    `settlement` returns whether the decision is in the database.
+    `parking` exists once the request is to give up its worker, and is done when that is in the
+    database. `settlement` returns whether the decision is in the database.
     """
 
     epoch: int
@@ -30,7 +31,9 @@ class PendingRequest:
     limit: asyncio.TimerHandle | None = None
     parking: asyncio.Future[None] | None = None
     answers: str | None = None  # the parked request whose decision settles this one
-    passed: dict[Subscription, Decision] = field(default_factory=dict)  # clients that were asked and did not choose
+    passed: dict[Subscription, Decision] = field(
+        default_factory=dict
+    )  # clients that were asked and did not choose
     withdrawn: bool = False
 
     @property
@@ -40,7 +43,9 @@ class PendingRequest:
 
     @property
     def parkable(self) -> bool:
-        """Whether it holds a worker, nobody is there to answer it, and it is of a kind that can be parked."""
+        """Whether it holds a worker, nobody is there to answer it, and it is of a kind that can be
+        parked.
+        """
         kind = self.request.form is None and not self.request.workspaces
         return kind and self.holds_worker and self.clock.away
 

@@ -1,8 +1,8 @@
 """The away policy's clock of one question: it runs while no client is there.
 
-It stops when a client comes, and begins anew when the last one has left. A daemon that restores a question goes on with
-the deadline that is in its row, but gives clients the time to come back first. What counts are deadlines by the own
-clock; those by the wall clock are shown to people.
+It stops when a client comes, and begins anew when the last one has left. A daemon that restores a
+question goes on with the deadline that is in its row, but gives clients the time to come back
+first. What counts are deadlines by the own clock; those by the wall clock are shown to people.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ class AwayClock:
     @property
     def away(self) -> bool:
         """Nobody has been there for longer than a reconnect takes."""
-        return self.runs and asyncio.get_running_loop().time() - self._since >= self._times.away_grace
+        return (
+            self.runs and asyncio.get_running_loop().time() - self._since >= self._times.away_grace
+        )
 
     def start(self, policy: AwayPolicy, row: StoredRequest | None = None) -> Deadline:
         """Run, or run anew; returns the deadline. `row`: another daemon has begun it."""
         self.stop()
         loop, now = asyncio.get_running_loop(), self._clock.now()
         wait = self._times.away_timeout if policy == AwayPolicy.WAIT else self._times.away_grace
-        if row is not None and row.policy == RequestPolicy(policy) and row.deadline_clock is not None:
+        if (
+            row is not None
+            and row.policy == RequestPolicy(policy)
+            and row.deadline_clock is not None
+        ):
             wait = min(wait, max((row.deadline_clock - now) / 1000, self._times.away_grace))
         self._since = loop.time()
         self._timer = loop.call_later(wait, self._end, policy)

@@ -21,10 +21,11 @@ log: Final = structlog.get_logger()
 
 
 class Settler:
-    """Settles the requests of one session. Each method returns whether the decision is in the database.
+    """Settles the requests of one session. Each method returns whether the decision is in the
+    database.
 
-    `close` is called when nobody is to be asked any more, `claim` with the turn whose user chose, and `enqueue` with
-    the turn that tells Claude the decision on a parked request.
+    `close` is called when nobody is to be asked any more, `claim` with the turn whose user chose,
+    and `enqueue` with the turn that tells Claude the decision on a parked request.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Settler:
             decision = Decision(RequestOutcome.UNRECORDED)
         self._close(pending)
         with contextlib.suppress(ConnectionError):
-            await self._workers.send(self._session_id, decisions.to_worker(pending.epoch, request, decision))
+            await self._workers.send(
+                self._session_id, decisions.to_worker(pending.epoch, request, decision)
+            )
         return recorded
 
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> bool:
@@ -79,9 +82,16 @@ class Settler:
         return recorded
 
     async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> bool:
-        """Queue a turn that tells Claude the decision, which counts when Claude makes the identical call."""
+        """Queue a turn that tells Claude the decision, which counts when Claude makes the identical
+        call.
+        """
         request = pending.request
-        turn = Turn(str(uuid4()), self._session_id, decisions.prompt_with_answer(request, decision), unattended=True)
+        turn = Turn(
+            str(uuid4()),
+            self._session_id,
+            decisions.prompt_with_answer(request, decision),
+            unattended=True,
+        )
         settlement = decisions.settlement(request.ask_id, decision)
         recorded = await _is_done(self._store.answer_parked(settlement, turn))
         self._close(pending)

@@ -1,6 +1,8 @@
-"""What sessions need from outside: the database (`Journal`, in parts), workers, clients, directories.
+"""What sessions need from outside: the database (`Journal`, in parts), workers, clients,
+directories.
 
-Implemented in store/, pool/, server/ and trust/. A module of sessions/ takes only the part that it uses.
+Implemented in store/, pool/, server/ and trust/. A module of sessions/ takes only the part that it
+uses.
 """
 
 from pykoclaw_acp.sessions.ports.clients import Client

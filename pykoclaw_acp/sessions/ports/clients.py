@@ -10,7 +10,8 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 
 
 class Client(Protocol):
-    """One attached client, as sessions see it; what it raises ends its subscription, never the session.
+    """One attached client, as sessions see it; what it raises ends its subscription, never the
+    session.
 
     `session_id` is in each case the id under which the client was attached, which may be an alias.
     """
@@ -28,10 +29,14 @@ class Client(Protocol):
         """Whether it can show a form."""
 
     def close_request(self, ask_id: str) -> None:
-        """Close a request, which is settled in the database; also called on the client that answered."""
+        """Close a request, which is settled in the database; also called on the client that
+        answered.
+        """
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
-        """Announce the updates after `seq`; `number` is the client's line that asked for everything, or 0."""
+        """Announce the updates after `seq`; `number` is the client's line that asked for
+        everything, or 0.
+        """
 
     def stop_updates(self, session_id: str) -> None:
         """End the updates: the session was closed."""
@@ -48,7 +53,9 @@ class Client(Protocol):
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Move on past the event at `seq`, the client's own message, which it has already."""
 
-    async def request_permission(self, session_id: str, request: PermissionRequest) -> dict[str, Any]:
+    async def request_permission(
+        self, session_id: str, request: PermissionRequest
+    ) -> dict[str, Any]:
         """Ask for a decision; returns ACP's `outcome` object, or `action` and `content` for a form.
 
         Cancelling it withdraws the request.

@@ -22,4 +22,6 @@ class CursorStore(Store, Protocol):
         """Instances that have cursors."""
 
     async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
-        """Record which instances have ended and which live; delete what was left by `before` (ms, own clock)."""
+        """Record which instances have ended and which live; delete what was left by `before` (ms,
+        own clock).
+        """

@@ -13,5 +13,14 @@ from pykoclaw_acp.sessions.ports.trust import TrustStore
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
 
 
-class Journal(SessionStore, TurnJournal, LogStore, PermissionStore, TrustStore, CursorStore, OfferStore, Protocol):
+class Journal(
+    SessionStore,
+    TurnJournal,
+    LogStore,
+    PermissionStore,
+    TrustStore,
+    CursorStore,
+    OfferStore,
+    Protocol,
+):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -13,8 +13,14 @@ from pykoclaw_acp.sessions.ports.store import Store
 class LogStore(Store, Protocol):
     """Events under seqs from 1, without a gap."""
 
-    async def append(self, session_id: str, events: Sequence[Event], *, patient: bool = False) -> list[int]:
-        """Log events that belong to no turn; returns their seqs. Raises Conflict if there is no such session."""
+    async def append(
+        self, session_id: str, events: Sequence[Event], *, patient: bool = False
+    ) -> list[int]:
+        """Log events that belong to no turn; returns their seqs. Raises Conflict if there is no
+        such session.
+        """
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
-        """The events after a cursor, in order, `limit` rows at most; pieces of a message may come as one event."""
+        """The events after a cursor, in order, `limit` rows at most; pieces of a message may come
+        as one event.
+        """

@@ -12,7 +12,9 @@ class OfferStore(Store, Protocol):
     """Models and slash commands, as the last worker in each directory reported them."""
 
     async def offer(self, cwd: str) -> Offer | None:
-        """The directory's offer; else the models of the newest one anywhere; None if no worker ever ran."""
+        """The directory's offer; else the models of the newest one anywhere; None if no worker ever
+        ran.
+        """
 
     async def keep_offer(self, cwd: str, offer: Offer) -> None:
         """Replace the directory's offer."""

@@ -22,24 +22,33 @@ class PermissionStore(Store, Protocol):
     """Permission requests: pending, parked, settled. The first settlement of a request counts."""
 
     async def settle(self, settled: Settlement, used: str | None = None) -> None:
-        """Record a decision. `used`: the parked request whose decision this is, which is thereby used up. Patient."""
+        """Record a decision. `used`: the parked request whose decision this is, which is thereby
+        used up. Patient.
+        """
 
     async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
-        """Record the decision of a trust request, and trust these directories from now on. Patient."""
+        """Record the decision of a trust request, and trust these directories from now
+        on. Patient.
+        """
 
-    async def park(self, session_id: str, request: PermissionRequest, events: Sequence[Event]) -> list[int]:
+    async def park(
+        self, session_id: str, request: PermissionRequest, events: Sequence[Event]
+    ) -> list[int]:
         """A pending request outlives its worker; logs these events and returns their seqs.
 
         Raises Conflict if it was settled meanwhile.
         """
 
     async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
-        """Record the decision of a parked request and queue the turn that tells Claude, durably. Patient.
+        """Record the decision of a parked request and queue the turn that tells Claude, durably.
+        Patient.
 
         Raises Conflict if it was settled before.
         """
 
-    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+    async def set_clock(
+        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
         """The away policy of a pending request, and when it acts; a parked request has none."""
 
     async def find_active(self, session_id: str | None = None) -> list[StoredRequest]:
@@ -49,7 +58,9 @@ class PermissionStore(Store, Protocol):
         """Those of these requests that are settled and were not parked."""
 
     async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:
-        """Requests whose id starts with `prefix`, settled ones too, pending ones first; 20 at most."""
+        """Requests whose id starts with `prefix`, settled ones too, pending ones first;
+        20 at most.
+        """
 
     async def is_pending(self, ask_id: str) -> bool:
         """Whether the request is pending."""

@@ -15,10 +15,14 @@ class SessionStore(Store, Protocol):
     """Session rows: created, found, closed, pruned, deleted."""
 
     async def create(self, record: SessionRecord) -> None:
-        """Insert a session and its conversation. Raises RowRefused if its id or its request key exists."""
+        """Insert a session and its conversation. Raises RowRefused if its id or its request key
+        exists.
+        """
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session that this id, which may be an alias, stands for; None if there is none or it was deleted."""
+        """The session that this id, which may be an alias, stands for; None if there is none or it
+        was deleted.
+        """
 
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this `session/new` request has created."""
@@ -30,7 +34,9 @@ class SessionStore(Store, Protocol):
         """Whether a conversation of any channel has this name."""
 
     async def current_seq(self, session_id: str, seq: int) -> int:
-        """The `seq` that an event of this id's log has now: another one if logs were merged since."""
+        """The `seq` that an event of this id's log has now: another one if logs were
+        merged since.
+        """
 
     async def reopen(self, record: SessionRecord) -> None:
         """Reopen the session with the record's directories; patient."""
@@ -38,7 +44,9 @@ class SessionStore(Store, Protocol):
     async def mark_closed(self, session_id: str) -> None:
         """The client has closed the session."""
 
-    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+    async def set_away_policy(
+        self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False
+    ) -> None:
         """The session's own away policy; None: that of the settings."""
 
     async def delete(self, session_id: str) -> None:
@@ -48,4 +56,6 @@ class SessionStore(Store, Protocol):
         """Sessions never prompted by a person and not used since `before` (ms, own clock)."""
 
     async def prune(self, session_id: str, before: int) -> bool:
-        """Delete the contents and hide the session, if it is still unused; it can be reopened, empty."""
+        """Delete the contents and hide the session, if it is still unused; it can be reopened,
+        empty.
+        """

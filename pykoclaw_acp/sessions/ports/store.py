@@ -8,11 +8,12 @@ from pykoclaw_acp.system.clock import Clock
 
 
 class Store(Protocol):
-    """A part of the database, as sessions see it. Every method that writes returns after the commit.
+    """A part of the database, as sessions see it. Every method that writes returns after the
+    commit.
 
-    While the database cannot be written, a method that carries out a request raises StoreUnavailable at once. A
-    `patient` one waits instead, because it records what has happened already. All raise StoreClosed once the server
-    stops.
+    While the database cannot be written, a method that carries out a request raises
+    StoreUnavailable at once. A `patient` one waits instead, because it records what has happened
+    already. All raise StoreClosed once the server stops.
     """
 
     @property

@@ -13,19 +13,26 @@ from pykoclaw_acp.sessions.ports.store import Store
 
 
 class TurnJournal(Store, Protocol):
-    """Turns and their states, which only move forward. Each change is committed with the events that tell of it."""
+    """Turns and their states, which only move forward. Each change is committed with the events
+    that tell of it.
+    """
 
     async def accept(self, turn: Turn) -> None:
-        """Insert a prompt as `queued`, durably. Raises RowRefused if its id or one of its unique keys exists."""
+        """Insert a prompt as `queued`, durably. Raises RowRefused if its id or one of its unique
+        keys exists.
+        """
 
     async def begin_attempt(self, turn_id: str) -> None:
-        """This daemon starts to prepare a `queued` turn; the count survives if it dies doing so. Patient."""
+        """This daemon starts to prepare a `queued` turn; the count survives if it dies doing so.
+        Patient.
+        """
 
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
 
     async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
-        """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs. Patient.
+        """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs.
+        Patient.
 
         Raises Conflict if the turn is not `queued`.
         """
@@ -33,10 +40,11 @@ class TurnJournal(Store, Protocol):
     async def record(
         self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
     ) -> list[Logged]:
-        """A worker's frames in one transaction: events, turn states, questions, its acknowledged frame. Patient.
+        """A worker's frames in one transaction: events, turn states, questions, its acknowledged
+        frame. Patient.
 
-        `outcomes`: of the turns that end in these frames, by turn. Returns the logged events. Raises StaleEpoch if the
-        worker is not the session's newest.
+        `outcomes`: of the turns that end in these frames, by turn. Returns the logged events.
+        Raises StaleEpoch if the worker is not the session's newest.
         """
 
     async def finish(
@@ -44,8 +52,8 @@ class TurnJournal(Store, Protocol):
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; returns its outcome and the events' seqs. Patient.
 
-        A turn that has ended keeps its outcome, and the events are dropped. Raises NoPlaceForEnd if there is no such
-        turn.
+        A turn that has ended keeps its outcome, and the events are dropped. Raises NoPlaceForEnd if
+        there is no such turn.
         """
 
     async def mark_answered(self, turn_id: str) -> None:
@@ -57,7 +65,9 @@ class TurnJournal(Store, Protocol):
         """Ended turns of clients, by one of their unique keys; without their content."""
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-        """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
+        """The session's last prompt of a client, if it ended at or after `since` (ms,
+        own clock).
+        """
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         """Whether a turn without an end has this request key or idempotency key."""

@@ -1,7 +1,7 @@
 """Deduplication: a re-sent prompt joins its turn instead of running again.
 
-A front re-sends its lines after a reconnect, a client repeats an idempotency key, and some clients (Mitto) re-send a
-prompt without any id when their agent process died.
+A front re-sends its lines after a reconnect, a client repeats an idempotency key, and some clients
+(Mitto) re-send a prompt without any id when their agent process died.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ class Deduplication:
     """
 
     def __init__(
-        self, record: SessionRecord, journal: TurnJournal, turns: Callable[[], list[Turn]], window: float
+        self,
+        record: SessionRecord,
+        journal: TurnJournal,
+        turns: Callable[[], list[Turn]],
+        window: float,
     ) -> None:
         self._record = record
         self._turns = turns
@@ -41,7 +45,9 @@ class Deduplication:
     def expects_resends(self) -> bool:
         """Whether a prompt may still be sent again whose turn only the memory knows."""
         now = time.monotonic()
-        return any(one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values())
+        return any(
+            one.waiting or now - (one.lost_at or now) <= self._window for one in self._lost.values()
+        )
 
     @property
     def _young(self) -> bool:
@@ -54,10 +60,17 @@ class Deduplication:
 
         Raises InvalidParams for an idempotency key that stood at another prompt.
         """
-        turn = await self._by_request(keys) or await self._by_idempotency(keys) or await self._sent_again(keys, client)
+        turn = (
+            await self._by_request(keys)
+            or await self._by_idempotency(keys)
+            or await self._sent_again(keys, client)
+        )
         if turn is not None:
             log.info(
-                "A prompt joins its turn", action="prompt_joined", session=self._record.session_id, turn=turn.turn_id
+                "A prompt joins its turn",
+                action="prompt_joined",
+                session=self._record.session_id,
+                turn=turn.turn_id,
             )
         return turn
 
@@ -88,10 +101,14 @@ class Deduplication:
         try:
             await self._journal.mark_answered(turn.turn_id)
         except Exception:  # noqa: BLE001  of a server that stops: the client has its answer all the same
-            log.debug("An answered turn could not be noted", action="answered_lost", turn=turn.turn_id)
+            log.debug(
+                "An answered turn could not be noted", action="answered_lost", turn=turn.turn_id
+            )
 
     async def mark_request_answered(self, request_key: str) -> None:
-        """Note that a client has the response to this request, if it was a prompt and its turn has ended."""
+        """Note that a client has the response to this request, if it was a prompt and its turn has
+        ended.
+        """
         lost = [turn for turn in self._lost.values() if turn.keys.request == request_key]
         ended = await self._journal.ended_turns(self._record.session_id, "request_key", request_key)
         for turn in [*lost, *(turn for turn, _ in ended if not turn.answered)]:
@@ -103,17 +120,23 @@ class Deduplication:
         for turn in self._turns():
             if turn.keys.request == keys.request:
                 return turn
-        return self._first(await self._journal.ended_turns(self._record.session_id, "request_key", keys.request))
+        return self._first(
+            await self._journal.ended_turns(self._record.session_id, "request_key", keys.request)
+        )
 
     async def _by_idempotency(self, keys: PromptKeys) -> Turn | None:
         if keys.idempotency is None:
             return None
         live = [turn for turn in self._turns() if turn.keys.idempotency == keys.idempotency]
         turn = next(iter(live), None) or self._first(
-            await self._journal.ended_turns(self._record.session_id, "idempotency_key", keys.idempotency)
+            await self._journal.ended_turns(
+                self._record.session_id, "idempotency_key", keys.idempotency
+            )
         )
         if turn is not None and turn.keys.fingerprint != keys.fingerprint:
-            raise InvalidParams(f"`_meta.{IDEMPOTENCY}`: was used for another prompt. Choose a new key.")
+            raise InvalidParams(
+                f"`_meta.{IDEMPOTENCY}`: was used for another prompt. Choose a new key."
+            )
         return turn
 
     async def _sent_again(self, keys: PromptKeys, client: str) -> Turn | None:
@@ -121,14 +144,22 @@ class Deduplication:
         for turn_id, turn in list(self._lost.items()):
             if turn.lost_at is None or now - turn.lost_at > self._window:
                 del self._lost[turn_id]
-            elif turn.keys.fingerprint == keys.fingerprint and turn.client in (None, client) and _unseen(turn, keys):
+            elif (
+                turn.keys.fingerprint == keys.fingerprint
+                and turn.client in (None, client)
+                and _unseen(turn, keys)
+            ):
                 return turn
         if keys.fingerprint is None or self._prompted or not self._young:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
         since = self._journal.clock.started - int(self._window * 1000)
         newest = await self._journal.newest_turn(self._record.session_id, since)
-        if newest is None or newest[0].keys.fingerprint != keys.fingerprint or not _unseen(newest[0], keys):
+        if (
+            newest is None
+            or newest[0].keys.fingerprint != keys.fingerprint
+            or not _unseen(newest[0], keys)
+        ):
             return None
         return self._first([newest])
 
@@ -141,9 +172,13 @@ class Deduplication:
 
 
 def _unseen(turn: Turn, keys: PromptKeys) -> bool:
-    """Whether the client of these keys may be sending the turn's words again, not knowing what became of it.
+    """Whether the client of these keys may be sending the turn's words again, not knowing what
+    became of it.
 
-    A front knows its own lines, and sends them again under their own numbers; who has stopped a turn knows its end.
+    A front knows its own lines, and sends them again under their own numbers; who has stopped a
+    turn knows its end.
     """
     stopped = turn.cancelled.is_set() or turn.state == TurnState.CANCELLED
-    return not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)
+    return (
+        not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)
+    )

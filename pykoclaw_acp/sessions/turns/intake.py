@@ -18,7 +18,8 @@ NOT_OPEN: Final = "The session is not open. Open it with session/load or session
 
 
 class Intake:
-    """Accepts the prompts of one session, over all connections one at a time: so a re-sent prompt is recognised.
+    """Accepts the prompts of one session, over all connections one at a time: so a re-sent prompt
+    is recognised.
 
     `submit` writes a new turn down and queues it.
     """
@@ -44,11 +45,12 @@ class Intake:
         return bool(self._tasks)
 
     async def accept(self, turn: Turn, author: Subscription) -> Turn:
-        """The turn that this prompt is: a new one, or the one that it was before if the prompt is sent again.
+        """The turn that this prompt is: a new one, or the one that it was before if the prompt is
+        sent again.
 
-        Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if the session was
-        closed in the meantime, Overloaded if too much waits already. A call that is given up on the way leaves the turn
-        to run without it.
+        Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if
+        the session was closed in the meantime, Overloaded if too much waits already. A call that is
+        given up on the way leaves the turn to run without it.
         """
         accepting = self._tasks.start(self._accept(turn, author))
         try:

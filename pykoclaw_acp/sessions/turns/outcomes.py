@@ -17,7 +17,8 @@ KEPT: Final = (
     "The prompt was not sent again: look at what was done, then repeat it."
 )
 UNSURE: Final = (
-    "Whether Claude had begun to work on the prompt is not known, so it was not sent again: look first, then repeat it."
+    "Whether Claude had begun to work on the prompt is not known, so it was not sent again: "
+    "look first, then repeat it."
 )
 NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
 MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
@@ -29,24 +30,34 @@ DEADLY_LINE: Final = (
     f"The server died {MAX_ATTEMPTS} times before it had taken this request, so it is not looked at again. Nothing of "
     "it is kept, and nothing was sent to Claude. The server's log says more."
 )
-COPIED: Final = "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
+COPIED: Final = (
+    "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
+)
 WAITS_ELSEWHERE: Final = (
-    "This is a copy of the data directory {path}: the prompt waits there, and was not sent from here."
+    "This is a copy of the data directory {path}: "
+    "the prompt waits there, and was not sent from here."
 )
 RESTORED: Final = (
-    "The database was put back to an earlier state. What Claude has done since then is not kept here, and was stopped."
+    "The database was put back to an earlier state. "
+    "What Claude has done since then is not kept here, and was stopped."
 )
 STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
 
 
 def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
-    """The user's message as events, one for each content block, long texts in pieces; made in steps."""
+    """The user's message as events, one for each content block, long texts in pieces; made in
+    steps.
+    """
     return prompt_events(turn.turn_id, turn.content)
 
 
-def prompt_events(turn_id: str, content: list[dict[str, Any]]) -> Generator[None, None, list[Event]]:
-    """The user's words, as events, from what the journal keeps of a turn: that is all that the client sent."""
+def prompt_events(
+    turn_id: str, content: list[dict[str, Any]]
+) -> Generator[None, None, list[Event]]:
+    """The user's words, as events, from what the journal keeps of a turn: that is all that the
+    client sent.
+    """
     return _messages(turn_id, content, prompt_text.unwrap)
 
 
@@ -71,7 +82,9 @@ def _messages(
 
 
 def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
-    """The outcome that a worker reports. After a cancel it is `cancelled`, whatever else came in the meantime (ACP)."""
+    """The outcome that a worker reports. After a cancel it is `cancelled`, whatever else came in
+    the meantime (ACP).
+    """
     usage = None
     if frame.usage is not None:
         used = frame.usage
@@ -84,10 +97,17 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
         }
     claude = frame.claude_session_id
     if cancelled or frame.stop_reason == "cancelled":
-        return Outcome(TurnState.CANCELLED, stop_reason="cancelled", usage=usage, claude_session_id=claude)
+        return Outcome(
+            TurnState.CANCELLED, stop_reason="cancelled", usage=usage, claude_session_id=claude
+        )
     if frame.error is not None:
         return Outcome(TurnState.FAILED, failure=frame.error, usage=usage, claude_session_id=claude)
-    return Outcome(TurnState.DONE, stop_reason=frame.stop_reason or "end_turn", usage=usage, claude_session_id=claude)
+    return Outcome(
+        TurnState.DONE,
+        stop_reason=frame.stop_reason or "end_turn",
+        usage=usage,
+        claude_session_id=claude,
+    )
 
 
 def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
@@ -104,7 +124,9 @@ def deadly() -> Outcome:
 
 def not_begun() -> Outcome:
     """The prompt never left for Claude, and will not."""
-    return Outcome(TurnState.CANCELLED, stop_reason="cancelled", failure=TurnFailure("not_started", NOT_BEGUN))
+    return Outcome(
+        TurnState.CANCELLED, stop_reason="cancelled", failure=TurnFailure("not_started", NOT_BEGUN)
+    )
 
 
 def waits_elsewhere(original: str) -> Outcome:
@@ -123,7 +145,9 @@ def background_lost(message: str) -> Outcome:
 
 
 def lost(turn: Turn, kind: str, message: str) -> Outcome:
-    """The worker of a dispatched turn is gone: `failed` with partial output in the log, else `unknown`."""
+    """The worker of a dispatched turn is gone: `failed` with partial output in the log, else
+    `unknown`.
+    """
     if turn.cancelled.is_set():
         return CANCELLED
     return interrupted(spoke=turn.spoke, kind=kind, message=message)
@@ -132,4 +156,7 @@ def lost(turn: Turn, kind: str, message: str) -> Outcome:
 def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
     """The outcome of a dispatched turn that nobody can finish."""
     advice = KEPT if spoke else UNSURE
-    return Outcome(TurnState.FAILED if spoke else TurnState.UNKNOWN, failure=TurnFailure(kind, f"{message} {advice}"))
+    return Outcome(
+        TurnState.FAILED if spoke else TurnState.UNKNOWN,
+        failure=TurnFailure(kind, f"{message} {advice}"),
+    )

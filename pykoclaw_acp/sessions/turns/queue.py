@@ -101,7 +101,9 @@ class TurnQueue:
 
     def running(self, turn_id: str) -> Turn | None:
         """The turn of this id, if it is the one that runs."""
-        return self.current if self.current is not None and self.current.turn_id == turn_id else None
+        return (
+            self.current if self.current is not None and self.current.turn_id == turn_id else None
+        )
 
     def add(self, turn: Turn) -> None:
         """Run a turn when those before it have ended."""
@@ -164,7 +166,9 @@ class TurnQueue:
             while self._waiting:
                 turn = self.current = self._waiting.popleft()
                 self._all_waiting.remove(turn)
-                with structlog.contextvars.bound_contextvars(session=self._session_id, turn=turn.turn_id):
+                with structlog.contextvars.bound_contextvars(
+                    session=self._session_id, turn=turn.turn_id
+                ):
                     await self._run(turn)
                 self.current = None
                 await self._unheld.wait()

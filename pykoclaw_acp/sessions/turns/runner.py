@@ -33,7 +33,9 @@ log: Final = structlog.get_logger()
 
 
 class TurnRunner:
-    """Runs a session's turns on its worker, one at a time. `grace` (s) is for an interrupted turn."""
+    """Runs a session's turns on its worker, one at a time. `grace` (s) is for an
+    interrupted turn.
+    """
 
     def __init__(
         self,
@@ -68,14 +70,18 @@ class TurnRunner:
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
         except WorkerFailed as failure:
-            await self.finish(turn, outcomes.not_started(turn, failure.kind, failure.message, failure.retry_after))
+            await self.finish(
+                turn, outcomes.not_started(turn, failure.kind, failure.message, failure.retry_after)
+            )
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
             await self.finish(turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL))
         await turn.over()
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
-        """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in the journal."""
+        """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
+        the journal.
+        """
         try:
             await self._workers.send(self._state.id, prompt or await self._prompt(turn))
         except ConnectionError:
@@ -90,7 +96,8 @@ class TurnRunner:
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.
 
-        Returns when the worker was told, or the turn has ended. One that has not got its prompt gets none.
+        Returns when the worker was told, or the turn has ended. One that has not got its prompt
+        gets none.
         """
         if turn.state == TurnState.QUEUED:
             await turn.over()
@@ -108,25 +115,39 @@ class TurnRunner:
             await self._interrupt(turn_id)
 
     async def _interrupt(self, turn_id: str) -> None:
-        await self._workers.send(self._state.id, Interrupt(epoch=self._state.epoch, turn_id=turn_id))
+        await self._workers.send(
+            self._state.id, Interrupt(epoch=self._state.epoch, turn_id=turn_id)
+        )
 
     async def _kill_if_it_goes_on(self, turn: Turn) -> None:
         troubles = -1
         while troubles != self._journal.troubles and not turn.ended.done():
             await self._journal.writable()
-            troubles = self._journal.troubles  # while frames cannot be stored, nobody sees the turn's end
+            troubles = (
+                self._journal.troubles
+            )  # while frames cannot be stored, nobody sees the turn's end
             await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
-            log.warning("The turn did not stop; its worker is killed", action="cancel_overdue", turn=turn.turn_id)
+            log.warning(
+                "The turn did not stop; its worker is killed",
+                action="cancel_overdue",
+                turn=turn.turn_id,
+            )
             self._workers.kill(self._state.id)
 
     async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
-        """End a turn that no worker ends, saying so in the log; nobody is told before the journal has it."""
+        """End a turn that no worker ends, saying so in the log; nobody is told before the journal
+        has it.
+        """
         if turn.ended.done() or turn.turn_id in self.ending:
             return
         self.ending[turn.turn_id] = turn
         try:
-            said = await in_pieces(outcomes.user_messages(turn)) if turn.state == TurnState.QUEUED else []
+            said = (
+                await in_pieces(outcomes.user_messages(turn))
+                if turn.state == TurnState.QUEUED
+                else []
+            )
             events = [*said, *more, *failure(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
@@ -135,12 +156,18 @@ class TurnRunner:
             del self.ending[turn.turn_id]
 
     async def end(
-        self, turn_id: str, outcome: Outcome, events: Sequence[Event], cancelled: asyncio.Event | None = None
+        self,
+        turn_id: str,
+        outcome: Outcome,
+        events: Sequence[Event],
+        cancelled: asyncio.Event | None = None,
     ) -> Outcome:
-        """Write down the end of a turn that no worker ends, and show what is said about it; returns its end.
+        """Write down the end of a turn that no worker ends, and show what is said about it; returns
+        its end.
 
-        Waits while the store cannot be written. What cannot be said is left out, rather than the end: that is tried
-        again until it succeeds or the store is closed, and becomes `cancelled` if the turn is that meanwhile.
+        Waits while the store cannot be written. What cannot be said is left out, rather than the
+        end: that is tried again until it succeeds or the store is closed, and becomes `cancelled`
+        if the turn is that meanwhile.
         """
 
         async def alone() -> tuple[Outcome, list[int]]:
@@ -153,12 +180,18 @@ class TurnRunner:
             except (StoreClosed, NoPlaceForEnd):
                 raise
             except Exception:
-                log.exception("A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id)
+                log.exception(
+                    "A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id
+                )
                 events = []
                 what = "A turn's end could not be recorded"
                 ended, seqs = await until_done(alone, what, final=(NoPlaceForEnd,), hurry=cancelled)
         except NoPlaceForEnd:
-            log.exception("The journal does not have the turn any more", action="turn_end_nowhere", turn=turn_id)
+            log.exception(
+                "The journal does not have the turn any more",
+                action="turn_end_nowhere",
+                turn=turn_id,
+            )
             return outcome
         if seqs:
             self._state.log.committed(seqs, turn_id, events)
@@ -172,7 +205,13 @@ class TurnRunner:
             turn.ended.set_result((outcome, self._state.last_seq))
             crash_points.reached("turn_end_committed")
             kind = outcome.failure.kind if outcome.failure else outcome.stop_reason
-            log.info("Turn ended", action="turn_ended", turn=turn.turn_id, state=outcome.state, reason=kind)
+            log.info(
+                "Turn ended",
+                action="turn_ended",
+                turn=turn.turn_id,
+                state=outcome.state,
+                reason=kind,
+            )
 
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
@@ -195,7 +234,9 @@ class TurnRunner:
         await self._choosing.tell_worker(options)
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
-            await self.finish(turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died."))
+            await self.finish(
+                turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
+            )
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
         """Have a worker for which what acts in its directories counts as the user says.
@@ -228,20 +269,26 @@ class TurnRunner:
         return None if turn.cancelled.is_set() else task.result()
 
     async def _count(self, turn: Turn) -> None:
-        """Count the turn as being prepared: if this daemon dies from now on, it died over the turn."""
+        """Count the turn as being prepared: if this daemon dies from now on, it died
+        over the turn.
+        """
         if not turn.begun:
             await self._journal.begin_attempt(turn.turn_id)
             turn.begun = True
 
     async def pause(self, turn: Turn) -> None:
-        """Count the turn as not being prepared for now: if this daemon dies, it did not die over the turn."""
+        """Count the turn as not being prepared for now: if this daemon dies, it did not die over
+        the turn.
+        """
         if turn.begun and turn.state == TurnState.QUEUED:
             turn.begun = False
             try:
                 await self._journal.undo_attempt(turn.turn_id)
             except Exception:
                 turn.begun = True
-                log.exception("That a turn waits could not be recorded", action="attempt_not_recorded")
+                log.exception(
+                    "That a turn waits could not be recorded", action="attempt_not_recorded"
+                )
 
     def _pause_soon(self, turn: Turn) -> None:
         self._tasks.start(self.pause(turn))

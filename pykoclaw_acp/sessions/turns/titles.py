@@ -19,7 +19,9 @@ _FILE: Final = client_traits.DEFAULT.wrapping.file
 
 
 def title(content: Sequence[dict[str, Any]]) -> str | None:
-    """One line of at most 80 characters; None for a slash command, and for a prompt without words."""
+    """One line of at most 80 characters; None for a slash command, and for a prompt
+    without words.
+    """
     words = " ".join(_texts(content)).strip()
     if prompt_text.is_command(words):
         return None
@@ -33,7 +35,9 @@ def shorten(words: str) -> str | None:
 
 
 def without_noise(text: str) -> str:
-    """The text without what programs put around words: <system-reminder>…</system-reminder>, not a <div>."""
+    """The text without what programs put around words: <system-reminder>…</system-reminder>, not a
+    <div>.
+    """
     return " ".join(_kept(text))
 
 
@@ -48,7 +52,9 @@ def _texts(content: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _kept(text: str) -> Iterator[str]:
-    """What stands between the noise. `closed` and `ends` hold places that were found, so that none is sought twice."""
+    """What stands between the noise. `closed` and `ends` hold places that were found, so that none
+    is sought twice.
+    """
     begin = at = 0
     closed = -1  # the first `>` at or after the last tag; beyond the text if there is none
     ends: dict[str, int] = {}

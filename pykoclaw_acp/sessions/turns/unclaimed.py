@@ -1,7 +1,8 @@
 """Prompts that a new daemon found waiting: each runs only if somebody stands behind it.
 
-That is its own front, which sends it again, or its own client, which loads, resumes or sends it again, within a window.
-The window begins when the daemon does and, behind a turn that it adopted, once more when that has ended.
+That is its own front, which sends it again, or its own client, which loads, resumes or sends it
+again, within a window. The window begins when the daemon does and, behind a turn that it adopted,
+once more when that has ended.
 """
 
 from __future__ import annotations
@@ -46,20 +47,25 @@ class Unclaimed:
     def claim_for(self, name: str) -> None:
         """Let the prompts of a client run that has loaded or resumed the session.
 
-        Of a prompt that an earlier version took down without a name, the client is the one that made the session.
+        Of a prompt that an earlier version took down without a name, the client is the one that
+        made the session.
         """
         for turn in list(self._claims):
             if (turn.client or self._record.client or name) == name:
                 self._settle(turn, claimed=True)
 
     def drop_older(self, newer: Turn) -> None:
-        """End the prompts that a front did not send again before a newer one: it sends in order what it keeps."""
+        """End the prompts that a front did not send again before a newer one: it sends in order
+        what it keeps.
+        """
         for turn in list(self._claims):
             if turn.keys.front is not None and turn.keys.front == newer.keys.front:
                 self._settle(turn, claimed=False)
 
     async def may_run(self, turn: Turn) -> bool:
-        """Whether somebody stands behind it, as soon as that is known; true for one that is cancelled meanwhile."""
+        """Whether somebody stands behind it, as soon as that is known; true for one that is
+        cancelled meanwhile.
+        """
         claim = self._claims.get(turn)
         if claim is None:
             return True

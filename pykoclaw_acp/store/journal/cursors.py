@@ -15,7 +15,9 @@ class SqlCursorStore(SqlStore):
 
     async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
         """Apply changes of cursors in one transaction."""
-        await self._commit(Unit(statements=tuple(cursors.change(one) for one in changes)), patient=True)
+        await self._commit(
+            Unit(statements=tuple(cursors.change(one) for one in changes)), patient=True
+        )
 
     async def cursors(self, session_id: str, client: str) -> list[Cursor]:
         """Cursors of all instances of a client in a session."""
@@ -26,5 +28,9 @@ class SqlCursorStore(SqlStore):
         return await cursors.instances(self._database)
 
     async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
-        """Record which instances have ended and which live; delete what was left by `before` (ms, own clock)."""
-        await self._commit(Unit(statements=tuple(cursors.age(ended, living, self.clock.now(), before))))
+        """Record which instances have ended and which live; delete what was left by `before` (ms,
+        own clock).
+        """
+        await self._commit(
+            Unit(statements=tuple(cursors.age(ended, living, self.clock.now(), before)))
+        )

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pykoclaw_acp.channel.frames import AskWithdrawn, EventFrame, Gap, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import (
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    TurnEnded,
+    TurnStarted,
+)
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
@@ -31,7 +38,12 @@ class FrameBatch:
 
     @classmethod
     def of(
-        cls, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome], now: int
+        cls,
+        session_id: str,
+        epoch: int,
+        frames: Sequence[Numbered],
+        outcomes: dict[str, Outcome],
+        now: int,
     ) -> FrameBatch:
         """The batch of these frames; `outcomes` are those of the turns that end in them."""
         batch = cls(session_id, epoch, now)
@@ -56,7 +68,10 @@ class FrameBatch:
         if isinstance(frame, EventFrame):
             self._log(frame.turn_id, [frame.event])
         elif isinstance(frame, Gap):
-            self._log(frame.turn_id, gap(f"gap-{self.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file))
+            self._log(
+                frame.turn_id,
+                gap(f"gap-{self.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file),
+            )
         elif isinstance(frame, TurnStarted):
             new = turns.insert_background(self.session_id, frame.turn_id, self.epoch)
             self.statements.append(new if frame.background else turns.start(frame.turn_id))
@@ -70,7 +85,9 @@ class FrameBatch:
     def _end(self, frame: TurnEnded, outcome: Outcome) -> None:
         self.statements.append(turns.end(frame.turn_id, outcome, self.now))
         self.statements.append(sessions.used(self.session_id, self.now))
-        self.statements.append(sessions.set_claude_session(self.session_id, frame.claude_session_id))
+        self.statements.append(
+            sessions.set_claude_session(self.session_id, frame.claude_session_id)
+        )
         self.ends.append((self.session_id, frame.turn_id))
         self._log(frame.turn_id, failure(frame.turn_id, outcome))
 
@@ -80,7 +97,9 @@ class FrameBatch:
         self.events.extend((turn_id, event) for event in said)
 
     def _acknowledge(self, frame: int) -> None:
-        """In the row of the last event, so that a piece of text changes one page; else in the worker's row."""
+        """In the row of the last event, so that a piece of text changes one page; else in the
+        worker's row.
+        """
         if self.statements or not self.rows:
             self.statements.append(workers.acknowledge(self.session_id, self.epoch, frame))
         else:

@@ -14,10 +14,17 @@ from pykoclaw_acp.store.units import Unit
 class SqlLogStore(SqlStore):
     """Implements `sessions.ports.LogStore`."""
 
-    async def append(self, session_id: str, said: Sequence[Event], *, patient: bool = False) -> list[int]:
+    async def append(
+        self, session_id: str, said: Sequence[Event], *, patient: bool = False
+    ) -> list[int]:
         """Log events that belong to no turn."""
-        statements = (*sessions.follow(session_id, said), sessions.used(session_id, self.clock.now()))
-        return await self._commit(Unit(statements, events.rows(session_id, None, said)), patient=patient)
+        statements = (
+            *sessions.follow(session_id, said),
+            sessions.used(session_id, self.clock.now()),
+        )
+        return await self._commit(
+            Unit(statements, events.rows(session_id, None, said)), patient=patient
+        )
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order."""

@@ -32,9 +32,13 @@ class SqlPermissionStore(SqlStore):
     async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
         """Record the decision of a trust request, and trust these directories."""
         rows = [trust.add(one.path, one.content, settled.answered_by or "") for one in trusted]
-        await self._commit(Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True)
+        await self._commit(
+            Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True
+        )
 
-    async def park(self, session_id: str, request: PermissionRequest, said: Sequence[Event]) -> list[int]:
+    async def park(
+        self, session_id: str, request: PermissionRequest, said: Sequence[Event]
+    ) -> list[int]:
         """A pending request outlives its worker."""
         rows = events.rows(session_id, request.turn_id, said)
         return await self._commit(Unit(statements=(permissions.park(request.ask_id),), events=rows))
@@ -43,9 +47,13 @@ class SqlPermissionStore(SqlStore):
         """Record the decision of a parked request and queue the turn that tells Claude, durably."""
         told = permissions.settle_parked(settled, turn.turn_id)
         prompt = await in_pieces(long_texts.encoded(turn.content))
-        await self._commit(Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True)
+        await self._commit(
+            Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True
+        )
 
-    async def set_clock(self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None) -> None:
+    async def set_clock(
+        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
         """The away policy of a pending request, and when it acts."""
         await self._run(permissions.set_clock(ask_id, policy, deadline))
 

@@ -31,7 +31,9 @@ class SqlSessionStore(SqlStore):
 
     async def was_taken(self, request_key: str) -> bool:
         """Whether this request has made a session or a turn."""
-        return await self.find_created(request_key) is not None or await turns.exists(self._database, request_key)
+        return await self.find_created(request_key) is not None or await turns.exists(
+            self._database, request_key
+        )
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""
@@ -49,7 +51,9 @@ class SqlSessionStore(SqlStore):
         """The client has closed the session."""
         await self._run(sessions.close(session_id))
 
-    async def set_away_policy(self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False) -> None:
+    async def set_away_policy(
+        self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False
+    ) -> None:
         """The session's own away policy."""
         await self._run(sessions.set_away_policy(session_id, policy), patient=patient)
 

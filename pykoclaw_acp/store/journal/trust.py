@@ -26,7 +26,8 @@ class SqlTrustStore(SqlStore):
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request."""
         await self._commit(
-            Unit(statements=permissions.insert_workspace(session_id, request, self.clock.now())), patient=True
+            Unit(statements=permissions.insert_workspace(session_id, request, self.clock.now())),
+            patient=True,
         )
 
     async def find_answers(self, turn_id: str) -> list[StoredRequest]:

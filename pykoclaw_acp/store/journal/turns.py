@@ -51,7 +51,9 @@ class SqlTurnJournal(SqlStore):
         *,
         dead: bool = False,
     ) -> list[Logged]:
-        """A worker's frames in one transaction. `dead`: no worker lives, and the epoch is not compared."""
+        """A worker's frames in one transaction. `dead`: no worker lives, and the epoch is not
+        compared.
+        """
         batch = FrameBatch.of(session_id, epoch, frames, outcomes, self.clock.now())
         return batch.logged(await self._commit(batch.unit(None if dead else epoch), patient=True))
 
@@ -63,7 +65,9 @@ class SqlTurnJournal(SqlStore):
         now = self.clock.now()
         ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
         try:
-            return outcome, await self._commit(Unit(ended, rows, ends=((session_id, turn_id),)), patient=True)
+            return outcome, await self._commit(
+                Unit(ended, rows, ends=((session_id, turn_id),)), patient=True
+            )
         except Conflict as error:
             if (known := await turns.outcome(self._database, turn_id)) is None:
                 raise NoPlaceForEnd(turn_id) from error
@@ -73,12 +77,16 @@ class SqlTurnJournal(SqlStore):
         """A client has received the turn's response."""
         await self._run(turns.answered(turn_id), patient=True)
 
-    async def ended_turns(self, session_id: str, column: turns.Key, value: str) -> list[tuple[Turn, Outcome]]:
+    async def ended_turns(
+        self, session_id: str, column: turns.Key, value: str
+    ) -> list[tuple[Turn, Outcome]]:
         """Ended turns of clients, by one of their unique keys."""
         return await turns.ended(self._database, session_id, column, value)
 
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
-        """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
+        """The session's last prompt of a client, if it ended at or after `since` (ms,
+        own clock).
+        """
         return await turns.newest(self._database, session_id, since)
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:

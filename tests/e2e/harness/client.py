@@ -17,7 +17,10 @@ from tests.waiting import eventually
 T = TypeVar("T")
 
 ANSWER_WAIT: Final = 120.0  # seconds
-EMPTY_LINE: Final = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "\n\n"}}
+EMPTY_LINE: Final = {
+    "sessionUpdate": "agent_message_chunk",
+    "content": {"type": "text", "text": "\n\n"},
+}
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -48,10 +51,11 @@ class ServerGone(Exception):
 class Client:
     """One client of one server process, over the server's stdio.
 
-    `commands` are the slash commands that were offered last, by session.
-    `permit` answers permission questions: a function of the request's parameters that gives the result; what it raises
-    is sent as an error, None leaves the question open. `sent` and `received` are all frames, `updates` those of
-    `session/update` by session, since the last load. What breaks the protocol is raised by whatever the test waits for.
+    `commands` are the slash commands that were offered last, by session. `permit` answers
+    permission questions: a function of the request's parameters that gives the result; what it
+    raises is sent as an error, None leaves the question open. `sent` and `received` are all frames,
+    `updates` those of `session/update` by session, since the last load. What breaks the protocol is
+    raised by whatever the test waits for.
     """
 
     def __init__(self, process: Process, log: Path) -> None:
@@ -64,14 +68,17 @@ class Client:
         self.questions: list[dict[str, Any]] = []
         self.withdrawn: list[Any] = []
         self.unplaced: list[dict[str, Any]] = []
-        self.permit: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: selected("allow_once")
+        self.permit: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: selected(
+            "allow_once"
+        )
         self.on_update: Callable[[dict[str, Any]], None] = lambda _: None
         self.fault: BaseException | None = None
         self._ids = 0
         self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._reader = asyncio.create_task(self._read())
 
-    # --- out --------------------------------------------------------------------------------------------------------
+    # --- out
+    # --------------------------------------------------------------------------------------------------------
 
     def write(self, *lines: bytes) -> None:
         """Bytes as they are, in one write."""
@@ -83,10 +90,14 @@ class Client:
         self.sent.extend(messages)
         self.write(*(json.dumps(message).encode() + b"\n" for message in messages))
 
-    def request(self, method: str, /, **params: Any) -> tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]:
+    def request(
+        self, method: str, /, **params: Any
+    ) -> tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]:
         """A request that is not sent yet, and the future of its result."""
         self._ids += 1
-        return {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}, self.expect(self._ids, method)
+        return {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}, self.expect(
+            self._ids, method
+        )
 
     def expect(self, message_id: Any, method: str) -> asyncio.Future[dict[str, Any]]:
         """The future of the answer under this id."""
@@ -113,34 +124,51 @@ class Client:
         try:
             return await asyncio.wait_for(asyncio.shield(future), ANSWER_WAIT)
         except TimeoutError:
-            raise AssertionError(f"no answer within {ANSWER_WAIT} s; {self.last_words()}") from self.fault
+            raise AssertionError(
+                f"no answer within {ANSWER_WAIT} s; {self.last_words()}"
+            ) from self.fault
 
     def notify(self, method: str, /, **params: Any) -> None:
         """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    # --- ACP --------------------------------------------------------------------------------------------------------
+    # --- ACP
+    # --------------------------------------------------------------------------------------------------------
 
     async def initialize(self, **params: Any) -> dict[str, Any]:
-        return await self.call("initialize", **{"protocolVersion": 1, "clientCapabilities": {}, **params})
+        return await self.call(
+            "initialize", **{"protocolVersion": 1, "clientCapabilities": {}, **params}
+        )
 
     async def new(self, cwd: Path, **params: Any) -> str:
         """A new session's id."""
-        return str((await self.call("session/new", **{"cwd": str(cwd), "mcpServers": [], **params}))["sessionId"])
+        return str(
+            (await self.call("session/new", **{"cwd": str(cwd), "mcpServers": [], **params}))[
+                "sessionId"
+            ]
+        )
 
     async def load(self, session: str, cwd: Path, **params: Any) -> dict[str, Any]:
         """Load; `updates` of the session begin anew."""
         self.updates[session] = []
-        return await self.call("session/load", **{"sessionId": session, "cwd": str(cwd), "mcpServers": [], **params})
+        return await self.call(
+            "session/load", **{"sessionId": session, "cwd": str(cwd), "mcpServers": [], **params}
+        )
 
     async def resume(self, session: str, cwd: Path, after: int | None = None) -> dict[str, Any]:
         """Resume; what the client has not seen after `after` follows."""
         meta = {} if after is None else {"_meta": {"pykoclaw.dev/after": after}}
-        return await self.call("session/resume", sessionId=session, cwd=str(cwd), mcpServers=[], **meta)
+        return await self.call(
+            "session/resume", sessionId=session, cwd=str(cwd), mcpServers=[], **meta
+        )
 
-    def prompting(self, session: str, *content: str | dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
+    def prompting(
+        self, session: str, *content: str | dict[str, Any]
+    ) -> asyncio.Future[dict[str, Any]]:
         """Send a prompt of texts and other blocks; the future of its result."""
-        blocks = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        blocks = [
+            {"type": "text", "text": part} if isinstance(part, str) else part for part in content
+        ]
         return self.begin("session/prompt", sessionId=session, prompt=blocks)
 
     async def prompt(self, session: str, *content: str | dict[str, Any]) -> dict[str, Any]:
@@ -150,17 +178,24 @@ class Client:
     def cancel(self, session: str) -> None:
         self.notify("session/cancel", sessionId=session)
 
-    # --- what was seen ----------------------------------------------------------------------------------------------
+    # --- what was seen
+    # ----------------------------------------------------------------------------------------------
 
     def of(self, session: str, *kinds: str) -> list[dict[str, Any]]:
         """The session's updates of these kinds, in order; all without kinds."""
-        return [one for one in self.updates.get(session, []) if not kinds or one["sessionUpdate"] in kinds]
+        return [
+            one
+            for one in self.updates.get(session, [])
+            if not kinds or one["sessionUpdate"] in kinds
+        ]
 
     def text(self, session: str, kind: str = "agent_message_chunk") -> str:
         """What the session's updates of this kind say, joined."""
         return "".join(one["content"].get("text", "") for one in self.of(session, kind))
 
-    async def until(self, condition: Callable[[], T | Awaitable[T]], timeout: float = ANSWER_WAIT) -> T:
+    async def until(
+        self, condition: Callable[[], T | Awaitable[T]], timeout: float = ANSWER_WAIT
+    ) -> T:
         """Wait until the condition is true; raises what broke the protocol meanwhile."""
 
         def look() -> T | Awaitable[T]:
@@ -174,7 +209,8 @@ class Client:
         """The end of the server's log, for people."""
         return "the server's log ends with:\n" + "\n".join(self.log.read_text().splitlines()[-12:])
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the end
+    # ----------------------------------------------------------------------------------------------------
 
     async def close(self) -> int:
         """End the server's input and wait for its exit status."""
@@ -202,7 +238,8 @@ class Client:
             await self.process.stdin.wait_closed()
         return status
 
-    # --- in ---------------------------------------------------------------------------------------------------------
+    # --- in
+    # ---------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -270,7 +307,11 @@ class Client:
             result = self.permit(frame["params"])
         except Exception as error:
             self.send(
-                {"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32603, "message": f"the test says: {error}"}}
+                {
+                    "jsonrpc": "2.0",
+                    "id": frame["id"],
+                    "error": {"code": -32603, "message": f"the test says: {error}"},
+                }
             )
             return
         if result is not None:

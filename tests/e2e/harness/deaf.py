@@ -1,4 +1,6 @@
-"""A client that reads only while it is told to: behind a front, or at the daemon's socket itself."""
+"""A client that reads only while it is told to: behind a front, or at the daemon's
+socket itself.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ WAIT: Final = 30.0  # s
 
 
 class Deaf:
-    """Speaks ACP over a connected socket, which it owns. `seqs` are those of the updates that it has read."""
+    """Speaks ACP over a connected socket, which it owns. `seqs` are those of the updates that it
+    has read.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -28,7 +32,9 @@ class Deaf:
         """The result of a request; updates that come before it are taken."""
         self._ids += 1
         request = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
-        await asyncio.get_running_loop().sock_sendall(self._connection, json.dumps(request).encode() + b"\n")
+        await asyncio.get_running_loop().sock_sendall(
+            self._connection, json.dumps(request).encode() + b"\n"
+        )
         while True:
             for frame in await self._frames():
                 if frame.get("id") == self._ids:
@@ -59,7 +65,9 @@ class Deaf:
 
     async def _frames(self) -> list[dict[str, Any]]:
         """The next frames; raises ConnectionError at the end."""
-        data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._connection, 1 << 20), WAIT)
+        data = await asyncio.wait_for(
+            asyncio.get_running_loop().sock_recv(self._connection, 1 << 20), WAIT
+        )
         if not data:
             raise ConnectionResetError("the other end has closed")
         *lines, self._received = (self._received + data).split(b"\n")

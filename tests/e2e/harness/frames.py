@@ -81,7 +81,9 @@ def parse(line: bytes) -> dict[str, Any]:
     if not isinstance(frame, dict) or frame.get("jsonrpc") != "2.0":
         raise BadFrame(f"not JSON-RPC 2.0: {line[:300]!r}")
     keys = set(frame) - {"jsonrpc", "id"}
-    if keys not in ({"method", "params"}, {"result"}, {"error"}) or ("method" not in frame and "id" not in frame):
+    if keys not in ({"method", "params"}, {"result"}, {"error"}) or (
+        "method" not in frame and "id" not in frame
+    ):
         raise BadFrame(f"no request, notification or response: {line[:300]!r}")
     return frame
 
@@ -95,7 +97,9 @@ def validate_call(frame: dict[str, Any]) -> None:
 
 
 def validate_answer(frame: dict[str, Any], method: str | None) -> None:
-    """A response; `method` is what it answers, None where that was no request that anybody could read."""
+    """A response; `method` is what it answers, None where that was no request that anybody could
+    read.
+    """
     if "error" in frame:
         _check(schema.Error, frame["error"], frame)
     elif method not in RESULTS:
@@ -109,7 +113,10 @@ def _check(model: type[BaseModel], value: Any, frame: dict[str, Any]) -> None:
         parsed = model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         raise BadFrame(f"{error}\nin {json.dumps(frame)[:2000]}") from error
-    # The models forgive: what they do not know or cannot read is dropped, and so is missing afterwards.
+    # The models forgive: what they do not know or cannot read is dropped, and so is missing
+    # afterwards.
     kept = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if kept != value:
-        raise BadFrame(f"the schema understands only {json.dumps(kept)[:2000]}\nof {json.dumps(frame)[:2000]}")
+        raise BadFrame(
+            f"the schema understands only {json.dumps(kept)[:2000]}\nof {json.dumps(frame)[:2000]}"
+        )

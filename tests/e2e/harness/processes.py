@@ -12,13 +12,17 @@ from typing import Final
 from pykoclaw_acp.system.lineage import WORKER_NAME
 from pykoclaw_acp.system.processes import name
 
-FORK_SERVER: Final = "pykoclaw_acp.worker.forkserver"  # workers are its forks, and show the same command
+FORK_SERVER: Final = (
+    "pykoclaw_acp.worker.forkserver"  # workers are its forks, and show the same command
+)
 COOKIE: Final = "PYKOCLAW_WORKER"
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live process; `session` and `epoch` are those of the worker that it was started by, as its environment says."""
+    """A live process; `session` and `epoch` are those of the worker that it was started by, as its
+    environment says.
+    """
 
     pid: int
     parent: int
@@ -29,7 +33,9 @@ class Process:
     @property
     def is_claude(self) -> bool:
         """The CLI itself, not a tool of it."""
-        return self.session is not None and os.path.basename(self.command.split(" ", 1)[0]) == "claude"
+        return (
+            self.session is not None and os.path.basename(self.command.split(" ", 1)[0]) == "claude"
+        )
 
     @property
     def is_worker(self) -> bool:
@@ -66,7 +72,13 @@ def _look(pid: int, home: bytes) -> Process | None:
             environment = file.read().split(b"\0")
         if home not in environment:
             return None
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        command = (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return None
     fields = _stat(pid)

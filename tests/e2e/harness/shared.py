@@ -1,4 +1,6 @@
-"""A daemon that runs already, for tests that only talk to one: what they have of it, and what they must leave of it."""
+"""A daemon that runs already, for tests that only talk to one: what they have of it, and what they
+must leave of it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ STOP_WAIT: Final = 60.0  # s
 
 
 class Resident:
-    """A home with a daemon, for one test after the other; there is one for each process that runs tests."""
+    """A home with a daemon, for one test after the other; there is one for each process that runs
+    tests.
+    """
 
     def __init__(self, root: Path, model: ScriptedModel) -> None:
         self.root = root
@@ -71,7 +75,8 @@ class Resident:
 class Guest(Stack):
     """A test at a resident daemon: directories, clients and sessions of its own, and nothing else.
 
-    For tests that look at their own sessions alone, in the daemon's usual settings, and let it live.
+    For tests that look at their own sessions alone, in the daemon's usual settings, and let it
+    live.
     """
 
     def __init__(self, root: Path, model: ScriptedModel, resident: Resident) -> None:
@@ -95,8 +100,12 @@ class Guest(Stack):
     async def close(self) -> None:
         """End the clients and the workers, and see that nothing else is left."""
         try:
-            statuses = [await client.close() for client in self.clients if client.process.returncode is None]
-            await asyncio.to_thread(call, self.places, "_pykoclaw.dev/workers/stop", {"all": True, "now": True})
+            statuses = [
+                await client.close() for client in self.clients if client.process.returncode is None
+            ]
+            await asyncio.to_thread(
+                call, self.places, "_pykoclaw.dev/workers/stop", {"all": True, "now": True}
+            )
             await eventually(lambda: self.strays() == [])
         except BaseException:
             self._resident.discard()
@@ -114,5 +123,8 @@ class Guest(Stack):
         return [
             one
             for one in self.processes()
-            if one.pid != pid and not (one.parent == pid and processes.FORK_SERVER in one.command and not one.is_worker)
+            if one.pid != pid
+            and not (
+                one.parent == pid and processes.FORK_SERVER in one.command and not one.is_worker
+            )
         ]

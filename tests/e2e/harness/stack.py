@@ -52,7 +52,9 @@ class Stack:
         self.data = self.home / ".local/share/pykoclaw"
 
     def use(self, data: Path) -> None:
-        """From now on everything is about this data directory: servers that are started, and what is asked here."""
+        """From now on everything is about this data directory: servers that are started, and what
+        is asked here.
+        """
         self.data = data
         self.environment["PYKOCLAW_DATA"] = os.fspath(data)
 
@@ -66,14 +68,17 @@ class Stack:
         await client.initialize()
         return client
 
-    # --- the resident daemon ----------------------------------------------------------------------------------------
+    # --- the resident daemon
+    # ----------------------------------------------------------------------------------------
 
     @property
     def places(self) -> Places:
         """Where the daemon of this home is."""
         return Places(self.data, self.home / ".local/state/pykoclaw")
 
-    async def daemon(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> asyncio.subprocess.Process:
+    async def daemon(
+        self, *, program: tuple[str, ...] = PROGRAM, **environment: str
+    ) -> asyncio.subprocess.Process:
         """A daemon that serves."""
         with (self.root / "daemon.log").open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -117,7 +122,9 @@ class Stack:
         await client.initialize()
         return client
 
-    async def spawn_front(self, *, program: tuple[str, ...] = PROGRAM, **environment: str) -> Client:
+    async def spawn_front(
+        self, *, program: tuple[str, ...] = PROGRAM, **environment: str
+    ) -> Client:
         """A client behind a front, not initialized."""
         return await self.connect(Client, *program, **environment)
 
@@ -148,8 +155,12 @@ class Stack:
                 process.signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        """End every server as a client does, at the end of its input, and see that nothing of it is left."""
-        statuses = [await client.close() for client in self.clients if client.process.returncode is None]
+        """End every server as a client does, at the end of its input, and see that nothing of it is
+        left.
+        """
+        statuses = [
+            await client.close() for client in self.clients if client.process.returncode is None
+        ]
         faults = [client.fault for client in self.clients if client.fault is not None]
         try:
             await self._end_residents()
@@ -175,7 +186,8 @@ class Stack:
         for process in self.daemons:
             await process.wait()
 
-    # --- processes --------------------------------------------------------------------------------------------------
+    # --- processes
+    # --------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[Process]:
         """All of this home."""
@@ -187,7 +199,9 @@ class Stack:
 
     def claude(self, session: str) -> Process | None:
         """The session's CLI."""
-        return next((one for one in self.processes() if one.is_claude and one.session == session), None)
+        return next(
+            (one for one in self.processes() if one.is_claude and one.session == session), None
+        )
 
     def worker(self, session: str) -> Process:
         """The session's worker, whose CLI runs."""
@@ -197,7 +211,9 @@ class Stack:
 
     def fork_server(self, client: Client) -> Process:
         """The fork server of this client's server, which has no worker as an orphan now."""
-        (found,) = [one for one in self.find(processes.FORK_SERVER) if one.parent == client.process.pid]
+        (found,) = [
+            one for one in self.find(processes.FORK_SERVER) if one.parent == client.process.pid
+        ]
         return found
 
     async def no_worker(self, within: float = 60) -> None:
@@ -206,7 +222,8 @@ class Stack:
         def only_servers() -> bool:
             left = self.processes()
             return (
-                not any(one.session for one in left) and sum(processes.FORK_SERVER in one.command for one in left) < 2
+                not any(one.session for one in left)
+                and sum(processes.FORK_SERVER in one.command for one in left) < 2
             )
 
         await eventually(only_servers, within)
@@ -218,14 +235,17 @@ class Stack:
         except AssertionError:
             raise AssertionError(f"left behind after {within} s: {self.processes()}") from None
 
-    # --- model, log and database ------------------------------------------------------------------------------------
+    # --- model, log and database
+    # ------------------------------------------------------------------------------------
 
     def server_log(self, client: Client) -> str:
         """What the server of this client has logged."""
         return client.log.read_text()
 
     def asked(self) -> list[dict[str, Any]]:
-        """The requests that reached the model in this test, without those that Claude makes for itself."""
+        """The requests that reached the model in this test, without those that Claude makes for
+        itself.
+        """
         return self.model.requests()
 
     def transcript(self, session: str) -> str:
@@ -250,7 +270,9 @@ class Stack:
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         """Rows of the server's database."""
-        connection = sqlite3.connect(f"file:{self.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(
+            f"file:{self.data / 'pykoclaw.db'}?mode=ro", uri=True, timeout=30
+        )
         try:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(query, parameters)]

@@ -18,7 +18,8 @@ SYSTEMD: Final = Path("/usr/lib/systemd/systemd")
 START_WAIT: Final = 60.0  # s
 COMMAND_WAIT: Final = 90.0  # s
 CGROUPS: Final = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
-# A user's systemd starts only where the machine was booted with systemd: in a mount name space it looks so.
+# A user's systemd starts only where the machine was booted with systemd: in a mount name space it
+# looks so.
 PRETEND: Final = """
 mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit
 for group in "$@"; do mkdir "$group" && echo $$ > "$group/cgroup.procs" || exit; done
@@ -33,7 +34,9 @@ class CannotRun(Exception):
 class UserManager:
     """A running `systemd --user`; services get its environment."""
 
-    def __init__(self, process: asyncio.subprocess.Process, environment: dict[str, str], groups: list[str]) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, environment: dict[str, str], groups: list[str]
+    ) -> None:
         """Use `start`."""
         self.environment = environment
         self.socket = Path(environment["XDG_RUNTIME_DIR"]) / "pykoclaw/acp.sock"
@@ -56,7 +59,9 @@ class UserManager:
 
         private = runtime / "systemd/private"
         try:
-            await eventually(lambda: process.returncode is not None or private.is_socket(), START_WAIT)
+            await eventually(
+                lambda: process.returncode is not None or private.is_socket(), START_WAIT
+            )
             await manager.control("start", "basic.target")
         except AssertionError as error:
             await manager.close()
@@ -67,7 +72,11 @@ class UserManager:
     async def run(self, *command: str, status: int = 0) -> str:
         """What a command prints that runs as in a login session of the user."""
         process = await asyncio.create_subprocess_exec(
-            *command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            *command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         try:
             output, _ = await asyncio.wait_for(process.communicate(), COMMAND_WAIT)
@@ -120,10 +129,17 @@ def _removed(directory: str) -> bool:
 
 
 def _hierarchies() -> list[str]:
-    """Where systemd keeps control groups: version 1 with version 2 beside it, or version 2 alone."""
+    """Where systemd keeps control groups: version 1 with version 2 beside it, or
+    version 2 alone.
+    """
     return [root for root in CGROUPS if os.path.exists(f"{root}/cgroup.procs")]
 
 
 def _possible() -> bool:
     commands = all(shutil.which(name) for name in ("systemctl", "unshare"))
-    return os.geteuid() == 0 and commands and SYSTEMD.exists() and not Path("/run/systemd/system").is_dir()
+    return (
+        os.geteuid() == 0
+        and commands
+        and SYSTEMD.exists()
+        and not Path("/run/systemd/system").is_dir()
+    )

@@ -1,4 +1,5 @@
-"""A test double of Mitto, built from what Mitto 09f57d87 (2026-06-18) was seen to do as an ACP client.
+"""A test double of Mitto, built from what Mitto 09f57d87 (2026-06-18) was seen to do as an ACP
+client.
 
 It calls in Mitto's order, with Mitto's limits, kills like Mitto, and shows what Mitto would show.
 """

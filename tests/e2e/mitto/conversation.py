@@ -7,13 +7,19 @@ from typing import Any, Final
 
 from tests.e2e.mitto import wrapping
 
-RACE: Final = 0.02  # s after the answer of new, load, resume in which updates may be lost: here they all are
-FAILURES_TO_SKIP: Final = 2  # failed starts after which a session is not resumed any more, but made anew
+RACE: Final = (
+    0.02  # s after the answer of new, load, resume in which updates may be lost: here they all are
+)
+FAILURES_TO_SKIP: Final = (
+    2  # failed starts after which a session is not resumed any more, but made anew
+)
 FAILURES_TO_ARCHIVE: Final = 3
 
 
 class Conversation:
-    """`screen` is what is shown, in order; text counts as shown at the end of its line, or of its turn."""
+    """`screen` is what is shown, in order; text counts as shown at the end of its line, or of its
+    turn.
+    """
 
     def __init__(self, name: str = "a conversation") -> None:
         self.name = name
@@ -22,7 +28,9 @@ class Conversation:
         self.start_failures = 0
         self.archived = False
         # what it knows of the session
-        self.lost: list[str] = []  # ids that were overwritten: their sessions are lost for Mitto for ever
+        self.lost: list[
+            str
+        ] = []  # ids that were overwritten: their sessions are lost for Mitto for ever
         self.methods: list[str] = []  # how it was opened: new, resume, load
         self.modes: dict[str, Any] | None = None
         self.models: dict[str, Any] | None = None
@@ -40,7 +48,8 @@ class Conversation:
         self._wrapped = False  # since it was opened
         self._resumed = False
 
-    # --- the session ------------------------------------------------------------------------------------------------
+    # --- the session
+    # ------------------------------------------------------------------------------------------------
 
     def opened(self, method: str, session: str, result: dict[str, Any]) -> None:
         """The answer to new, load or resume."""
@@ -71,7 +80,8 @@ class Conversation:
         """Whether its session is asked for, rather than a new one made."""
         return self.session is not None and self.start_failures < FAILURES_TO_SKIP
 
-    # --- prompts ----------------------------------------------------------------------------------------------------
+    # --- prompts
+    # ----------------------------------------------------------------------------------------------------
 
     def wrap(self, words: str) -> str:
         """The user's words as they are sent now."""
@@ -102,10 +112,13 @@ class Conversation:
         """All that the agent has said and that is shown."""
         return "".join(self.screen)
 
-    # --- session/update ---------------------------------------------------------------------------------------------
+    # --- session/update
+    # ---------------------------------------------------------------------------------------------
 
     def show(self, update: dict[str, Any]) -> None:
-        """An update; one for a session that is not registered is dropped silently, a whole replay too."""
+        """An update; one for a session that is not registered is dropped silently, a whole replay
+        too.
+        """
         if self._registered is None or asyncio.get_running_loop().time() < self._registered:
             return
         match update["sessionUpdate"]:

@@ -1,4 +1,6 @@
-"""`mitto web` with one workspace: one agent process for all its conversations, and for its own helpers."""
+"""`mitto web` with one workspace: one agent process for all its conversations, and for its own
+helpers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ RETRYING: Final = "AI agent restarted. Retrying your message automatically..."
 
 
 class Mitto:
-    """Start it with `open`. `approves`: the default of all its faces, which take the first option that allows."""
+    """Start it with `open`. `approves`: the default of all its faces, which take the first option
+    that allows.
+    """
 
     def __init__(self, stack: Stack, **environment: str) -> None:
         self.stack = stack
@@ -34,19 +38,29 @@ class Mitto:
         self.methods = ["resume", "load"]  # that it tries before it makes a new session
         self.wraps_again = False  # a prompt that it sends again after a restart
         self.program = PROGRAM
-        self.environment = {"MITTO_SESSION_ID": "", "MITTO_WORKSPACE_UUID": "", "MITTO_DATA_DIR": "/x", **environment}
+        self.environment = {
+            "MITTO_SESSION_ID": "",
+            "MITTO_WORKSPACE_UUID": "",
+            "MITTO_DATA_DIR": "/x",
+            **environment,
+        }
         self.wire: Wire | None = None
         self.capabilities: dict[str, Any] = {}
-        self.auxiliary: list[str] = []  # ids of its own sessions on this process; it never closes any
+        self.auxiliary: list[
+            str
+        ] = []  # ids of its own sessions on this process; it never closes any
         self.replaced = 0  # questions that a second one of the same session has pushed aside
         self._shown: dict[str, Conversation] = {}
         self._asked: dict[str, dict[str, Any]] = {}
         self._starting = asyncio.Lock()
 
-    # --- the process ------------------------------------------------------------------------------------------------
+    # --- the process
+    # ------------------------------------------------------------------------------------------------
 
     async def open(self, *conversations: Conversation) -> None:
-        """Start the process if there is none; then, in the same moment, all that Mitto asks of it at a start."""
+        """Start the process if there is none; then, in the same moment, all that Mitto asks of it
+        at a start.
+        """
         async with self._starting:  # all of the workspace wait
             fresh = self.wire is None
             try:
@@ -56,10 +70,14 @@ class Mitto:
                     conversation.failed_to_start()
                 raise
         helpers = [self._make_helper(wire) for _ in range(AUXILIARY if fresh else 0)]
-        await asyncio.gather(*helpers, *(self._open(wire, conversation) for conversation in conversations))
+        await asyncio.gather(
+            *helpers, *(self._open(wire, conversation) for conversation in conversations)
+        )
 
     async def shutdown(self) -> None:
-        """Idle for six minutes, or the configuration was changed, or Mitto ends: it is all the same to the agent."""
+        """Idle for six minutes, or the configuration was changed, or Mitto ends: it is all the same
+        to the agent.
+        """
         assert self.wire is not None
         await self.wire.kill_group()
         self._forget()
@@ -81,7 +99,8 @@ class Mitto:
         self._asked.clear()
         self.auxiliary = []
 
-    # --- sessions ---------------------------------------------------------------------------------------------------
+    # --- sessions
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -92,8 +111,13 @@ class Mitto:
         self.auxiliary.append(made["sessionId"])
 
     async def _open(self, wire: Wire, conversation: Conversation) -> None:
-        """Resume, else load, else a new session, whose id takes the place of the old one: no error is special."""
-        can = {"resume": "resume" in self.capabilities["sessionCapabilities"], "load": self.capabilities["loadSession"]}
+        """Resume, else load, else a new session, whose id takes the place of the old one: no error
+        is special.
+        """
+        can = {
+            "resume": "resume" in self.capabilities["sessionCapabilities"],
+            "load": self.capabilities["loadSession"],
+        }
         for method in self.methods:
             if conversation.resumable and can[method] and conversation.session not in self._shown:
                 await self._try(wire, conversation, method)
@@ -113,13 +137,18 @@ class Mitto:
             return
         self._register(conversation, method, conversation.session, result)
 
-    def _register(self, conversation: Conversation, method: str, session: str, result: dict[str, Any]) -> None:
+    def _register(
+        self, conversation: Conversation, method: str, session: str, result: dict[str, Any]
+    ) -> None:
         conversation.opened(method, session, result)
         self._shown[session] = conversation
 
-    # --- prompts ----------------------------------------------------------------------------------------------------
+    # --- prompts
+    # ----------------------------------------------------------------------------------------------------
 
-    async def prompt(self, conversation: Conversation, words: str, *blocks: dict[str, Any]) -> str | None:
+    async def prompt(
+        self, conversation: Conversation, words: str, *blocks: dict[str, Any]
+    ) -> str | None:
         """A prompt of the user's; its stop reason, or None if it failed and the user reads why."""
         if self.wire is None:
             await self.open(conversation)
@@ -166,7 +195,8 @@ class Mitto:
         if question is not None:
             self.wire.reply(question, CANCELLED)
 
-    # --- questions --------------------------------------------------------------------------------------------------
+    # --- questions
+    # --------------------------------------------------------------------------------------------------
 
     def question(self, conversation: Conversation) -> dict[str, Any] | None:
         """The question that the user sees."""
@@ -180,7 +210,11 @@ class Mitto:
     def _permit(self, params: dict[str, Any]) -> dict[str, Any] | None:
         assert self.wire is not None
         if self.approves:
-            allows = [option for option in params["options"] if option["kind"] in ("allow_once", "allow_always")]
+            allows = [
+                option
+                for option in params["options"]
+                if option["kind"] in ("allow_once", "allow_always")
+            ]
             return selected(allows[0]["optionId"])
         if not self.browser:
             return CANCELLED

@@ -13,7 +13,9 @@ from typing import Any, Final
 from tests.e2e.harness import Client
 from tests.e2e.mitto import reading
 
-LINE_LIMIT: Final = 10 * 1024 * 1024  # bytes; a longer one closes the connection (bufio.Scanner: token too long)
+LINE_LIMIT: Final = (
+    10 * 1024 * 1024
+)  # bytes; a longer one closes the connection (bufio.Scanner: token too long)
 # Limits in seconds.
 NEW: Final = 25.0
 NEW_AUXILIARY: Final = 30.0
@@ -28,7 +30,9 @@ class Overdue(Exception):
 
 
 class Wire(Client):
-    """One agent process. On top of the harness' checks of every frame it has what only Mitto trips over."""
+    """One agent process. On top of the harness' checks of every frame it has what only Mitto trips
+    over.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self.show: Callable[[str, dict[str, Any]], None] = lambda _session, _update: None
@@ -54,7 +58,10 @@ class Wire(Client):
         """
         message, future = self.request(method, **params)
         late, self._late = self._late, []
-        cancels = [{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": one}} for one in late]
+        cancels = [
+            {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": one}}
+            for one in late
+        ]
         self.send(message, *cancels)
         try:
             return await asyncio.wait_for(asyncio.shield(future), limit)
@@ -63,7 +70,9 @@ class Wire(Client):
             raise Overdue(method) from self.fault
 
     async def kill_group(self) -> None:
-        """The end of an agent in Mitto: SIGKILL to its process group, input still open, nothing said before."""
+        """The end of an agent in Mitto: SIGKILL to its process group, input still open, nothing
+        said before.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.gone()
