@@ -86,7 +86,6 @@ def _p99(path: str, cwd: str, requests: int) -> float:
 
 
 # --- those that do their worst
-# ----------------------------------------------------------------------------------------
 
 
 def _lines(method: str, params: dict[str, Any], count: int) -> bytes:

@@ -38,7 +38,6 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_
 
 
 # --- daemon to worker
-# ----------------------------------------------------------------------------------------------
 
 
 class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
@@ -109,7 +108,6 @@ class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
 
 
 # --- worker to daemon
-# ----------------------------------------------------------------------------------------------
 
 
 class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):

@@ -38,9 +38,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()
-    workspace: str = (
-        ""  # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
-    )
+    # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
+    workspace: str = ""
 
     @property
     def restricted(self) -> bool:

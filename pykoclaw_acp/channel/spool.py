@@ -134,7 +134,6 @@ class Spool:
         return lines
 
     # --- the file
-    # ---------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         """Begin a new file if others have removed or changed this one."""

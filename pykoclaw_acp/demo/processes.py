@@ -21,9 +21,8 @@ from pykoclaw_acp.system import reaper
 KILL_WAIT: Final = 10.0  # s; SIGKILL takes milliseconds
 END_WAIT: Final = 10.0  # s; for processes that were told to end
 _POLL: Final = 0.01  # s
-_WORKER: Final = (
-    "pykoclaw-worker"  # what a worker calls itself; it has the command line of the fork server
-)
+# what a worker calls itself; it has the command line of the fork server
+_WORKER: Final = "pykoclaw-worker"
 _SPAWNING: Final = ("front", "daemon")
 _ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude", "tool")
 

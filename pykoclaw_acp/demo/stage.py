@@ -73,7 +73,6 @@ class Stage:
         self.page.finding(self._findings.saw(step, seen, right=right, ms=ms))
 
     # --- the editor
-    # -------------------------------------------------------------------------------------------------
 
     async def open_editor(self) -> Greeting:
         """Start a new one, with its front."""
@@ -134,7 +133,6 @@ class Stage:
         self.page.speech.asked(question)
 
     # --- model, processes
-    # -------------------------------------------------------------------------------------------
 
     async def requests(self) -> list[dict[str, Any]]:
         """What the model was asked until now."""

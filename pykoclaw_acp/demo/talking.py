@@ -19,9 +19,8 @@ from pykoclaw_acp.demo.speech import spoken
 from pykoclaw_acp.demo.stage import Stage, since
 
 EXIT_LIMIT: Final = 0.1  # s; what the front promises
-MORE_EDITORS: Final = (
-    2  # that come and go; the quickest end counts, as a busy machine delays one or another
-)
+# that come and go; the quickest end counts, as a busy machine delays one or another
+MORE_EDITORS: Final = 2
 SPREAD: Final = 0.1  # s between first and last piece; an answer that comes in one go has none
 
 

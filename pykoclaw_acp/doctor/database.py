@@ -13,9 +13,8 @@ from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.link.places import DATABASE
 
 FIX: Final = "Use SQLite 3.51.3 or newer: on x86_64 `pip install pysqlite3`, elsewhere a Python that is linked with it."
-_WAL: Final = (
-    b"\x02\x02"  # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
-)
+# bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
+_WAL: Final = b"\x02\x02"
 _LIBRARY: Final = re.compile(r"\S*/(?:libsqlite3\.so\S*|_?pysqlite3?\S*\.so|_sqlite3\S*\.so)$")
 _VERSION: Final = re.compile(rb"\x00(3\.\d{1,2}\.\d{1,2})\x00")
 

@@ -15,9 +15,8 @@ from pykoclaw_acp.link import places, records
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.system import reaper, trusted_path
 
-LONGEST_SOCKET: Final = (
-    107  # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
-)
+# bytes of a unix socket's path (unix(7)), for programs that connect to it directly
+LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1024**3  # bytes
 FULL_DISK: Final = 100 * 1024**2  # bytes
 UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")

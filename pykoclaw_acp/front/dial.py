@@ -19,20 +19,17 @@ if TYPE_CHECKING:
     from pykoclaw_acp.front.spawn import Starting
 
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
-UNUSABLE: Final = (
-    78  # EX_CONFIG of sysexits.h: among others, the database that was there is missing
-)
+# EX_CONFIG of sysexits.h: among others, the database that was there is missing
+UNUSABLE: Final = 78
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 MAX_START_ATTEMPTS: Final = 4  # of a daemon that dies without a word
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
-RECOVERY: Final = (
-    600.0  # s that a daemon may take until it serves: it may have a huge database to migrate
-)
-MIN_UPTIME: Final = (
-    1.0  # s; after a connection that ends earlier, the next one waits longer each time
-)
+# s that a daemon may take until it serves: it may have a huge database to migrate
+RECOVERY: Final = 600.0
+# s; after a connection that ends earlier, the next one waits longer each time
+MIN_UPTIME: Final = 1.0
 
 
 class NotStarted(Exception):

@@ -82,13 +82,11 @@ class Ledger:
         self._initialize: Any = None
         self._count = 0
         self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
-        self._lost: dict[str, Any] | None = (
-            None  # the daemon that was there last, and did not say that it ends
-        )
+        # the daemon that was there last, and did not say that it ends
+        self._lost: dict[str, Any] | None = None
         self._over: list[KeptLine] = []  # what it had not taken then
 
     # --- what the client sends
-    # ----------------------------------------------------------------------------------------
 
     def keep(self, content: bytes | bytearray, at: float) -> KeptLine:
         """Number a new line and keep it; `understand` it once it is on its way."""
@@ -114,7 +112,6 @@ class Ledger:
             self._asked.discard(message["id"])
 
     # --- what the daemon sends
-    # ----------------------------------------------------------------------------------------
 
     def follow_session(self, session_id: str, seq: int, line: int) -> None:
         """The session's updates after `seq` come next."""
@@ -178,7 +175,6 @@ class Ledger:
             self._asked.discard(request_id)
 
     # --- for a new daemon
-    # ---------------------------------------------------------------------------------------------
 
     def hello(self, arrived: dict[str, int]) -> bytes:
         """The introduction; `arrived`: by session, the last update that has arrived at

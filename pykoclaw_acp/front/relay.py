@@ -31,9 +31,8 @@ FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other
 GREET_AFTER: Final = 0.4  # s that a daemon has for the answer to `initialize`
 CONFIRM_EVERY: Final = 0.1  # s
 LINGER: Final = 0.05  # s, after the client's end, for what is on its way
-FAILURE_LINGER: Final = (
-    1.0  # s, after a final failure, for a client that has not asked anything yet
-)
+# s, after a final failure, for a client that has not asked anything yet
+FAILURE_LINGER: Final = 1.0
 
 REPLACED: Final = (
     "The program was replaced by another version while this client was open, and cannot start the daemon from here. "
@@ -97,7 +96,6 @@ class Relay:
         _say(f"pykoclaw-acp: {self._failure[0]}")
 
     # --- the loop
-    # -----------------------------------------------------------------------------------------------------
 
     def _over(self) -> bool:
         if self._end_at == _NEVER:
@@ -177,7 +175,6 @@ class Relay:
             self._lose(self._link)
 
     # --- the client
-    # ---------------------------------------------------------------------------------------------------
 
     def _may_read(self) -> bool:
         return (self._unsent if self._link is None else self._link.out.waiting) <= FULL
@@ -226,9 +223,8 @@ class Relay:
         from pykoclaw_acp.system.lineage import is_inside
 
         if is_inside(os.getpid()):
-            self._greet_at = (
-                _NEVER  # it may be refused, and is to hear that now, not as it opens a session
-            )
+            # it may be refused, and is to hear that now, not as it opens a session
+            self._greet_at = _NEVER
             return
         line, self._initialize, self._greet_at = self._initialize, None, _NEVER
         if line is None or line.number not in self._ledger.lines:
@@ -258,7 +254,6 @@ class Relay:
         self._end_at = min(self._end_at, time.monotonic() + LINGER)
 
     # --- the daemon
-    # ---------------------------------------------------------------------------------------------------
 
     def _dial(self) -> None:
         assert self._dialer is not None

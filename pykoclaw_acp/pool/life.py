@@ -40,9 +40,8 @@ from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after a request to terminate
 SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
-CLEAN_UP_GRACE: Final = (
-    1.5  # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
-)
+# s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
+CLEAN_UP_GRACE: Final = 1.5
 HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
 DIED: Final = TurnFailure("worker_lost", "Claude's worker process died.")
 REPLACED: Final = TurnFailure("worker_lost", "Claude's worker was replaced by a newer one.")
@@ -92,7 +91,6 @@ class WorkerLife:
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
 
     # --- its state
-    # --------------------------------------------------------------------------------------------------
 
     @property
     def workspace(self) -> str | None:
@@ -142,7 +140,6 @@ class WorkerLife:
         return None if failure is None else str(failure)
 
     # --- its life
-    # ---------------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
         """Launch or adopt it, listen until it is gone, clean up; if it was detached, leave it to
@@ -242,7 +239,6 @@ class WorkerLife:
             self.kill()
 
     # --- commands
-    # ---------------------------------------------------------------------------------------------------
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
@@ -298,7 +294,6 @@ class WorkerLife:
         return bool(done)
 
     # --- what it says
-    # -----------------------------------------------------------------------------------------------
 
     def _hello(self) -> Hello:
         after, data = self._inbox.committed, self._context.limits.data
@@ -341,7 +336,6 @@ class WorkerLife:
         self._context.changed(self)
 
     # --- its end
-    # ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         """Clean up; whatever fails, the session can have a new worker afterwards."""

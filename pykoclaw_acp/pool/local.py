@@ -26,9 +26,8 @@ from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.pool.whereabouts import Whereabouts
 from pykoclaw_acp.system import processes, reaper, shortage
 
-RECOVER_GRACE: Final = (
-    3.0  # s; for workers that are ended: to interrupt, and to keep what they have to tell
-)
+# s; for workers that are ended: to interrupt, and to keep what they have to tell
+RECOVER_GRACE: Final = 3.0
 STRAYS_GRACE: Final = 1.0  # s; for what workers of earlier daemons have left
 
 log: Final = structlog.get_logger()

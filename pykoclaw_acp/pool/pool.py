@@ -32,9 +32,8 @@ SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
     " The daemon's log says why. Send the prompt again: that tries it once more."
 )
-RETRY_INTERVAL: Final = (
-    5.0  # s; nothing tells the pool that the clients of a permission request have left
-)
+# s; nothing tells the pool that the clients of a permission request have left
+RETRY_INTERVAL: Final = 5.0
 
 log: Final = structlog.get_logger()
 
@@ -63,7 +62,6 @@ class WorkerPool:
         self._closing = False
 
     # --- for sessions
-    # -----------------------------------------------------------------------------------------------
 
     def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None:
         """Which Claude session the next worker of this session resumes; None: it begins one."""
@@ -205,7 +203,6 @@ class WorkerPool:
         await self._launcher.close()
 
     # --- from one daemon to the next
-    # -------------------------------------------------------------------------------
 
     def adopt(self, workers: Sequence[WorkerRecord]) -> None:
         """Take over workers of an earlier daemon; one that cannot be reached, or does not answer in
@@ -228,7 +225,6 @@ class WorkerPool:
         await self._launcher.close()
 
     # --- launch
-    # -----------------------------------------------------------------------------------------------------
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
         if wait := self._start_limit.delay(session_id):
@@ -309,7 +305,6 @@ class WorkerPool:
             await self._launcher.warm()
 
     # --- eviction
-    # ---------------------------------------------------------------------------------------------------
 
     def _worker_changed(self, worker: WorkerLife) -> None:
         """React to a worker that may have become idle, or busy, or is gone."""
@@ -334,9 +329,8 @@ class WorkerPool:
             self._retire(worker)
 
     def _retire(self, worker: WorkerLife) -> None:
-        worker.stopping = (
-            True  # at once: a prompt that comes before the task runs must not take this worker
-        )
+        # at once: a prompt that comes before the task runs must not take this worker
+        worker.stopping = True
         self._start(worker.stop(self._limits.stop_grace))
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:

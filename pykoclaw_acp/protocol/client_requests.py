@@ -8,7 +8,6 @@ from pykoclaw_acp.protocol.content import Diff, ShownContent
 from pykoclaw_acp.protocol.wire import Params, Wire
 
 # --- session/request_permission
-# ------------------------------------------------------------------------------------
 
 
 class PermissionOption(Wire, frozen=True, kw_only=True):
@@ -44,7 +43,6 @@ class PermissionResult(Params, frozen=True, kw_only=True):
 
 
 # --- elicitation/create
-# --------------------------------------------------------------------------------------------
 
 
 class CreateElicitation(Wire, frozen=True, kw_only=True):

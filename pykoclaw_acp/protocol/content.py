@@ -52,7 +52,6 @@ ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | Embedd
 
 
 # --- what tools show
-# ------------------------------------------------------------------------------------------------
 
 
 class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):

@@ -30,7 +30,6 @@ class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 # --- parameters
-# ----------------------------------------------------------------------------------------------------
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
@@ -97,7 +96,6 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 
 
 # --- answers
-# -------------------------------------------------------------------------------------------------------
 
 
 class DaemonInfo(_Full, frozen=True, kw_only=True):
@@ -316,7 +314,6 @@ class Followed(_Full, frozen=True, kw_only=True):
 
 
 # --- notifications of `follow`
-# ---------------------------------------------------------------------------------------
 
 
 class EventNotification(_Full, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from pykoclaw_acp.protocol.limits import Count, Name
 from pykoclaw_acp.protocol.wire import Params, Wire
 
 # --- client to agent
-# -----------------------------------------------------------------------------------------------
 
 
 class Implementation(Wire, frozen=True, kw_only=True):
@@ -105,7 +104,6 @@ class CancelRequestParams(Params, frozen=True, kw_only=True):
 
 
 # --- answers
-# -------------------------------------------------------------------------------------------------------
 
 
 class SessionMode(Wire, frozen=True, kw_only=True):

@@ -80,7 +80,6 @@ class AcpClient:
             log.info("Client left", action="client_left", client=self.name, turns=turns)
 
     # --- sessions.ports.Client
-    # ----------------------------------------------------------------------------------------
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
@@ -130,7 +129,6 @@ class AcpClient:
         self.asking.acknowledge_answer(ask_id)
 
     # --- server.peer.Listener
-    # -----------------------------------------------------------------------------------------
 
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """The client was shown the session's updates up to `seq`."""

@@ -14,9 +14,8 @@ from pykoclaw_acp.errors import AcpError, Overloaded
 from pykoclaw_acp.protocol import jsonrpc
 
 HELLO: Final = 30.0  # s until a client has introduced itself
-COMMAND: Final = (
-    5.0  # s until a command has said what it wants, in a place that is kept for commands
-)
+# s until a command has said what it wants, in a place that is kept for commands
+COMMAND: Final = 5.0
 RESERVE: Final = 8  # places that are kept for commands
 COMMANDS: Final = 2  # of them for one process
 FEWEST: Final = 4  # places for clients, however few descriptors there are

@@ -89,7 +89,6 @@ class Control:
         }
 
     # --- the whole
-    # ----------------------------------------------------------------------------------------------------
 
     async def status(self, call: Call, params: Params) -> control.Status:  # noqa: ARG002
         """Everything at a glance."""
@@ -140,7 +139,6 @@ class Control:
         )
 
     # --- sessions
-    # -----------------------------------------------------------------------------------------------------
 
     async def list_sessions(self, call: Call, params: control.ListParams) -> msgspec.Raw:  # noqa: ARG002
         """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
@@ -205,7 +203,6 @@ class Control:
         return control.Followed(seq=subscription.cursor)
 
     # --- questions
-    # ----------------------------------------------------------------------------------------------------
 
     async def list_questions(
         self,
@@ -227,7 +224,6 @@ class Control:
         )
 
     # --- workers
-    # ------------------------------------------------------------------------------------------------------
 
     async def list_workers(self, call: Call, params: Params) -> list[control.WorkerInfo]:  # noqa: ARG002
         """The workers that live."""
@@ -263,7 +259,6 @@ class Control:
         return control.Stopped(workers=len(stopped))
 
     # --- parts
-    # --------------------------------------------------------------------------------------------------------
 
     async def _resolve(self, word: str) -> str:
         found = await overview.matching(self._database, word)

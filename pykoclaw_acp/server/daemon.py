@@ -31,9 +31,8 @@ from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 
-RECOVERY_WAIT: Final = (
-    600.0  # s that systemd lets a start take: a huge database is migrated, never killed over it
-)
+# s that systemd lets a start take: a huge database is migrated, never killed over it
+RECOVERY_WAIT: Final = 600.0
 LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
 
 log: Final = structlog.get_logger()

@@ -37,9 +37,8 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.system.unix_socket import peer_pid
 
 NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
-BACKLOG: Final = (
-    64  # who asks for the name's owner is never answered, and counts until the owner ends
-)
+# who asks for the name's owner is never answered, and counts until the owner ends
+BACKLOG: Final = 64
 _PAUSE: Final = 0.05  # s
 
 log: Final = structlog.get_logger()

@@ -76,7 +76,6 @@ class LoopLag:
         return asyncio.SelectorEventLoop(_Selector(self))
 
     # --- the loop's thread
-    # ------------------------------------------------------------------------------------------
 
     def begins(self) -> None:
         """A round begins."""
@@ -114,7 +113,6 @@ class LoopLag:
             self._worst.popleft()
 
     # --- the watcher's thread
-    # ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         idle = 0

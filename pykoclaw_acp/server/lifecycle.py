@@ -27,9 +27,8 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.opening import AFTER, Opened, OpenOptions
 
-AWAY_POLICY: Final = (
-    "pykoclaw.dev/awayPolicy"  # about permission questions while no client is there
-)
+# about permission questions while no client is there
+AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"
 MAX_SERVERS: Final = 200
 MAX_DIRECTORIES: Final = 1000
 

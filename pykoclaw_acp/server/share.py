@@ -8,9 +8,8 @@ from typing import Final
 
 SLICE: Final = 0.0005  # s of the thread's CPU time that one piece of work may take
 CALLS: Final = 16  # that may be begun in it
-REST: Final = (
-    0.001  # s after a slice that belong to the others, and to the threads that read for them
-)
+# s after a slice that belong to the others, and to the threads that read for them
+REST: Final = 0.001
 
 
 class Turnstile:

@@ -20,9 +20,8 @@ from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
 
 AFTER: Final = "pykoclaw.dev/after"
-PLACE_WAIT: Final = (
-    0.2  # s; for a client's place in the session to be kept, if the database takes it
-)
+# s; for a client's place in the session to be kept, if the database takes it
+PLACE_WAIT: Final = 0.2
 
 FollowUp = Callable[[], Coroutine[Any, Any, None]]
 

@@ -63,9 +63,8 @@ class Session:
         all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
-        self.opened = (
-            False  # in this daemon: its options are what a client has said, not the database
-        )
+        # in this daemon: its options are what a client has said, not the database
+        self.opened = False
         self.record = record
         self._state = state = SessionState(record, options, journal)
         self.log = state.log
@@ -131,7 +130,6 @@ class Session:
             self._save_memory()
 
     # --- turns
-    # ------------------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -308,7 +306,6 @@ class Session:
         self._tasks.start(self.choosing.keep_offer(offer))
 
     # --- parking
-    # ----------------------------------------------------------------------------------------------------
 
     async def _park(self, request: PermissionRequest) -> None:
         """Park a pending request: write down that it waits on, stop its turn, give up
@@ -361,7 +358,6 @@ class Session:
             self._workers.retire(self.id)
 
     # --- from the worker
-    # --------------------------------------------------------------------------------------------
 
     async def frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit a worker's frames, then tell everybody."""

@@ -48,7 +48,6 @@ class Subscriber:
         return left
 
     # --- subscriptions
-    # ------------------------------------------------------------------------------------------------
 
     def subscribe(
         self, session: Session, session_id: str, after: int, number: int = 0, hold: float = 0, *,
@@ -91,7 +90,6 @@ class Subscriber:
         self.subscriptions.pop(session_id, None)
 
     # --- places
-    # -------------------------------------------------------------------------------------------------------
 
     async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
         """As `Confirmations.claim`, for this client."""
@@ -109,7 +107,6 @@ class Subscriber:
             self.sessions.confirmations.note(session_id, self._reader, seq)
 
     # --- prompts
-    # ------------------------------------------------------------------------------------------------------
 
     def expect_answer(self, number: int, session: Session, turn: Turn) -> None:
         """Note that the turn answers the request with this number."""

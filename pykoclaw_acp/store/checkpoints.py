@@ -25,9 +25,8 @@ from pykoclaw_acp.store.units import Unit
 
 QUIET: Final = 2.0  # s without a commit, after which the WAL is checkpointed and truncated
 STEP: Final = 1000  # pages per checkpoint while commits go on: some 10 ms
-RETRY: Final = (
-    30.0  # s at most between attempts, while a reader of another program prevents truncation
-)
+# s at most between attempts, while a reader of another program prevents truncation
+RETRY: Final = 30.0
 BUSY_MS: Final = 50  # wait for readers on truncation; commits wait as long
 _PAGE: Final = 4096  # bytes
 _PAGES_OF_UNIT: Final = 3  # changed by a small unit, estimated
@@ -117,7 +116,6 @@ class Checkpoints:
             return False
 
     # --- in the writer's thread
-    # -------------------------------------------------------------------------------------
 
     def _bring_in(self, connection: sqlite3.Connection) -> bool:
         """Checkpoint while nobody writes; False if frames are left that a reader needs."""

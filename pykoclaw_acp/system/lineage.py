@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-WORKER: Final = (
-    "PYKOCLAW_WORKER"  # in the environment of a worker's descendants, not of the worker itself
-)
+# in the environment of a worker's descendants, not of the worker itself
+WORKER: Final = "PYKOCLAW_WORKER"
 COOKIE: Final = f"{WORKER}=".encode()
 MARKS: Final = frozenset(
     {WORKER, "CLAUDE_CODE_TMPDIR"}

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 _MOST_LINKS: Final = 40  # as path_resolution(7)
-_ACL: Final = (
-    "system.posix_acl_access"  # acl(5): a version, then entries of tag, permissions and id
-)
+# acl(5): a version, then entries of tag, permissions and id
+_ACL: Final = "system.posix_acl_access"
 _ACL_USER: Final = 0x02
 _ACL_GROUP_OBJ: Final = 0x04
 _ACL_GROUP: Final = 0x08

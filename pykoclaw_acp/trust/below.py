@@ -15,9 +15,8 @@ from typing import Final
 
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
-QUICK: Final = (
-    2_000  # directories, about 0.1 s: as many are looked through again before each prompt
-)
+# directories, about 0.1 s: as many are looked through again before each prompt
+QUICK: Final = 2_000
 KERNEL: Final = ("/proc", "/sys")  # nobody's files
 FOLDER: Final = ".claude"
 

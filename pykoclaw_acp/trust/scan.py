@@ -161,7 +161,6 @@ class _Scan:
                 yield directory
 
     # --- files of settings
-    # --------------------------------------------------------------------------------------------
 
     def _take(self, path: str, directory: str, words: Any) -> None:
         file = self._looking.read(path)
@@ -211,7 +210,6 @@ class _Scan:
         return found
 
     # --- agents, skills, commands
-    # -------------------------------------------------------------------------------------
 
     def _folder(self, folder: str, directory: str) -> None:
         for name in ("agents", "commands"):

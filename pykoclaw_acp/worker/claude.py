@@ -69,9 +69,8 @@ class ClaudeSession:
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
-        self.last_prompt: str | None = (
-            None  # the newest turn that the daemon gave, also when it has ended
-        )
+        # the newest turn that the daemon gave, also when it has ended
+        self.last_prompt: str | None = None
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -181,7 +180,6 @@ class ClaudeSession:
         return self._prompted is not None or self._turn is not None
 
     # --- commands
-    # ---------------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt) -> None:
         """Send a prompt to Claude; the end of its turn becomes a `turn_ended` frame."""
@@ -236,7 +234,6 @@ class ClaudeSession:
                 await self._client.disconnect()
 
     # --- the pump
-    # ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""

@@ -54,15 +54,13 @@ from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
 HEARTBEAT: Final = 10.0  # s
 ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never comes
-GATHER: Final = (
-    0.002  # s after a send in which deltas of a fast model become one event; slower ones never wait
-)
+# s after a send in which deltas of a fast model become one event; slower ones never wait
+GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
 ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
 ORPHAN_LOOK: Final = 1.0  # s; how often an orphan looks whether it has anything to do
-STRAYS_GRACE: Final = (
-    1.0  # s; for what tools left running in sessions of their own, when no daemon will end it
-)
+# s; for what tools left running in sessions of their own, when no daemon will end it
+STRAYS_GRACE: Final = 1.0
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
@@ -160,7 +158,6 @@ class Worker:
             self._start(self._lose("internal", "Claude's worker had a fault; its log says more."))
 
     # --- Claude
-    # -----------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         """Connect to Claude, report ready, and process its messages until it ends."""
@@ -225,7 +222,6 @@ class Worker:
         self._start(self._claude.give_up(TurnFailure("spool_full", message)))
 
     # --- the daemon
-    # -------------------------------------------------------------------------------------------------
 
     def _place(self) -> Place:
         held = self._home.where()

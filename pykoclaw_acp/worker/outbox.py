@@ -83,7 +83,6 @@ class Outbox:
         self._changed.set()
 
     # --- the daemon
-    # -------------------------------------------------------------------------------------------------
 
     def number(self) -> int:
         """Number all queued frames; returns the last number."""
@@ -145,7 +144,6 @@ class Outbox:
             await self._changed.wait()
 
     # --- memory and disk
-    # --------------------------------------------------------------------------------------------
 
     def spill(self) -> None:
         """Move everything from memory to the spool."""

@@ -136,7 +136,6 @@ class Translator:
         ]
 
     # --- streamed
-    # ---------------------------------------------------------------------------------------------------
 
     def _stream(self, message: StreamEvent) -> list[Event]:
         if message.parent_tool_use_id is not None:
@@ -180,7 +179,6 @@ class Translator:
         return [Text(message_id, tools.plain(piece)) for piece in split_text(text)]
 
     # --- whole
-    # ------------------------------------------------------------------------------------------------------
 
     def _assistant(self, message: AssistantMessage) -> list[Event]:
         if message.error is not None:

@@ -29,9 +29,8 @@ COSTLY: Final = frozenset((
     "session/new", "session/load", "session/resume", "session/prompt", "_pykoclaw.dev/status",
     "_pykoclaw.dev/sessions/show", "_pykoclaw.dev/workers/stop",
 ))  # fmt: skip
-SPARED: Final = (
-    0.6  # of the calls of those, whose work takes longer than all that is done at a door
-)
+# of the calls of those, whose work takes longer than all that is done at a door
+SPARED: Final = 0.6
 NUMBERS: Final = (
     0,
     1,

@@ -10,9 +10,8 @@ from pykoclaw_acp.front import call as front
 from tests.e2e.harness import Stack
 from tests.waiting import eventually
 
-ANSWER: Final = (
-    15.0  # s; on a busy machine. What keeps the daemon from writing stays until all was answered
-)
+# s; on a busy machine. What keeps the daemon from writing stays until all was answered
+ANSWER: Final = 15.0
 
 
 async def ask(stack: Stack, method: str, **params: Any) -> Any:

@@ -175,7 +175,6 @@ class RealWorld:
         self._model: list[str] = []  # markers, in the order in which they reached it
 
     # --- what the promises are about
-    # --------------------------------------------------------------------------------
 
     @property
     def broken(self) -> BaseException | None:
@@ -228,7 +227,6 @@ class RealWorld:
             self.for_nobody.append(one.words)
 
     # --- clients
-    # ----------------------------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
@@ -279,7 +277,6 @@ class RealWorld:
                 one.disturbed = True
 
     # --- processes
-    # --------------------------------------------------------------------------------------------------
 
     async def end_daemon(self, number: signal.Signals, also: RealFront | None = None) -> None:
         """Send the daemon a signal; `also`: that front is SIGKILLed while no daemon is there to

@@ -72,7 +72,6 @@ async def goes_on(stack: Stack, session: str, worker: Process) -> Client:
 
 
 # --- moved
-# -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
@@ -114,7 +113,6 @@ async def test_dead_workers_leftovers_found_from_moved_directory(stack: Stack) -
 
 
 # --- copied
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -215,7 +213,6 @@ async def test_copy_started_beside_original_disturbs_nothing(stack: Stack) -> No
 
 
 # --- put back
-# --------------------------------------------------------------------------------------------------------
 
 
 def put_back_whole(stack: Stack, backup: Path) -> None:
@@ -294,7 +291,6 @@ async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> 
 
 
 # --- missing
-# ---------------------------------------------------------------------------------------------------------
 
 
 def refused(stack: Stack) -> str:

@@ -76,7 +76,6 @@ class Walk:
         check(self.w)
 
     # --- clients
-    # ----------------------------------------------------------------------------------------------------
 
     def _front(self) -> RealFront | None:
         return self._chance.choice(self.w.fronts) if self.w.fronts else None
@@ -144,7 +143,6 @@ class Walk:
             await self.w.leave(front)
 
     # --- processes
-    # --------------------------------------------------------------------------------------------------
 
     async def kill_daemon(self) -> None:
         if self.w.stack.daemon_pid() is not None:
@@ -159,7 +157,6 @@ class Walk:
         self.w.kill_worker(self._chance.choice)
 
     # --- the store
-    # --------------------------------------------------------------------------------------------------
 
     async def store_fails(self) -> None:
         if self._limit is None:
@@ -173,7 +170,6 @@ class Walk:
             self._limit = None
 
     # --- the end
-    # ----------------------------------------------------------------------------------------------------
 
     async def rest(self) -> None:
         """Everybody does what he would, until nobody waits for anything."""

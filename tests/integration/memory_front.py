@@ -18,9 +18,8 @@ INITIALIZE: Final[dict[str, Any]] = {
     "clientInfo": {"name": "editor", "version": "1"},
 }
 WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
-CWD: Final = (
-    "/proc"  # holds nothing that acts, nor do the directories above it, and none below is looked at
-)
+# holds nothing that acts, nor do the directories above it, and none below is looked at
+CWD: Final = "/proc"
 
 
 class FrontLine:
@@ -67,7 +66,6 @@ class MemoryFront:
         self.ask("initialize", **INITIALIZE)
 
     # --- the client
-    # ---------------------------------------------------------------------------------------------------
 
     def ask(self, method: str, /, marker: str | None = None, **params: Any) -> int:
         """Send a request; its number, under which `asked` has its answer."""
@@ -129,7 +127,6 @@ class MemoryFront:
         return [number for number, one in self.asked.items() if one.answer is None]
 
     # --- the front
-    # ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> FrontLine:
         """Introduce itself to a daemon, and say what no daemon has answered."""

@@ -58,9 +58,8 @@ from tests.integration.store_faults import Faults, FaultyLooks, FaultyModule, Li
 from tests.promises import Asked
 
 REAL_PAUSE: Final = 0.002  # s
-REAL_PAUSES: Final = (
-    10  # before time passes: threads that are late must not look like ones that hang
-)
+# before time passes: threads that are late must not look like ones that hang
+REAL_PAUSES: Final = 10
 PATIENCE: Final = 60.0  # s of real time, for what threads do
 _SLEEP: Final = time.sleep
 FIRST_PID: Final = 1 << 23  # above every process's of Linux
@@ -330,7 +329,6 @@ class World:
         self._patch(patch)
 
     # --- daemons
-    # ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> bool:
         """A daemon, and the fronts come back to it; False if it cannot start, as its
@@ -426,7 +424,6 @@ class World:
         self._connections.clear()
 
     # --- fronts
-    # -------------------------------------------------------------------------------------------------------
 
     def front(self) -> MemoryFront:
         """Another client."""
@@ -466,7 +463,6 @@ class World:
             raise
 
     # --- waiting
-    # ------------------------------------------------------------------------------------------------------
 
     async def quiet(self) -> None:
         """Return when nothing happens any more without time passing, or a front."""
@@ -525,7 +521,6 @@ class World:
             step = min(step * 1.5, 5.0)
 
     # --- looking
-    # ------------------------------------------------------------------------------------------------------
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """What the file says to another program."""
@@ -575,7 +570,6 @@ class World:
             self.for_nobody.append(turn)
 
     # --- in the place of the operating system
-    # -------------------------------------------------------------------------
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
         opened, world = store_connection.Connection.open, self

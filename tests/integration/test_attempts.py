@@ -45,7 +45,6 @@ def fault(outcome: Outcome) -> tuple[str, int | None]:
 
 
 # --- workers that do not start
-# ---------------------------------------------------------------------------------------
 
 
 async def test_three_failed_starts_block_prompts_until_timeout(
@@ -135,7 +134,6 @@ async def test_a_start_that_works_ends_the_count(tmp_path: Path) -> None:
 
 
 # --- prompts over which daemons die
-# ----------------------------------------------------------------------------------
 
 
 async def test_third_daemon_ends_deadly_prompt_and_runs_next(

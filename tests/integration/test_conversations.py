@@ -395,7 +395,6 @@ async def test_merge_failing_at_any_statement_is_rolled_back(
 
 
 # --- sessions
-# ---------------------------------------------------------------------------------------------------------
 
 
 class Named(Client):
@@ -499,7 +498,6 @@ async def test_people_see_one_session_for_a_conversation(tmp_path: Path) -> None
 
 
 # --- clients
-# ----------------------------------------------------------------------------------------------------------
 
 
 def told(one: Front) -> tuple[set[str], str]:
@@ -687,7 +685,6 @@ async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> Non
 
 
 # --- the fence
-# --------------------------------------------------------------------------------------------------------
 
 
 async def replaced(r: Rig) -> tuple[Session, MemoryChannel]:
@@ -802,7 +799,6 @@ async def test_spools_of_previous_version_workers_are_not_dropped(tmp_path: Path
 
 
 # --- the start
-# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -34,7 +34,6 @@ async def given(asking: Asking) -> tuple[str, Any]:
 
 
 # --- answers
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,6 @@ async def test_a_command_can_only_deny_it(tmp_path: Path) -> None:
 
 
 # --- nobody is there
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -178,7 +176,6 @@ async def test_client_without_forms_is_absent_for_waiting_form(tmp_path: Path) -
 
 
 # --- a new daemon
-# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_restored_form_is_asked_again(tmp_path: Path) -> None:
@@ -219,7 +216,6 @@ async def test_undelivered_form_answer_comes_from_its_row(tmp_path: Path) -> Non
 
 
 # --- over ACP
-# ------------------------------------------------------------------------------------------------------
 
 
 async def connected(r: Rig, capabilities: Any) -> Wire:

@@ -70,7 +70,6 @@ def fill(descriptor: int, line: bytes) -> int:
 
 
 # --- relaying
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places) -> None:
@@ -223,7 +222,6 @@ def test_non_reading_daemon_blocks_client_without_losing_lines(
 
 
 # --- another daemon
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_unanswered_requests_are_sent_again_in_order(client: Client, daemon: Daemon) -> None:
@@ -463,7 +461,6 @@ def test_daemon_listening_elsewhere_is_found_by_its_lock(
 
 
 # --- the client's end
-# -------------------------------------------------------------------------------------------------
 
 
 def test_front_ends_promptly_at_end_of_input(places: Places, daemon: Daemon) -> None:
@@ -533,7 +530,6 @@ def test_input_before_first_daemon_is_sent_as_new(places: Places) -> None:
 
 
 # --- a daemon that cannot be had
-# --------------------------------------------------------------------------------------
 
 
 def refused(client: Client, status: int, kind: str) -> Any:

@@ -207,7 +207,6 @@ def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> 
 
 
 # --- the watchdog's question
-# -----------------------------------------------------------------------------------------
 
 
 async def test_writer_answers_while_idle_and_while_busy(database: Database) -> None:

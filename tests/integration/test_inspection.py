@@ -150,7 +150,6 @@ async def test_database_locked_by_other_program_is_refused_temporarily(path: Pat
 
 
 # --- adopt
-# -----------------------------------------------------------------------------------------------------------
 
 
 def adopt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

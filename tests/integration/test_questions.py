@@ -41,7 +41,6 @@ from tests.integration.wires import client
 from tests.waiting import eventually
 
 # --- nobody is there
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,6 @@ async def test_client_returning_within_grace_was_never_away(tmp_path: Path) -> N
 
 
 # --- parked
-# --------------------------------------------------------------------------------------------------------
 
 
 async def parked(r: Rig, always: str | None = None) -> Asking:
@@ -273,7 +271,6 @@ async def test_oldest_unattended_question_makes_room(
 
 
 # --- several who answer
-# --------------------------------------------------------------------------------------------
 
 
 async def test_first_of_two_answers_wins_both_clients_told(tmp_path: Path) -> None:
@@ -371,7 +368,6 @@ async def test_an_approval_that_cannot_be_says_why(
 
 
 # --- a new daemon
-# --------------------------------------------------------------------------------------------------
 
 
 async def test_a_restored_question_is_asked_of_whoever_comes(tmp_path: Path) -> None:
@@ -482,7 +478,6 @@ async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> No
 
 
 # --- over ACP
-# ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_client_chooses_the_policy_of_its_session(tmp_path: Path) -> None:

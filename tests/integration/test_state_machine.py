@@ -93,7 +93,6 @@ class Walk(RuleBasedStateMachine):
         self._do()
 
     # --- what there is
-    # ------------------------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
@@ -115,7 +114,6 @@ class Walk(RuleBasedStateMachine):
         return followed[number % len(followed)] if followed else None
 
     # --- clients
-    # ------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.sessions) < MOST_SESSIONS and self.w.fronts)
     @rule(front=which)
@@ -195,7 +193,6 @@ class Walk(RuleBasedStateMachine):
         self._trouble()
 
     # --- workers
-    # ------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.working)
     @rule(
@@ -233,7 +230,6 @@ class Walk(RuleBasedStateMachine):
         self._trouble()
 
     # --- daemons
-    # ------------------------------------------------------------------------------------------------------
 
     @calm
     @precondition(lambda self: self.w.app is not None)
@@ -253,7 +249,6 @@ class Walk(RuleBasedStateMachine):
         self._do(self.w.start())
 
     # --- the store, and time
-    # ------------------------------------------------------------------------------------------
 
     @calm
     @rule(

@@ -99,7 +99,6 @@ def say_ready(channel: MemoryChannel, offer: Offer) -> None:
 
 
 # --- modes and models
-# ------------------------------------------------------------------------------------------------
 
 
 async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> None:
@@ -215,7 +214,6 @@ async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> No
 
 
 # --- commands and models from Claude
-# ---------------------------------------------------------------------------------
 
 
 def commands(wire: Wire) -> list[list[str]]:
@@ -264,7 +262,6 @@ async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Pat
 
 
 # --- titles
-# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> None:
@@ -313,7 +310,6 @@ async def test_log_has_user_words_claude_also_gets_context(tmp_path: Path) -> No
 
 
 # --- sessions that nobody uses
-# ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -35,7 +35,6 @@ def settings(scope: str, unit: str) -> dict[str, list[str]]:
 
 
 # --- the units
-# -------------------------------------------------------------------------------------------------------
 
 
 @needs_systemd
@@ -121,7 +120,6 @@ def test_each_relaxation_has_its_reason(scope: str) -> None:
 
 
 # --- what systemd hands over
-# -----------------------------------------------------------------------------------------
 
 CHILD = """
 import fcntl, os, sys
@@ -155,7 +153,6 @@ def test_the_sockets_of_this_process_are_taken(offset: int, ours: bool, tmp_path
 
 
 # --- the installer
-# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

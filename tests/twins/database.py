@@ -125,7 +125,6 @@ class MemoryDatabase:
             raise StoreClosed("the database was closed")
 
     # --- rules
-    # ------------------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> SessionRow:
         """Raises Conflict if there is no such session."""

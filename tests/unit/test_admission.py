@@ -148,7 +148,6 @@ def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
 
 
 # --- the loop
-# ---------------------------------------------------------------------------------------------------------
 
 
 async def test_busy_client_waits_only_for_other_busy_clients() -> None:
@@ -237,7 +236,6 @@ async def test_client_with_most_unread_output_is_disconnected() -> None:
 
 
 # --- the log
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_log_share_limits_client_and_counts_dropped_lines(

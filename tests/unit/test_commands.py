@@ -64,7 +64,6 @@ def summary(**fields: Any) -> dict[str, Any]:
 
 
 # --- words
-# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,6 @@ def test_piped_table_is_uncut_and_ignores_markup(capsys: pytest.CaptureFixture[s
 
 
 # --- transcripts
-# -----------------------------------------------------------------------------------------------------
 
 
 def said(kind: str, message: str, text: str) -> dict[str, Any]:
@@ -180,7 +178,6 @@ def test_every_kind_of_content_has_words(content: dict[str, Any], words: str) ->
 
 
 # --- commands
-# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,7 +294,6 @@ def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.Monkey
 
 
 # --- logs
-# ------------------------------------------------------------------------------------------------------------
 
 
 def log_file() -> Path:

@@ -98,9 +98,8 @@ class Walk(RuleBasedStateMachine):
         verifiable=st.booleans(),
     )
     def open_windows(self, names: str, places: list[int], verifiable: bool) -> None:
-        self.verifiable = (
-            verifiable  # or else a process lives, as far as is known, while it is connected
-        )
+        # or else a process lives, as far as is known, while it is connected
+        self.verifiable = verifiable
         self.end = 6
         for name, place in zip(names, places, strict=True):
             window = Window(name, Process(name, self._next("process")))
@@ -131,7 +130,6 @@ class Walk(RuleBasedStateMachine):
         return fitting[at % len(fitting)] if fitting else None
 
     # --- what happens
-    # -----------------------------------------------------------------------------------------------
 
     @rule(count=st.integers(5, 20))
     def more_is_said(self, count: int) -> None:
@@ -197,7 +195,6 @@ class Walk(RuleBasedStateMachine):
             one.sent = self.end
 
     # --- who returns
-    # ------------------------------------------------------------------------------------------------
 
     def _returns(self, at: int) -> tuple[Window, Process, bool] | None:
         window = self._of(at, lambda one: one.process.front is None)

@@ -33,7 +33,6 @@ INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
 FRONT_VARIABLES = {"PYKOCLAW_DAEMON_TIMEOUT"}
 
 # --- form
-# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -67,7 +66,6 @@ def test_variables_commands_and_make_targets_exist(document: str) -> None:
 
 
 # --- docs/link.md
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_link_lines_match_those_written_and_read() -> None:
@@ -95,7 +93,6 @@ def test_the_introduction_of_a_front_has_these_fields() -> None:
 
 
 # --- docs/architecture.md
-# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
@@ -158,7 +155,6 @@ def test_the_frames_are_those_of_the_channel() -> None:
 
 
 # --- CHANGELOG and deploy/
-# -------------------------------------------------------------------------------------------
 
 
 def test_the_changelog_knows_this_version() -> None:
@@ -195,7 +191,6 @@ def test_mitto_needs_no_settings() -> None:
 
 
 # --- parts
-# -----------------------------------------------------------------------------------------------------------
 
 
 def table_in(document: str, heading: str, header: str) -> list[list[str]]:

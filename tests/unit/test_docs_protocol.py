@@ -197,7 +197,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 
 # --- parts
-# -----------------------------------------------------------------------------------------------------------
 
 
 def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]]:

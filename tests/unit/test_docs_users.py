@@ -52,7 +52,6 @@ def options(command: click.Command) -> Iterator[tuple[set[str], str]]:
 
 
 # --- README
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_times_in_the_readme_are_the_defaults() -> None:
@@ -113,7 +112,6 @@ def test_picture_shows_demo_without_external_resources() -> None:
 
 
 # --- docs/settings.md
-# ------------------------------------------------------------------------------------------------
 
 
 def test_the_settings_are_those_of_the_program(empty_home: Path) -> None:
@@ -137,7 +135,6 @@ def test_how_long_a_front_tries_is_said() -> None:
 
 
 # --- docs/commands.md
-# ------------------------------------------------------------------------------------------------
 
 
 def test_the_commands_are_those_of_the_program() -> None:
@@ -271,7 +268,6 @@ def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
 
 
 # --- docs/troubleshooting.md
-# -----------------------------------------------------------------------------------------
 
 
 def test_the_messages_are_the_programs_own() -> None:
@@ -285,7 +281,6 @@ def test_the_messages_are_the_programs_own() -> None:
 
 
 # --- docs/operating.md
-# -----------------------------------------------------------------------------------------------
 
 
 def test_the_away_policies_are_those_of_the_setting() -> None:

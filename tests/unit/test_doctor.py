@@ -89,7 +89,6 @@ def test_failing_check_does_not_stop_other_checks(context: Context) -> None:
 
 
 # --- machine
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_responding_daemon_ok_but_other_version_needs_restart(context: Context) -> None:
@@ -298,7 +297,6 @@ def test_units_are_no_problem_without_responding_systemd(context: Context, tmp_p
 
 
 # --- database
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_engine_that_can_corrupt_database_is_warning(
@@ -410,7 +408,6 @@ def test_process_keeping_large_wal_is_named(
 
 
 # --- Claude and clients
-# ----------------------------------------------------------------------------------------------
 
 
 def test_working_cli_is_shown_with_version(context: Context, tmp_path: Path) -> None:

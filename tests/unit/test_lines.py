@@ -47,7 +47,6 @@ def refusal(line: bytes | bytearray | Oversized) -> tuple[Any, AcpError]:
 
 
 # --- lines that are not complete
-# --------------------------------------------------------------------------------------
 
 
 def test_a_line_in_tiny_pieces_holds_its_size() -> None:
@@ -127,7 +126,6 @@ def test_a_client_that_leaves_leaves_its_room() -> None:
 
 
 # --- what a line holds
-# ------------------------------------------------------------------------------------------------
 
 COSTLY = {
     "values": {"a": [1] * 2_000_000},
@@ -314,7 +312,6 @@ def test_long_line_without_json_is_reported_as_such(line: bytes) -> None:
 
 
 # --- the id of a line that is not read
-# --------------------------------------------------------------------------------
 
 PLACES = {
     "first": '{"id": %s, "jsonrpc": "2.0", "method": "m", "params": {"id": 1, "x": "',
@@ -349,7 +346,6 @@ def test_id_inside_parameters_is_not_message_id(text: str) -> None:
 
 
 # --- pieces
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_many_short_strings_are_passed_in_bounded_steps() -> None:

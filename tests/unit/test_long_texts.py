@@ -145,7 +145,6 @@ def test_a_title_needs_the_beginning_only(shape: str) -> None:
 
 
 # --- the scanners against the expressions that they stand for
-# ---------------------------------------------------------
 
 _HISTORY = re.compile(
     r"\A\s*\[CONVERSATION HISTORY - [^\]\n]*\]\n.*^\[END OF HISTORY - Continue[^\]\n]*\]\n{0,2}",
@@ -244,7 +243,6 @@ def test_quoted_text_in_error_is_not_its_location() -> None:
 
 
 # --- JSON in pieces
-# ---------------------------------------------------------------------------------------------------
 
 BLOCKS = st.lists(
     st.dictionaries(
@@ -403,7 +401,6 @@ def test_row_size_is_known_without_reencoding_long_text() -> None:
 
 
 # --- text that grows
-# --------------------------------------------------------------------------------------------------
 
 
 class Growing(str):

@@ -60,7 +60,6 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Systemd
 
 
 # --- sd_notify
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_said(systemd: Systemd) -> None:
@@ -129,7 +128,6 @@ def test_absent_systemd_is_no_failure(systemd: Systemd) -> None:
 
 
 # --- sd_listen_fds
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_nothing_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +137,6 @@ def test_nothing_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- the watchdog
-# ----------------------------------------------------------------------------------------------------
 
 
 class Part:
@@ -215,7 +212,6 @@ async def test_a_late_loop_is_not_fed_for(systemd: Systemd, parts: tuple[Part, P
 
 
 # --- LoadCredential
-# --------------------------------------------------------------------------------------------------
 
 
 def test_the_services_key_goes_before_a_variable(

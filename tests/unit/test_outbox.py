@@ -270,7 +270,6 @@ def test_spool_is_read_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 # --- the file is changed under a worker that lives
-# -------------------------------------------------------------------
 
 
 def _spilled(box: Box, *texts: str) -> None:

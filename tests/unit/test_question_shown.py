@@ -52,7 +52,6 @@ def told(question: PermissionRequest) -> dict[str, Any]:
 
 
 # --- what clients are sent
-# -------------------------------------------------------------------------------------------
 
 
 def test_client_gets_every_line_of_command() -> None:
@@ -138,7 +137,6 @@ async def test_overlong_call_is_refused_unasked() -> None:
 
 
 # --- what commands show
-# ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

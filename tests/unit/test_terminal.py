@@ -88,7 +88,6 @@ def test_a_long_text_goes_through_the_pager_whole(monkeypatch: pytest.MonkeyPatc
 
 
 # --- one printer
-# -----------------------------------------------------------------------------------------------------
 
 _STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 _WRITERS = {

@@ -86,7 +86,6 @@ class Broker:
         return list(self._pending)
 
     # --- requests come and go
-    # ---------------------------------------------------------------------------------------
 
     def open(self, epoch: int, request: PermissionRequest, seq: int) -> None:
         """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them
@@ -151,7 +150,6 @@ class Broker:
             self.withdraw(ask_id)
 
     # --- clients come and go
-    # ----------------------------------------------------------------------------------------
 
     def add_client(self, subscription: Subscription) -> None:
         """Ask a client that came what is pending, and stop the away clocks."""
@@ -176,7 +174,6 @@ class Broker:
                 self._start_clock(one)
 
     # --- trust requests, for a prompt that waits
-    # ----------------------------------------------------------------------
 
     def trust_request(self, turn_id: str) -> PermissionRequest | None:
         """The pending trust request of this turn."""
@@ -202,7 +199,6 @@ class Broker:
             self.withdraw(request.ask_id)
 
     # --- decisions
-    # --------------------------------------------------------------------------------------------------
 
     async def decide(self, ask_id: str, decision: Decision) -> None:
         """Settle a pending request by a choice; returns when that is in the database.
@@ -273,7 +269,6 @@ class Broker:
             subscription.client.close_request(one.request.ask_id)
 
     # --- asking
-    # -----------------------------------------------------------------------------------------------------
 
     def _is_attended(self, one: PendingRequest) -> bool:
         return audience.is_attended(self._state.subscriptions, one)
@@ -313,7 +308,6 @@ class Broker:
             )  # for this client: it will be asked again when it comes back
 
     # --- time, and nobody there
-    # -------------------------------------------------------------------------------------
 
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""
@@ -360,7 +354,6 @@ class Broker:
             )
 
     # --- parking
-    # ----------------------------------------------------------------------------------------------------
 
     @property
     def unattended_since(self) -> int | None:

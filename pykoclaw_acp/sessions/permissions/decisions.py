@@ -126,7 +126,6 @@ def settlement(ask_id: str, decision: Decision) -> Settlement:
 
 
 # --- parked requests
-# -----------------------------------------------------------------------------------------------
 
 
 def parked_note(request: PermissionRequest) -> list[Event]:

@@ -78,7 +78,6 @@ class Client:
         self._reader = asyncio.create_task(self._read())
 
     # --- out
-    # --------------------------------------------------------------------------------------------------------
 
     def write(self, *lines: bytes) -> None:
         """Bytes as they are, in one write."""
@@ -133,7 +132,6 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     # --- ACP
-    # --------------------------------------------------------------------------------------------------------
 
     async def initialize(self, **params: Any) -> dict[str, Any]:
         return await self.call(
@@ -179,7 +177,6 @@ class Client:
         self.notify("session/cancel", sessionId=session)
 
     # --- what was seen
-    # ----------------------------------------------------------------------------------------------
 
     def of(self, session: str, *kinds: str) -> list[dict[str, Any]]:
         """The session's updates of these kinds, in order; all without kinds."""
@@ -210,7 +207,6 @@ class Client:
         return "the server's log ends with:\n" + "\n".join(self.log.read_text().splitlines()[-12:])
 
     # --- the end
-    # ----------------------------------------------------------------------------------------------------
 
     async def close(self) -> int:
         """End the server's input and wait for its exit status."""
@@ -239,7 +235,6 @@ class Client:
         return status
 
     # --- in
-    # ---------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         assert self.process.stdout is not None

@@ -12,9 +12,8 @@ from typing import Final
 from pykoclaw_acp.system.lineage import WORKER_NAME
 from pykoclaw_acp.system.processes import name
 
-FORK_SERVER: Final = (
-    "pykoclaw_acp.worker.forkserver"  # workers are its forks, and show the same command
-)
+# workers are its forks, and show the same command
+FORK_SERVER: Final = "pykoclaw_acp.worker.forkserver"
 COOKIE: Final = "PYKOCLAW_WORKER"
 
 

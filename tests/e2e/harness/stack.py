@@ -69,7 +69,6 @@ class Stack:
         return client
 
     # --- the resident daemon
-    # ----------------------------------------------------------------------------------------
 
     @property
     def places(self) -> Places:
@@ -187,7 +186,6 @@ class Stack:
             await process.wait()
 
     # --- processes
-    # --------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[Process]:
         """All of this home."""
@@ -236,7 +234,6 @@ class Stack:
             raise AssertionError(f"left behind after {within} s: {self.processes()}") from None
 
     # --- model, log and database
-    # ------------------------------------------------------------------------------------
 
     def server_log(self, client: Client) -> str:
         """What the server of this client has logged."""

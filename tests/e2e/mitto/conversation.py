@@ -7,12 +7,10 @@ from typing import Any, Final
 
 from tests.e2e.mitto import wrapping
 
-RACE: Final = (
-    0.02  # s after the answer of new, load, resume in which updates may be lost: here they all are
-)
-FAILURES_TO_SKIP: Final = (
-    2  # failed starts after which a session is not resumed any more, but made anew
-)
+# s after the answer of new, load, resume in which updates may be lost: here they all are
+RACE: Final = 0.02
+# failed starts after which a session is not resumed any more, but made anew
+FAILURES_TO_SKIP: Final = 2
 FAILURES_TO_ARCHIVE: Final = 3
 
 
@@ -49,7 +47,6 @@ class Conversation:
         self._resumed = False
 
     # --- the session
-    # ------------------------------------------------------------------------------------------------
 
     def opened(self, method: str, session: str, result: dict[str, Any]) -> None:
         """The answer to new, load or resume."""
@@ -81,7 +78,6 @@ class Conversation:
         return self.session is not None and self.start_failures < FAILURES_TO_SKIP
 
     # --- prompts
-    # ----------------------------------------------------------------------------------------------------
 
     def wrap(self, words: str) -> str:
         """The user's words as they are sent now."""
@@ -113,7 +109,6 @@ class Conversation:
         return "".join(self.screen)
 
     # --- session/update
-    # ---------------------------------------------------------------------------------------------
 
     def show(self, update: dict[str, Any]) -> None:
         """An update; one for a session that is not registered is dropped silently, a whole replay

@@ -55,7 +55,6 @@ class Mitto:
         self._starting = asyncio.Lock()
 
     # --- the process
-    # ------------------------------------------------------------------------------------------------
 
     async def open(self, *conversations: Conversation) -> None:
         """Start the process if there is none; then, in the same moment, all that Mitto asks of it
@@ -100,7 +99,6 @@ class Mitto:
         self.auxiliary = []
 
     # --- sessions
-    # ---------------------------------------------------------------------------------------------------
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -144,7 +142,6 @@ class Mitto:
         self._shown[session] = conversation
 
     # --- prompts
-    # ----------------------------------------------------------------------------------------------------
 
     async def prompt(
         self, conversation: Conversation, words: str, *blocks: dict[str, Any]
@@ -196,7 +193,6 @@ class Mitto:
             self.wire.reply(question, CANCELLED)
 
     # --- questions
-    # --------------------------------------------------------------------------------------------------
 
     def question(self, conversation: Conversation) -> dict[str, Any] | None:
         """The question that the user sees."""
