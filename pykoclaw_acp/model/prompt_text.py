@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pykoclaw_acp import long_texts
@@ -24,6 +25,21 @@ _MARKS: Final = (
 MOST_MARKS: Final = 1000  # false ends of a wrapping before the text is taken as it is
 _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
+
+NOTES_TAG: Final = "conversation-notes"
+MOST_NOTES: Final = 64 * 1024  # characters
+_NOTES_HEAD: Final = (
+    "What happened in this conversation outside of what you remember. The user did not write this,"
+    " and it asks for nothing; the user's message follows."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What Claude is to learn with the next prompt; the id is unique among all notes."""
+
+    note_id: str
+    text: str
 
 
 def unwrap(text: str) -> str:
@@ -57,6 +73,27 @@ def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dic
         return without_history(text) if remembers else text
 
     return [_with_text(block, words) for block in blocks]
+
+
+def with_notes(
+    blocks: list[dict[str, Any]], notes: Sequence[Note]
+) -> tuple[list[dict[str, Any]], Sequence[Note]]:
+    """Put notes before a prompt for Claude, in one marked block; also returns those that it carries.
+
+    A slash command carries none, as Claude recognises it at the beginning only. What would make the
+    block longer than `MOST_NOTES` waits for the next prompt; the first note is always carried.
+    """
+    if not notes or any(is_command(block.get("text", "")) for block in blocks[:1]):
+        return blocks, ()
+    size, count = 0, 0
+    for note in notes:
+        size += len(note.text)
+        if count and size > MOST_NOTES:
+            break
+        count += 1
+    texts = "\n\n".join(note.text for note in notes[:count])
+    said = f"<{NOTES_TAG}>\n{_NOTES_HEAD}\n\n{texts}\n</{NOTES_TAG}>"
+    return [{"type": "text", "text": said}, *blocks], notes[:count]
 
 
 def is_command(words: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import merging
+from pykoclaw_acp.store import merging, notes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
@@ -86,6 +86,7 @@ async def _union(database: Database, owner: Ended, others: Sequence[Ended]) -> U
         question = "UPDATE acp_permissions SET acp_session_id = ? WHERE acp_session_id = ?"
         statements.append(Statement(alias, (owner.session_id, other.session_id), rows=1))
         statements.append(Statement(question, (owner.session_id, other.session_id)))
+        statements.append(notes.move(other.session_id, owner.session_id))
     statements.extend(_settled(owner.session_id))
     return Unit(statements=tuple(statements), durable=True, renumbers=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
+from pykoclaw_acp.store.journal.notes import SqlNoteStore
 from pykoclaw_acp.store.journal.offers import SqlOfferStore
 from pykoclaw_acp.store.journal.permissions import SqlPermissionStore
 from pykoclaw_acp.store.journal.sessions import SqlSessionStore
@@ -19,5 +20,6 @@ class SessionJournal(
     SqlTrustStore,
     SqlCursorStore,
     SqlOfferStore,
+    SqlNoteStore,
 ):
     """Implements `sessions.ports.Journal`."""

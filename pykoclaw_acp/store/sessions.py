@@ -123,7 +123,7 @@ _UNUSED: Final = (
     " AND NOT EXISTS (SELECT 1 FROM acp_permissions WHERE acp_permissions.acp_session_id = acp_sessions.acp_session_id"
     " AND outcome IS NULL)"
 )
-_CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors")
+_CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors", "acp_notes")
 
 
 async def unused(database: Database, before: int) -> list[str]:

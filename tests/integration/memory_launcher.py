@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
+from typing import Any
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
@@ -69,6 +70,7 @@ class MemoryChannel:
         self.hangs = False
         self.full: asyncio.Event | None = None
         self.prompts: list[str] = []
+        self.contents: list[list[dict[str, Any]]] = []
         self.answers: list[Answer] = []
         self._n = 0
         self._told: list[FromWorker] = []
@@ -149,7 +151,8 @@ class MemoryChannel:
             self.answers.append(frame)
         elif isinstance(frame, Prompt):
             self._given = frame.turn_id
-            text = str(frame.content[0]["text"])
+            self.contents.append(frame.content)
+            text = str(frame.content[-1]["text"])
             self.prompts.append(text)
             self._play(frame.turn_id, text)
         elif isinstance(frame, Interrupt):

@@ -21,18 +21,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 
 PYKOCLAW_TABLES = ("conversations", "scheduled_tasks", "task_run_logs", "delivery_queue")
-NAMES = [
-    "0001_shared.sql",
-    "0002_acp.sql",
-    "0003_resident.sql",
-    "0004_order.sql",
-    "0005_instance.sql",
-    "0006_cursors.sql",
-    "0007_log.sql",
-    "0008_conversations.sql",
-    "0009_client.sql",
-    "0010_trust.sql",
-]
+NAMES = sorted(path.name for path in (Path(__file__).parents[2] / "migrations").glob("*.sql"))
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ class TurnRow:
     client: str | None = None
     background: bool = False
     state: TurnState = TurnState.QUEUED
+    started: bool = False
     attempts: int = 0
     answered: bool = False
     outcome: Outcome | None = None
@@ -80,6 +81,8 @@ class MemoryDatabase:
     ended_cursors: dict[tuple[str, str, str, str], int] = field(
         default_factory=dict
     )  # since when (ms, own clock)
+    notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # session and text
+    carriers: dict[str, str] = field(default_factory=dict)  # turn, by note
     offers: dict[str, Offer] = field(default_factory=dict)  # the newest last
     acknowledged: dict[tuple[str, int], int] = field(
         default_factory=dict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.log import MemoryLogStore
+from tests.twins.notes import MemoryNoteStore
 from tests.twins.offers import MemoryOfferStore
 from tests.twins.permissions import MemoryPermissionStore
 from tests.twins.sessions import MemorySessionStore
@@ -19,5 +20,6 @@ class MemoryJournal(
     MemoryTrustStore,
     MemoryCursorStore,
     MemoryOfferStore,
+    MemoryNoteStore,
 ):
     pass

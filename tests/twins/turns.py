@@ -20,6 +20,7 @@ from pykoclaw_acp.model.events import Event, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, RequestPolicy
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from tests.twins.base import MemoryStore
 from tests.twins.database import TurnRow
@@ -47,12 +48,15 @@ class MemoryTurnJournal(MemoryStore):
         if row is not None and row.state == TurnState.QUEUED:
             row.attempts += change
 
-    async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
+    async def dispatch(
+        self, turn: Turn, epoch: int, events: Sequence[Event], notes: Sequence[Note] = ()
+    ) -> list[int]:
         def dispatch() -> list[int]:
             row = self.database.turns.get(turn.turn_id)
             if row is None or row.state != TurnState.QUEUED:
                 raise Conflict(f"the turn {turn.turn_id} is not queued")
             row.state = TurnState.DISPATCHED
+            self.database.carriers.update({note.note_id: turn.turn_id for note in notes})
             return self.database.log(turn.session_id, turn.turn_id, events)
 
         return await self.database.write(dispatch, patient=True)
@@ -82,6 +86,7 @@ class MemoryTurnJournal(MemoryStore):
             known = self.database.turns.get(frame.turn_id)
             if known is not None and known.state == TurnState.DISPATCHED:
                 known.state = TurnState.RUNNING
+                known.started = True
         elif isinstance(frame, TurnEnded):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)

@@ -8,6 +8,7 @@ import pytest
 
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.turns import titles
 
 HISTORY = (
@@ -148,3 +149,12 @@ def test_title_is_first_user_words_in_one_line(
 ) -> None:
     assert titles.title(blocks) == title
     assert title is None or len(title) <= titles.MAX_TITLE
+
+
+def test_notes_beyond_the_bound_wait() -> None:
+    notes = [Note(str(n), "x" * (prompt_text.MOST_NOTES // 2)) for n in range(3)]
+    blocks, carried = prompt_text.with_notes([{"type": "text", "text": "Go on."}], notes)
+    assert [note.note_id for note in carried] == ["0", "1"]
+    assert blocks[1:] == [{"type": "text", "text": "Go on."}]
+    _, alone = prompt_text.with_notes([], [Note("long", "x" * (prompt_text.MOST_NOTES + 1))])
+    assert [note.note_id for note in alone] == ["long"]

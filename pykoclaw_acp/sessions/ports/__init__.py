@@ -9,6 +9,7 @@ from pykoclaw_acp.sessions.ports.clients import Client
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.journal import Journal
 from pykoclaw_acp.sessions.ports.log import LogStore
+from pykoclaw_acp.sessions.ports.notes import NoteStore
 from pykoclaw_acp.sessions.ports.offers import OfferStore
 from pykoclaw_acp.sessions.ports.permissions import PermissionStore
 from pykoclaw_acp.sessions.ports.sessions import SessionStore
@@ -22,6 +23,7 @@ __all__ = [
     "CursorStore",
     "Journal",
     "LogStore",
+    "NoteStore",
     "OfferStore",
     "PermissionStore",
     "SessionStore",

@@ -6,11 +6,16 @@ from typing import Protocol
 
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.log import LogStore
+from pykoclaw_acp.sessions.ports.notes import NoteStore
 from pykoclaw_acp.sessions.ports.offers import OfferStore
 from pykoclaw_acp.sessions.ports.permissions import PermissionStore
 from pykoclaw_acp.sessions.ports.sessions import SessionStore
 from pykoclaw_acp.sessions.ports.trust import TrustStore
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
+
+
+class TurnsAndNotes(TurnJournal, NoteStore, Protocol):
+    """For whoever runs turns: each prompt carries the pending notes."""
 
 
 class Journal(
@@ -21,6 +26,7 @@ class Journal(
     TrustStore,
     CursorStore,
     OfferStore,
+    NoteStore,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -30,9 +31,11 @@ class TurnJournal(Store, Protocol):
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
 
-    async def dispatch(self, turn: Turn, epoch: int, events: Sequence[Event]) -> list[int]:
+    async def dispatch(
+        self, turn: Turn, epoch: int, events: Sequence[Event], notes: Sequence[Note] = ()
+    ) -> list[int]:
         """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs.
-        Patient.
+        Patient. The prompt carries these notes from then on.
 
         Raises Conflict if the turn is not `queued`.
         """

@@ -17,10 +17,12 @@ from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
 from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.choosing import Choosing
-from pykoclaw_acp.sessions.ports import TurnJournal, Workers
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes, titles
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -40,7 +42,7 @@ class TurnRunner:
     def __init__(
         self,
         state: SessionState,
-        journal: TurnJournal,
+        journal: TurnsAndNotes,
         workers: Workers,
         grace: float,
         *,
@@ -82,16 +84,21 @@ class TurnRunner:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
         the journal.
         """
+        if prompt is None:
+            carried = await self._journal.carried_notes(turn.turn_id)
+            prompt, _ = await self._prompt(turn, carried)
         try:
-            await self._workers.send(self._state.id, prompt or await self._prompt(turn))
+            await self._workers.send(self._state.id, prompt)
         except ConnectionError:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         crash_points.reached("prompt_sent")
 
-    async def _prompt(self, turn: Turn) -> Prompt:
+    async def _prompt(self, turn: Turn, notes: Sequence[Note]) -> tuple[Prompt, Sequence[Note]]:
+        """The prompt's frame, and those of the notes that it carries."""
         remembers = self._state.record.claude_session_id is not None
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
-        return await in_pieces(frames.prompt(self._state.epoch, turn.turn_id, blocks))
+        blocks, carried = prompt_text.with_notes(blocks, notes)
+        return await in_pieces(frames.prompt(self._state.epoch, turn.turn_id, blocks)), carried
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.
@@ -221,9 +228,10 @@ class TurnRunner:
             return
         options, self._state.epoch, notes = acquired
         await self._count(turn)
-        prompt = await self._prompt(turn)
+        pending = await self._journal.pending_notes(self._state.id)
+        prompt, carried = await self._prompt(turn, pending)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
-        seqs = await self._journal.dispatch(turn, self._state.epoch, said)
+        seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
         turn.state = TurnState.DISPATCHED
         self._state.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")

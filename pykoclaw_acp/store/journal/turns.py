@@ -10,8 +10,9 @@ from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.store import events, sessions, turns
+from pykoclaw_acp.store import events, notes, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.frames import FrameBatch
 from pykoclaw_acp.store.units import Unit
@@ -36,11 +37,15 @@ class SqlTurnJournal(SqlStore):
         """Undo `begin_attempt` for a turn that is still `queued`."""
         await self._run(turns.count_attempt(turn_id, -1))
 
-    async def dispatch(self, turn: Turn, epoch: int, said: Sequence[Event]) -> list[int]:
-        """`queued` to `dispatched`, durably, with the user's message."""
+    async def dispatch(
+        self, turn: Turn, epoch: int, said: Sequence[Event], carried: Sequence[Note] = ()
+    ) -> list[int]:
+        """`queued` to `dispatched`, durably, with the user's message, and notes for Claude."""
         rows = await in_pieces(events.rows_in_steps(turn.session_id, turn.turn_id, said))
-        statements = (turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said))
-        return await self._commit(Unit(statements, rows, durable=True), patient=True)
+        statements = [turns.dispatch(turn.turn_id, epoch), *sessions.follow(turn.session_id, said)]
+        if carried:
+            statements.append(notes.take(carried, turn.turn_id))
+        return await self._commit(Unit(tuple(statements), rows, durable=True), patient=True)
 
     async def record(
         self,

@@ -1,0 +1,60 @@
+"""`acp_notes`: what Claude is to learn with the next prompt of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sql import UNFINISHED, places
+
+_PENDING: Final = (
+    "SELECT n.note_id, n.text FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id"  # noqa: S608  constant
+    " WHERE n.acp_session_id = ? AND (n.turn_id IS NULL"
+    f" OR (t.started_at IS NULL AND t.state NOT IN {UNFINISHED}))"
+    " ORDER BY n.position LIMIT 100"
+)
+
+
+def add(session_id: str, note_id: str, text: str) -> Statement:
+    """Add a note; one with this id that exists stays as it is.
+
+    To be part of the transaction that writes what the note tells of.
+    """
+    return Statement(
+        "INSERT INTO acp_notes (note_id, acp_session_id, position, text) VALUES (?, ?,"
+        " (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_notes WHERE acp_session_id = ?), ?)"
+        " ON CONFLICT (note_id) DO NOTHING",
+        (note_id, session_id, session_id, text),
+    )
+
+
+async def carried(database: Database, turn_id: str) -> list[Note]:
+    """Notes that the prompt of this turn carries, in their order."""
+    sql = "SELECT note_id, text FROM acp_notes WHERE turn_id = ? ORDER BY position"
+    return [Note(*row) for row in await database.read(sql, (turn_id,))]
+
+
+async def pending(database: Database, session_id: str) -> list[Note]:
+    """Notes that Claude was not given, in their order; at most 100.
+
+    A note that left with a prompt which Claude never took up is pending again.
+    """
+    return [Note(*row) for row in await database.read(_PENDING, (session_id,))]
+
+
+def move(session_id: str, owner: str) -> Statement:
+    """The notes of a session that became an alias are those of its owner."""
+    return Statement(
+        "UPDATE acp_notes SET acp_session_id = ? WHERE acp_session_id = ?", (owner, session_id)
+    )
+
+
+def take(notes: Sequence[Note], turn_id: str) -> Statement:
+    """The prompt of this turn carries these notes."""
+    return Statement(
+        f"UPDATE acp_notes SET turn_id = ? WHERE note_id IN {places(notes)}",  # noqa: S608  constant
+        (turn_id, *(note.note_id for note in notes)),
+        rows=len(notes),
+    )
