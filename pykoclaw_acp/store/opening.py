@@ -26,6 +26,11 @@ from pykoclaw_acp.system.clock import Clock
 
 READERS: Final = 2
 
+FOREIGN_KEYS_OFF: Final = "PRAGMA foreign_keys=OFF"
+"""Also where SQLite was built with them on: rows of pykoclaw's programs refer to tasks that
+do not exist.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -156,7 +161,7 @@ def _prepare(
     )  # a rollback may have hidden it
     mode = journal_mode.settle(connection, ENGINE)
     mode.configure(connection)
-    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(FOREIGN_KEYS_OFF)
     migrate.apply(connection, migrations, path)
     return mode
 
@@ -164,5 +169,5 @@ def _prepare(
 def _prepare_reader(connection: sqlite3.Connection, mode: JournalMode) -> None:
     mode.configure(connection)
     connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
-    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(FOREIGN_KEYS_OFF)
     connection.execute("PRAGMA query_only=ON")

@@ -20,7 +20,7 @@ import pytest
 
 from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store.connection import LOCK_WAIT
-from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Unit
+from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
 from tests.integration.rows import NEW_SESSION, SESSION, create
@@ -80,12 +80,26 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
         assert modes == {"pykoclaw.db": 0o600, "pykoclaw.db-wal": 0o600, "pykoclaw.db-shm": 0o600}
         assert await pragma(database, "journal_mode") == "wal"
         assert await pragma(database, "synchronous") == 1
-        assert await pragma(database, "foreign_keys") == 1
+        assert await pragma(database, "foreign_keys") == 0
         assert await pragma(database, "busy_timeout") == LOCK_WAIT * 1000
         assert await pragma(database, "journal_size_limit") == 64 * 1024 * 1024
     finally:
         await database.close()
     assert list(files(path)) == ["pykoclaw.db"]
+
+
+async def test_rows_of_tasks_that_do_not_exist_can_be_written(database: Database) -> None:
+    """What `pykoclaw send` enqueues has no task row."""
+    insert = (
+        "INSERT INTO delivery_queue (id, task_id, conversation, channel_prefix, message, created_at) "
+        "VALUES ('d', 'send-cli', 'acp-11111111', 'acp', 'news', '2025-04-01T00:00:00+00:00')"
+    )
+    log = (
+        "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status) "
+        "VALUES ('cancelled', '2025-04-01T00:00:00+00:00', 1, 'success')"
+    )
+    await database.commit(Unit((Statement(insert), Statement(log))))
+    assert await database.read("SELECT task_id FROM delivery_queue") == [("send-cli",)]
 
 
 @fixed_engine

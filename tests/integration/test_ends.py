@@ -102,7 +102,6 @@ async def test_turn_lost_by_journal_is_answered(
 ) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
-        await r.database._writer.run(lambda c: c.execute("PRAGMA foreign_keys=OFF"))
         await r.database._writer.run(lambda c: c.execute("DELETE FROM acp_turns"))
         channel.kill()
         assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")

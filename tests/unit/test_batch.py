@@ -50,7 +50,6 @@ def connection(tmp_path: Path) -> Iterator[BreakingConnection]:
     with closing(connect) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA foreign_keys=ON")
         migrate.apply(connection, migrate.load(), path)
         for session in ("s1", "s2"):
             connection.execute(
@@ -165,6 +164,7 @@ def test_a_commit_that_is_refused_is_rolled_back(
     connection: BreakingConnection, batches: BatchWriter
 ) -> None:
     """A deferred constraint fails at COMMIT and leaves the transaction open."""
+    connection.execute("PRAGMA foreign_keys=ON")
     turn = (
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at) "
         "VALUES ('t', 'nobody', 'client', '[]', 'queued', 1)"
