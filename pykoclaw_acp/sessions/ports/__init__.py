@@ -14,6 +14,7 @@ from pykoclaw_acp.sessions.ports.offers import OfferStore
 from pykoclaw_acp.sessions.ports.permissions import PermissionStore
 from pykoclaw_acp.sessions.ports.sessions import SessionStore
 from pykoclaw_acp.sessions.ports.store import Store
+from pykoclaw_acp.sessions.ports.transcripts import Imported, Standing, Transcripts
 from pykoclaw_acp.sessions.ports.trust import TrustStore, Workspaces
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
 from pykoclaw_acp.sessions.ports.workers import Workers
@@ -21,13 +22,16 @@ from pykoclaw_acp.sessions.ports.workers import Workers
 __all__ = [
     "Client",
     "CursorStore",
+    "Imported",
     "Journal",
     "LogStore",
     "NoteStore",
     "OfferStore",
     "PermissionStore",
     "SessionStore",
+    "Standing",
     "Store",
+    "Transcripts",
     "TrustStore",
     "TurnJournal",
     "Workers",
