@@ -184,6 +184,10 @@ class Ledger:
         self._wall = time.time() - now
         self._count_deaths()
         deaths = [line for line in self.lines.values() if line.deaths][:_MOST_DEATHS]
+        prompts = (
+            line for line in self.open_requests() if line.message["method"] == "session/prompt"
+        )
+        taken = [line for line in prompts if line.taken][:_MOST_DEATHS]
         sessions = {
             session_id: {
                 "seq": session.seq,
@@ -203,6 +207,7 @@ class Ledger:
             "sessions": sessions,
             "asked": sorted(self._asked),
             "deaths": {str(line.number): line.deaths for line in deaths},
+            "taken": [line.number for line in taken],
             "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
         # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the

@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp.errors import AcpError, TurnFailed
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import InitializeParams
@@ -106,14 +107,15 @@ class Connection:
             log.exception("A line could not be taken", action="line_failed")
 
     async def _dispatch(self, line: ClientLine) -> None:
-        if line.deaths >= outcomes.MAX_ATTEMPTS and not await self._sessions.was_taken(
-            f"{self._peer.key}:{line.number}"
-        ):
+        if (failure := await self._refusal(line)) is not None:
             log.error(
-                "A line over which daemons died is refused", action="line_deadly", line=line.number
+                "A line is refused unread",
+                action="line_refused",
+                line=line.number,
+                reason=failure.kind,
             )
             await self._peer.refuse(
-                line.number, TurnFailed(outcomes.DEADLY_LINE, {"errorKind": "server_died"})
+                line.number, TurnFailed(failure.message, {"errorKind": failure.kind})
             )
             return
         read = await reading.read(line.content, self._turnstile.next)
@@ -136,6 +138,17 @@ class Connection:
                 if method == INITIALIZE and not self.client.introduced:
                     self._widen(params)
                 self.calls.begin(line, message_id, method, params, read)
+
+    async def _refusal(self, line: ClientLine) -> TurnFailure | None:
+        """Why a re-sent line must not be taken: it would kill another daemon, or run again."""
+        deadly = line.deaths >= outcomes.MAX_ATTEMPTS
+        if not (deadly or line.taken) or await self._sessions.was_taken(
+            f"{self._peer.key}:{line.number}"
+        ):
+            return None
+        if line.taken:
+            return TurnFailure("restored", outcomes.PROMPT_LOST)
+        return TurnFailure("server_died", outcomes.DEADLY_LINE)
 
     def _widen(self, raw: bytes) -> None:
         """`initialize` was asked for: what comes after it may be long, also before it

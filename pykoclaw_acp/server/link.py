@@ -51,7 +51,8 @@ class FrontHello(msgspec.Struct, frozen=True):
     answered.
 
     `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake,
-    at one moment. `deaths`: by line, how many daemons died before one had taken it. `parent` is the
+    at one moment. `deaths`: by line, how many daemons died before one had taken it. `taken`: lines of prompts
+    that were in the journal. `parent` is the
     process that has started it: empty from a front that does not say it, null if it could not be
     seen.
     """
@@ -65,6 +66,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     sessions: Annotated[dict[Name, Followed], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
     deaths: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
+    taken: Annotated[list[Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
     clocks: tuple[Count, Count] | None = None
 
 
@@ -224,7 +226,14 @@ class FrontPeer:
     ) -> ClientLine:
         number, sent = numbers
         deaths = self.hello.deaths.get(str(number), 0)
-        return ClientLine(number, content, sent_at=sent, uptime=self._uptime(sent), deaths=deaths)
+        return ClientLine(
+            number,
+            content,
+            sent_at=sent,
+            uptime=self._uptime(sent),
+            deaths=deaths,
+            taken=sent is not None and number in self.hello.taken,
+        )
 
     def _note_seen(self, numbers: list[int], _: object) -> None:
         token, seq = numbers

@@ -31,7 +31,7 @@ class ClientLine:
 
     For a line that a front re-sends, `sent_at` is when its client sent it (ms since 1970, for
     people), and `uptime` the time since boot at that moment (ms). `deaths`: the number of daemons
-    that died before they had taken it.
+    that died before they had taken it. `taken`: it is a prompt that was in the journal.
     """
 
     number: int
@@ -39,6 +39,7 @@ class ClientLine:
     sent_at: int | None = None
     uptime: int | None = None
     deaths: int = 0
+    taken: bool = False
 
 
 class Listener(Protocol):

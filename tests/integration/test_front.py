@@ -88,6 +88,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "sessions": {},
         "asked": [],
         "deaths": {},
+        "taken": [],
     }
     client.write(
         b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'
@@ -292,7 +293,10 @@ def test_daemon_deaths_over_request_count_until_accepted(
             if at == 0 and not counts:
                 link.send(b"bye")
             elif at == 2 and not counts:
+                assert hello["taken"] == []
                 link.send(b"taken 1")
+            elif at == 3 and not counts:
+                assert hello["taken"] == [1]
             if at != 1 or counts:
                 process.kill()
                 process.wait()

@@ -84,6 +84,24 @@ async def test_request_that_killed_two_daemons_is_refused_unread(tmp_path: Path)
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
 
 
+async def test_prompt_that_a_restored_database_lacks_is_not_run_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with front(r) as one:
+            session = await new(one)
+            one.call(2, "session/prompt", **words(session, "hang"))
+            await eventually(lambda: one.rests("taken"))
+        async with front(r, taken=[2, 3], sessions={session: {"seq": 0}}) as again:
+            again.call(2, "session/prompt", again=5, **words(session, "hang"))
+            again.call(3, "session/prompt", again=6, **words(session, "not in the journal"))
+            again.call(4, "session/prompt", again=7, **words(session, "say 1"))
+            await eventually(lambda: len(again.rests("taken")) == 2)
+            assert again.rests("taken") == ["2", "4"]
+            number, _, error = again.rests("refuse")[0].partition(" ")
+            assert number == "3"
+            assert json.loads(error)["data"] == {"errorKind": "restored"}
+            assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(2,)]
+
+
 async def test_session_requested_again_is_created_once(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)

@@ -41,6 +41,10 @@ RESTORED: Final = (
     "The database was put back to an earlier state. "
     "What Claude has done since then is not kept here, and was stopped."
 )
+PROMPT_LOST: Final = (
+    "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
+    "have been run, so it was not sent again: look at what was done, then repeat it."
+)
 STOPPED: Final = "The server stopped in the middle of this turn."
 CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
 
