@@ -1,6 +1,4 @@
-"""The demo's ACP client: the official Python SDK's, and the agent that it starts, as an editor
-would.
-"""
+"""ACP client of the demo, on the official Python SDK, and the agent process that it starts."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ _AFTER: Final = "pykoclaw.dev/after"
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An update as the SDK understood it, and when it came (`time.perf_counter`)."""
+    """An update as decoded by the SDK, and its time (`time.perf_counter`)."""
 
     at: float
     update: Update
@@ -61,16 +59,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A permission that was asked for: the tool call's title, and the kinds of the options in their
-    order.
-    """
+    """A permission request: title of the tool call, and kinds of the options in order."""
 
     title: str
     options: tuple[str, ...]
 
 
 class Editor:
-    """What the SDK calls for the agent: keeps every update, and allows every tool once."""
+    """Callbacks of the SDK: records updates, and allows every tool once."""
 
     def __init__(self, shown: Callable[[Update], None], asked: Callable[[Question], None]) -> None:
         self.arrivals: list[Arrival] = []
@@ -80,7 +76,7 @@ class Editor:
         self._asked = asked
 
     async def session_update(self, session_id: str, update: Update, **meta: Any) -> None:  # noqa: ARG002  the SDK's signature
-        """Keep and show it."""
+        """Record and show the update."""
         self.arrivals.append(Arrival(time.perf_counter(), update))
         self.news.set()
         self._shown(update)
@@ -106,8 +102,8 @@ class Editor:
 
 
 class Agent:
-    """A `pykoclaw-acp` without arguments, which is the front of the daemon, and the SDK's
-    connection to it.
+    """A `pykoclaw-acp` process without arguments, the daemon's front, and the SDK's connection to
+    it.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, editor: Editor) -> None:
@@ -124,8 +120,8 @@ class Agent:
     async def start(
         cls, editor: Editor, environment: Mapping[str, str], directory: Path, log: Path
     ) -> Agent:
-        """Start it in `directory`; its stderr is appended to `log`. Ctrl-C in the terminal does not
-        reach it.
+        """Start the process in `directory`, with stderr appended to `log`. Ctrl-C in the terminal
+        does not reach it.
         """
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -136,23 +132,23 @@ class Agent:
         return cls(process, editor)
 
     async def initialize(self) -> InitializeResponse:
-        """Say who we are, learn what the agent can do."""
+        """Call `initialize`."""
         info = Implementation(name="pykoclaw-acp-demo", version=__version__)
         async with asyncio.timeout(WAIT):
             return await self.sdk.initialize(protocol_version=PROTOCOL_VERSION, client_info=info)
 
     async def new(self, directory: Path) -> str:
-        """`session/new`; the session's id."""
+        """Call `session/new`; returns the session's id."""
         async with asyncio.timeout(WAIT):
             return (await self.sdk.new_session(cwd=str(directory), mcp_servers=[])).session_id
 
     async def load(self, session_id: str, directory: Path) -> None:
-        """`session/load`; the history is with the editor when this returns."""
+        """Call `session/load`; the history has arrived when this returns."""
         async with asyncio.timeout(WAIT):
             await self.sdk.load_session(cwd=str(directory), session_id=session_id, mcp_servers=[])
 
     async def resume(self, session_id: str, directory: Path, after: int) -> None:
-        """`session/resume` by a cursor: what comes from now on begins after that `seq`."""
+        """Call `session/resume` with a cursor: updates after that `seq` follow."""
         cursor: dict[str, Any] = {_AFTER: after}
         async with asyncio.timeout(WAIT):
             await self.sdk.resume_session(
@@ -160,13 +156,13 @@ class Agent:
             )
 
     async def prompt(self, session_id: str, text: str) -> PromptResponse:
-        """`session/prompt`, with its answer. Raises acp.RequestError as the agent gave it."""
+        """Call `session/prompt`. Raises acp.RequestError for an error response."""
         async with asyncio.timeout(WAIT):
             return await self.sdk.prompt(session_id=session_id, prompt=[text_block(text)])
 
     async def streaming(self, turn: asyncio.Task[PromptResponse], pieces: int) -> None:
-        """Wait until so many pieces of text of the running turn came; raises what the turn ended
-        with before that.
+        """Wait for this number of text chunks of the running turn; raises the turn's error if it
+        ends before.
         """
         before = len(self.editor.arrivals)
 
@@ -180,8 +176,8 @@ class Agent:
             )
 
     async def end_of_turn(self) -> None:
-        """Wait until a turn that somebody else began has told what it used, which is the last that
-        a turn tells.
+        """Wait for the usage update of a turn that another client began; it is a turn's last
+        update.
         """
         await self._until(
             lambda: any(isinstance(one.update, UsageUpdate) for one in self.editor.arrivals)
@@ -196,7 +192,7 @@ class Agent:
                 news.cancel()
 
     async def end_of_input(self) -> tuple[int, float]:
-        """Close its stdin, as an editor does that quits; the exit status and the seconds until
+        """Close stdin, as an editor does on exit; returns the exit status and the seconds until
         then.
         """
         begun = time.perf_counter()
@@ -206,7 +202,7 @@ class Agent:
         return status, time.perf_counter() - begun
 
     async def forget(self) -> None:
-        """Close the SDK's connection to a dead agent, and collect the process."""
+        """Close the connection to a dead agent, and reap the process."""
         with contextlib.suppress(ConnectionError):
             await self.sdk.close()
         self._input.close()
@@ -214,7 +210,7 @@ class Agent:
 
 
 async def run_command(environment: Mapping[str, str], directory: Path, *arguments: str) -> str:
-    """What `pykoclaw-acp` with these arguments writes."""
+    """Run `pykoclaw-acp` with these arguments; returns its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pykoclaw_acp", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -226,19 +222,19 @@ async def run_command(environment: Mapping[str, str], directory: Path, *argument
 
 
 def texts(arrivals: list[Arrival]) -> list[Arrival]:
-    """Those that are pieces of the agent's answer."""
+    """The agent's text chunks."""
     return [arrival for arrival in arrivals if isinstance(arrival.update, AgentMessageChunk)]
 
 
 def text_of(update: Update) -> str:
-    """The text of a chunk; empty for anything else."""
+    """Text of a chunk; empty for other updates."""
     content = getattr(update, "content", None)
     return content.text if isinstance(content, TextContentBlock) else ""
 
 
 def folded(updates: Sequence[Update]) -> list[Any]:
-    """The updates with the pieces of each message as one: what was live and what is replayed are
-    equal so.
+    """Updates with the chunks of each message merged, so that live and replayed updates can be
+    compared.
     """
     told: list[Any] = []
     for update in updates:
@@ -256,5 +252,5 @@ def folded(updates: Sequence[Update]) -> list[Any]:
 
 
 def seq_of(update: Update) -> int:
-    """The update's place in the session's log; 0 without one."""
+    """Position of the update in the log; 0 without one."""
     return int((update.field_meta or {}).get(_SEQ, 0))

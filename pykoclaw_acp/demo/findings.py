@@ -1,4 +1,4 @@
-"""What the demo looks at, what it expects there, and what it saw: the rows of its table."""
+"""Findings of the demo: expectations, observations, and the rows of its table."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step. `right` is None when the story did not come that far; `ms` is None where no time was
-    taken.
-    """
+    """A step. `right` is None if it was not reached; `ms` is None if no time was measured."""
 
     step: str
     expected: str
@@ -41,25 +39,25 @@ class Row:
 
 
 class Findings:
-    """A row for each step, in their order."""
+    """Rows of all steps, in order."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
 
     def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> Row:
-        """Note what was seen at a step."""
+        """Record the observation of a step."""
         row = self._rows[step] = Row(step, EXPECTED[step], seen, right, ms)
         return row
 
     def broke(self, what: str) -> Row:
-        """The story broke off: the first step without a finding is wrong."""
+        """The demo was interrupted: the first step without an observation has failed."""
         missing = [step for step in EXPECTED if step not in self._rows]
         step = missing[0] if missing else list(EXPECTED)[-1]
         return self.saw(step, what, right=False)
 
     @property
     def rows(self) -> list[Row]:
-        """All steps, with those that were not reached."""
+        """All steps, also those that were not reached."""
         return [
             self._rows.get(step) or Row(step, expected, "not reached", None)
             for step, expected in EXPECTED.items()
@@ -67,10 +65,10 @@ class Findings:
 
     @property
     def wrong(self) -> list[Row]:
-        """The steps that were not as expected."""
+        """Steps that differ from the expectation."""
         return [row for row in self.rows if row.right is False]
 
     @property
     def passed(self) -> bool:
-        """Whether all was as expected."""
+        """Whether all steps are as expected."""
         return all(row.right for row in self.rows)

@@ -1,4 +1,4 @@
-"""The scenes of the demo in which something is killed in the middle of an answer."""
+"""Scenes of the demo in which processes are killed in mid-answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ _BROKEN: Final = "ended without an answer"
 
 
 async def kill_daemon(stage: Stage) -> None:
-    """The front finds it gone and starts another, which adopts the worker; the editor
-    sees a pause.
-    """
+    """Kill the daemon: the front starts another, which adopts the worker; the editor sees a pause."""
     stage.scene("SIGKILL of the daemon, in mid-answer")
     turn = stage.ask(script.TALE)
     await stage.agent.streaming(turn, script.HEARD)
@@ -60,9 +58,7 @@ async def kill_daemon(stage: Stage) -> None:
 
 
 async def kill_editor(stage: Stage) -> None:
-    """The turn goes on without anybody; a new editor says how far the old one came, and gets the
-    rest.
-    """
+    """Kill the editor: the turn continues; a new editor resumes after the old one's position."""
     stage.scene("SIGKILL of the editor and its front, in mid-answer")
     turn = stage.ask(script.SECOND_TALE)
     await stage.agent.streaming(turn, script.HEARD)
@@ -95,7 +91,7 @@ async def kill_editor(stage: Stage) -> None:
 
 
 async def kill_everything(stage: Stage) -> None:
-    """Nobody is left to finish the answer."""
+    """Kill all processes in mid-answer."""
     stage.scene("SIGKILL of every process, in mid-answer")
     turn = stage.ask(script.LAST_TALE)
     await stage.agent.streaming(turn, script.HEARD)
@@ -120,7 +116,9 @@ async def kill_everything(stage: Stage) -> None:
 
 
 async def load_again(stage: Stage) -> None:
-    """All that was seen, from the log; the answer that was cut off is called one."""
+    """Load the session: everything that was shown comes from the log; the interrupted answer is
+    marked as such.
+    """
     stage.scene("A new daemon, the same conversation")
     greeting = await stage.open_editor()
     stage.saw("start again", greeting.seen, right=greeting.right, ms=greeting.ms)
@@ -153,7 +151,7 @@ async def load_again(stage: Stage) -> None:
 
 
 def _goes_on(part: Any, whole: Any) -> bool:
-    """Whether a message that was heard in part is the beginning of what is replayed."""
+    """Whether the replayed message begins with the part that was received."""
     if isinstance(part, tuple) and isinstance(whole, tuple):
         return part[:2] == whole[:2] and str(whole[2]).startswith(part[2])
     return bool(part == whole)

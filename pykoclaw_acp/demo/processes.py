@@ -1,9 +1,7 @@
-"""The demo's processes, found through /proc: all that carry its temporary home in their
-environment.
+"""Processes of the demo, found in /proc by its temporary home in their environment.
 
-Daemon, fork server, worker and Claude have sessions of their own, so that no process group leads to
-them, and orphans have lost their parents. The environment, which every child inherits, and the home
-in it, which nobody else has, do.
+Daemon, fork server, worker and Claude have their own process sessions, and orphans lose their
+parents. The environment is inherited by all children, and the home is unique.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live process of the demo. `start_time` keeps a recycled pid from being mistaken for it;
+    """A live process of the demo. `start_time` tells it from another process with a recycled pid;
     `command` is short.
     """
 
@@ -41,7 +39,7 @@ class Process:
 
 
 def find(home: Path) -> list[Process]:
-    """The live processes whose environment leads to `home`, from the front down."""
+    """Live processes whose environment refers to `home`, the front first."""
     mark = os.fsencode(home)
     found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
@@ -68,9 +66,9 @@ def find(home: Path) -> list[Process]:
 
 
 def kill(home: Path) -> list[Process]:
-    """SIGKILL all of them, again and again until none is left; returns those that were found first.
+    """Send SIGKILL repeatedly until no process is left; returns those that were found first.
 
-    Raises TimeoutError naming those that do not die.
+    Raises TimeoutError with the processes that do not die.
     """
     deadline = time.monotonic() + KILL_WAIT
     first = left = find(home)
@@ -85,7 +83,7 @@ def kill(home: Path) -> list[Process]:
 
 
 def wait(home: Path) -> list[Process]:
-    """Wait until none is left; those that have not ended in `END_WAIT`."""
+    """Wait until no process is left; returns those that have not ended within `END_WAIT`."""
     deadline = time.monotonic() + END_WAIT
     while (left := find(home)) and time.monotonic() < deadline:
         time.sleep(_POLL)
@@ -93,12 +91,12 @@ def wait(home: Path) -> list[Process]:
 
 
 def pids(found: list[Process], role: str) -> list[int]:
-    """Those that have this role."""
+    """Processes with this role."""
     return [process.pid for process in found if process.role == role]
 
 
 def send(home: Path, role: str, number: signal.Signals) -> list[int]:
-    """Send a signal to whatever has this role now; the pids."""
+    """Send a signal to the processes with this role; returns the pids."""
     sent = [process for process in find(home) if process.role == role]
     for process in sent:
         reaper.send(process.pid, process.start_time, number)

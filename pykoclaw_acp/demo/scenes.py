@@ -1,4 +1,4 @@
-"""The scenes of the demo, in their order."""
+"""Order of the demo's scenes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCENES: Final = (
 
 
 async def play(stage: Stage, model: ScriptedModel) -> None:
-    """All of them. Raises whatever breaks them off; then, too, none of their processes lives."""
+    """Play all scenes. No process is left when it raises."""
     stage.model = model
     try:
         for scene in SCENES:

@@ -1,5 +1,5 @@
-"""What the user says in the demo; what the model answers is in scripts that the prompts carry, but
-for one.
+"""The user's prompts in the demo; the model's answers are in the scripts that they carry, with one
+exception.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ PROMPTS: Final = (NAME, TALE, SECOND_TALE, LAST_TALE, QUESTION, COUNT)
 
 
 def words_of(tale: str) -> list[str]:
-    """The words that the model answers to a prompt for a tale."""
+    """The model's words for a prompt."""
     return tale.partition(_PACE)[2].removesuffix("\n]]").split()

@@ -1,4 +1,4 @@
-"""How the demo looks: colours, rules and tables in a terminal; elsewhere plain lines without
+"""Output of the demo: colours, rules and tables in a terminal, otherwise plain lines without
 control characters.
 """
 
@@ -29,7 +29,7 @@ _STYLES: Final = {True: "green", False: "bold red", None: "dim"}
 
 
 class Page:
-    """Everything that is written. A terminal that cannot show the marks gets the plain form too."""
+    """The output. Terminals that cannot show the marks get the plain form."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
@@ -44,13 +44,13 @@ class Page:
         self.speech = Speech(self._console)
 
     def title(self, name: str, subtitle: str) -> None:
-        """The first lines."""
+        """Show the title."""
         self._console.print()
         self._line(name, "bold")
         self._line(subtitle, "dim")
 
     def scene(self, number: int, title: str) -> None:
-        """A new part of the story."""
+        """Begin a scene."""
         self.speech.end()
         self._console.print()
         if self._plain:
@@ -60,12 +60,12 @@ class Page:
             self._console.print(Rule(heading, align="left", style="cyan dim"))
 
     def pause(self) -> None:
-        """What follows is about what was said."""
+        """Separate the conversation from what follows."""
         self.speech.end()
         self._console.print()
 
     def finding(self, row: Row) -> None:
-        """What was seen at a step, when it was seen."""
+        """Show the observation of a step."""
         time = "" if row.ms is None else _milliseconds(row.ms)
         if self._plain:
             self._line(
@@ -87,11 +87,11 @@ class Page:
         self._grid(caption, rows or [("", "none", "")], ("dim", "cyan", "dim"))
 
     def messages(self, caption: str, messages: Sequence[tuple[str, str]]) -> None:
-        """What the model was sent: roles and texts."""
+        """Show the model's input: roles and texts."""
         self._grid(caption, messages, ("cyan", ""))
 
     def result(self, rows: Sequence[Row], facts: Iterable[tuple[str, str]]) -> None:
-        """The table of what was seen, and where it was."""
+        """Show the table of steps, and the environment."""
         self.speech.end()
         if self._plain:
             for row in rows:
@@ -105,12 +105,12 @@ class Page:
             self._line(Text.assemble((f"{name:<9}", "cyan"), (value, "dim")))
 
     def trouble(self, lines: Iterable[str]) -> None:
-        """What helps to find a fault."""
+        """Show what helps to find a fault."""
         for line in lines:
             self._line(line, "red")
 
     def verdict(self, text: str, *, right: bool | None) -> None:
-        """The last line. `right` is None when there is nothing to judge."""
+        """Show the last line. `right` is None if there is nothing to judge."""
         self.pause()
         mark = (_WORDS if self._plain else _MARKS)[right]
         self._line(f"{mark} {text}", "bold green" if right else _STYLES[right])
@@ -125,7 +125,7 @@ class Page:
             self._console.print(Padding(text, (0, 0, 0, _INDENT)))
 
     def _grid(self, caption: str, rows: Sequence[Sequence[str]], styles: Sequence[str]) -> None:
-        """Aligned columns; the last one is cut where the terminal ends."""
+        """A table with aligned columns; the last one is cut at the terminal's width."""
         self._line(caption, "dim")
         widths = [max(len(row[at]) for row in rows) for at in range(len(styles) - 1)]
         for row in rows:

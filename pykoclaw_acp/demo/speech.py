@@ -1,6 +1,4 @@
-"""The conversation as it is written down while it is spoken: a label, and words that wrap beside
-it.
-"""
+"""Output of the conversation while it runs: a label, and wrapped text beside it."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ _WORDS: Final = re.compile(r"\s+|\S+")
 
 
 def spoken(prompt: str) -> str:
-    """A prompt without the script that it carries for the model."""
+    """A prompt without the model's script."""
     return prompt.partition(_SCRIPT)[0].strip()
 
 
 class Speech:
-    """Writes updates as they come. `end` closes the line before anything else is written."""
+    """Writes updates as they arrive. `end` closes the line before other output."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,29 +38,29 @@ class Speech:
         self._gap = ""  # what separates the next word from the last; never written at an end
 
     def user(self, prompt: str) -> None:
-        """What the user says."""
+        """Show the user's words."""
         self._remark("you", spoken(prompt), "bold")
 
     def stop(self) -> None:
-        """The user stops the answer."""
+        """Show that the user stops the answer."""
         self._remark("you", "stop", "bold")
 
     def signal(self, name: str, target: str) -> None:
-        """A signal was sent."""
+        """Show that a signal was sent."""
         self._remark(name, target, "bold red")
 
     def command(self, command: str, said: str) -> None:
-        """A command was run, and said this."""
+        """Show a command and its output."""
         self._remark("runs", command, "bold")
         self._remark("", said, "")
 
     def asked(self, question: Question) -> None:
-        """A permission was asked for, and given."""
+        """Show a permission request, and that it was granted."""
         self._remark("asks", f"May I? {question.title}", "yellow")
         self._remark("you", "allow once", "bold")
 
     def update(self, update: Update) -> None:
-        """What the agent says and does."""
+        """Show an update."""
         match update:
             case UserMessageChunk():
                 self.user(text_of(update))
@@ -78,7 +76,7 @@ class Speech:
                 pass
 
     def end(self) -> None:
-        """Close the line of whoever spoke last."""
+        """Close the current line."""
         if self._speaker is not None:
             self._console.print()
             self._speaker = None

@@ -1,6 +1,4 @@
-"""What the scenes of the demo share: the editor and its front, the session, what was heard of it,
-the processes.
-"""
+"""State shared by the demo's scenes: editor and front, session, received updates, processes."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """How an agent answered `initialize`: whether as expected, and the time from its start on."""
+    """Response to `initialize`: whether it is as expected, and the time since the agent's start."""
 
     seen: str
     right: bool
@@ -33,9 +31,7 @@ class Greeting:
 
 
 class Stage:
-    """One run of the story, in a home of its own. `log` is what the editors' fronts write to
-    stderr.
-    """
+    """One run of the demo in its own home. `log`: stderr of the editors' fronts."""
 
     def __init__(self, page: Page, findings: Findings, home: Path) -> None:
         self.page = page
@@ -57,25 +53,25 @@ class Stage:
 
     @property
     def front_end(self) -> str:
-        """How the newest front ended: a signal's name, or its exit status."""
+        """End of the newest front: a signal's name, or its exit status."""
         status = self._agents[-1].process.returncode if self._agents else None
         if status is None:
             return "it was not started"
         return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 
     def scene(self, title: str) -> None:
-        """The next part of the story."""
+        """Begin a scene."""
         self._scenes += 1
         self.page.scene(self._scenes, title)
 
     def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> None:
-        """Note and show what was seen at a step."""
+        """Record and show the observation of a step."""
         self.page.finding(self._findings.saw(step, seen, right=right, ms=ms))
 
     # --- the editor
 
     async def open_editor(self) -> Greeting:
-        """Start a new one, with its front."""
+        """Start an editor with its front."""
         self.editor, self._mark = Editor(self.page.speech.update, self._asked), 0
         begun = time.perf_counter()
         self.agent = await Agent.start(self.editor, self._environment(), self.project, self.log)
@@ -109,7 +105,7 @@ class Stage:
         )
 
     def ask(self, prompt: str) -> asyncio.Task[PromptResponse]:
-        """Begin a turn."""
+        """Send a prompt."""
         self._mark = len(self.editor.arrivals)
         self.page.speech.user(prompt)
         turn = asyncio.get_running_loop().create_task(self.agent.prompt(self.session, prompt))
@@ -118,13 +114,11 @@ class Stage:
 
     @property
     def heard(self) -> list[Arrival]:
-        """What this editor was told since it asked, or since its start."""
+        """Updates since the editor's last prompt, or since its start."""
         return self.editor.arrivals[self._mark :]
 
     def keep(self) -> list[Arrival]:
-        """What it was told, when the turn is over; kept, to be compared with what is replayed
-        later.
-        """
+        """Updates of the turn after its end; stored for comparison with the replay."""
         self.held += logged(self.heard)
         return self.heard
 
@@ -135,12 +129,12 @@ class Stage:
     # --- model, processes
 
     async def requests(self) -> list[dict[str, Any]]:
-        """What the model was asked until now."""
+        """Requests that the model has received."""
         return await asyncio.to_thread(self.model.requests)
 
     async def times_asked(self, prompt: str) -> int:
-        """How often the prompt itself reached the model; requests with a tool's result are further
-        steps of a turn.
+        """Number of requests with the prompt itself; those with tool results are later steps of a
+        turn.
         """
         return sum(
             request["user_texts"][-1:] == [prompt] and not request["messages"][-1]["tool_results"]
@@ -148,20 +142,20 @@ class Stage:
         )
 
     async def command(self, *arguments: str) -> str:
-        """What a command of ours says, in the editor's environment."""
+        """Run a command of ours in the editor's environment; returns its output."""
         return await client.run_command(self._environment(), self.project, *arguments)
 
     def processes(self) -> list[Process]:
-        """Those of this home."""
+        """Processes of this home."""
         return processes.find(self._home)
 
     def send(self, role: str, number: signal.Signals) -> str:
-        """Send a signal to the process of that role; who that was, for people."""
+        """Send a signal to the processes with this role; returns their description."""
         pids = processes.send(self._home, role, number)
         return f"the {role}, pid {pids[0]}" if pids else f"no {role}"
 
     async def gone(self) -> list[Process]:
-        """Wait until none is left; those that do not end."""
+        """Wait until no process is left; returns those that do not end."""
         return await asyncio.to_thread(processes.wait, self._home)
 
     def kill_everything(self) -> None:
@@ -169,7 +163,7 @@ class Stage:
         processes.kill(self._home)
 
     async def clear(self) -> None:
-        """End whatever is left of the story."""
+        """End all remaining processes."""
         self.kill_everything()
         for agent in self._agents:
             await agent.forget()
@@ -180,10 +174,10 @@ class Stage:
 
 
 def since(begun: float) -> float:
-    """Milliseconds since then (`time.perf_counter`)."""
+    """Milliseconds since this time (`time.perf_counter`)."""
     return (time.perf_counter() - begun) * 1000
 
 
 def logged(arrivals: list[Arrival]) -> list[Update]:
-    """The updates that are part of the session's log; commands, for instance, are none."""
+    """Updates that are in the session's log; commands, for instance, are not."""
     return [arrival.update for arrival in arrivals if seq_of(arrival.update)]

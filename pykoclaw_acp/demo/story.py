@@ -1,7 +1,8 @@
-"""`pykoclaw-acp demo`: a conversation, SIGKILLs in mid-answer, and the conversation again.
+"""`pykoclaw-acp demo`: a conversation, SIGKILLs in mid-answer, and the same conversation
+afterwards.
 
-With the official Python SDK as its client, on the real Claude CLI and the scripted model, in a
-temporary home.
+Runs the official Python SDK as client, the real Claude CLI and the scripted model, in a temporary
+home.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _SIGNALLED: Final = 128  # a shell's exit status for a signal is this much more
 
 
 def main() -> int:
-    """Play it. 0 if all was as expected, 1 if not, 128 + n when signal n ended it; nothing of it
-    stays.
+    """Run the demo. Exit status: 0 as expected, 1 if not, 128 + n after signal n. Everything is
+    cleaned up.
     """
     page, findings, complaints = Page(), Findings(), _Complaints()
     logging.getLogger().addHandler(complaints)
@@ -87,7 +88,7 @@ def _described(error: BaseException, stage: Stage) -> str:
 
 
 def _facts(stage: Stage, home: Path) -> Iterator[tuple[str, str]]:
-    """Where it was."""
+    """Versions and places."""
     launched = [line for line in _daemon_log(home) if line.get("action") == "worker_launched"]
     yield "session", stage.session or "none"
     yield (
@@ -109,7 +110,7 @@ def _agent_complaints(fronts: Path, home: Path) -> list[str]:
 
 
 def _daemon_log(home: Path) -> list[dict[str, Any]]:
-    """What its daemons wrote; a line that is no JSON is its own event."""
+    """Log of the daemons; a line that is not JSON becomes an event of its own."""
     log = Path(places(home).log)
     lines: list[dict[str, Any]] = []
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
@@ -121,8 +122,8 @@ def _daemon_log(home: Path) -> list[dict[str, Any]]:
 
 
 class _Complaints(logging.Handler):
-    """Keeps what the client library logs: it logs where it could raise, and a terminal is no place
-    for that.
+    """Collects log records of the client library, which logs where it could raise, and would write
+    to the terminal.
     """
 
     def __init__(self) -> None:
@@ -130,6 +131,6 @@ class _Complaints(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
+        """Collect a record."""
         error = record.exc_info[1] if record.exc_info else None
         self.lines.append(f"client: {record.getMessage()}" + (f": {error}" if error else ""))

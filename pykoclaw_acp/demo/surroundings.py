@@ -1,5 +1,5 @@
-"""The demo's own home and environment, and the signals that end it: nothing of it stays, whatever
-happens.
+"""Home and environment of the demo, and the signals that end it; everything is cleaned up in any
+case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORTH_TRYING: Final = ("cli_path", "crash_points")  # settings that the demo ta
 
 @contextmanager
 def temporary_home() -> Iterator[Path]:
-    """A new home; at the end every process that belongs to it is killed, and it is removed."""
+    """A temporary home; at exit its processes are killed, and it is removed."""
     home = Path(tempfile.mkdtemp(prefix="pykoclaw-demo-")).resolve()
     try:
         for name in ("tmp", "project"):
@@ -43,7 +43,7 @@ def temporary_home() -> Iterator[Path]:
 
 
 def _remove(home: Path) -> None:
-    """A process that was killed in a system call may still write for a moment."""
+    """Remove the directory; a process killed in a system call may still write for a moment."""
     for _ in range(_REMOVE_TRIES):
         shutil.rmtree(home, ignore_errors=True)
         if not home.exists():
@@ -53,7 +53,7 @@ def _remove(home: Path) -> None:
 
 
 def environment(environ: Mapping[str, str], url: str, home: Path) -> dict[str, str]:
-    """The caller's environment, without settings and credentials, for a daemon that stays below
+    """The caller's environment without settings and credentials, for a daemon that stays below
     `home`.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith(_OTHERS)}
@@ -71,13 +71,13 @@ def environment(environ: Mapping[str, str], url: str, home: Path) -> dict[str, s
 
 
 def places(home: Path) -> Places:
-    """Where the daemon is that a front starts in that environment."""
+    """Places of the daemon that a front starts in that environment."""
     return Places(home / ".local/share/pykoclaw", home / ".local/state/pykoclaw")
 
 
 class Interruption:
-    """The signals that end the demo cancel its story, once, so that all is cleaned up; the number
-    is in `signal`.
+    """Cancels the demo at the first signal, so that everything is cleaned up; `signal` has its
+    number.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Interruption:
             signal.signal(number, handler)
 
     def cancel_with(self, story: asyncio.Task[Any] | None) -> None:
-        """The task to cancel, at once if a signal has come already."""
+        """Set the task to cancel; it is cancelled at once after a signal."""
         self._story = story
         if self.signal is not None and story is not None:
             story.cancel()

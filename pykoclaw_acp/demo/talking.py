@@ -1,5 +1,5 @@
-"""The scenes of the demo in which nothing goes wrong: an editor starts, talks, asks,
-stops, quits.
+"""Scenes of the demo without faults: an editor starts, prompts, is asked for permission, cancels,
+quits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPREAD: Final = 0.1  # s between first and last piece; an answer that comes in o
 
 
 async def start(stage: Stage) -> None:
-    """The editor starts a front, which starts the daemon."""
+    """Start an editor with a front, which starts the daemon."""
     stage.scene("An editor starts the agent")
     greeting = await stage.open_editor()
     stage.saw("initialize", greeting.seen, right=greeting.right, ms=greeting.ms)
@@ -48,7 +48,7 @@ async def start(stage: Stage) -> None:
 
 
 async def talk(stage: Stage) -> None:
-    """A turn with everything in it."""
+    """Run a turn with thinking, tools and a permission request."""
     stage.scene("A turn: thinking, a tool, a streamed answer")
     begun = time.perf_counter()
     answer = await stage.ask(script.NAME)
@@ -85,7 +85,7 @@ async def talk(stage: Stage) -> None:
 
 
 async def remember(stage: Stage) -> None:
-    """What the model is sent shows what Claude knows."""
+    """Show what the model is sent, and so what Claude remembers."""
     stage.scene("Does Claude still know?")
     await stage.ask(script.QUESTION)
     stage.page.pause()
@@ -111,7 +111,7 @@ async def remember(stage: Stage) -> None:
 
 
 async def stop(stage: Stage) -> None:
-    """The user has had enough of an answer."""
+    """Cancel a turn."""
     stage.scene("The user stops an answer")
     turn = stage.ask(script.COUNT)
     await stage.agent.streaming(turn, script.COUNT_PIECES)
@@ -129,9 +129,7 @@ async def stop(stage: Stage) -> None:
 
 
 async def leave(stage: Stage) -> None:
-    """The editor quits, two others after it: their fronts end, the daemon stays until it is told to
-    end.
-    """
+    """Quit the editor, then two others: the fronts end, the daemon stays until it is stopped."""
     stage.scene("The editor quits, and the daemon is told to end")
     before = pids(stage.processes(), "daemon")
     ends = [await stage.agent.end_of_input()]
@@ -163,7 +161,7 @@ async def leave(stage: Stage) -> None:
 
 
 def _digest(message: dict[str, Any]) -> str:
-    """A message in a line."""
+    """A message in one line."""
     parts = [spoken(message["text"])]
     parts += [f"[calls {use['name']}]" for use in message["tool_uses"]]
     parts += [f"[result] {result['text']}" for result in message["tool_results"]]

@@ -1,4 +1,4 @@
-"""What the agent asks a client: `session/request_permission` and `elicitation/create`."""
+"""Requests of the agent to a client: `session/request_permission` and `elicitation/create`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PermissionResult(Params, frozen=True, kw_only=True):
 
 
 class CreateElicitation(Wire, frozen=True, kw_only=True):
-    """A form, of an MCP server's making, that belongs to a session."""
+    """A form of an MCP server, shown in a session."""
 
     session_id: str
     message: str

@@ -1,4 +1,4 @@
-"""What ACP messages carry: the content blocks of prompts and answers, and what tools show."""
+"""Content of ACP messages: blocks of prompts and answers, and tool output."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ ContentBlock = TextContent | ResourceLink | ImageContent | AudioContent | Embedd
 
 
 class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
-    """A content block that a tool shows."""
+    """A content block in a tool's output."""
 
     content: TextContent | ImageContent
 
 
 class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_defaults=False):
-    """A change to a file; `old_text` is None for a new one."""
+    """A change to a file; `old_text` is None for a new file."""
 
     path: str
     old_text: str | None

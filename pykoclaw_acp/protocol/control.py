@@ -1,8 +1,8 @@
-"""Our own methods, `_pykoclaw.dev/…`: how the command line asks the daemon. Times are milliseconds
-since 1970.
+"""Control methods of the daemon, `_pykoclaw.dev/…`, used by the command line. Times are
+milliseconds since 1970, sizes bytes.
 
-Whoever may connect to the socket, and does not run inside of a session, may call them, before
-`initialize` too; they are no part of ACP. Sizes are bytes.
+They may be called before `initialize`, by any connection that does not come from inside a session.
+They are not part of ACP.
 """
 
 from __future__ import annotations
@@ -26,22 +26,20 @@ OperatorDecision = Literal["allow_once", "allow_always", "deny"]
 
 
 class _Full(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """An answer for programs: every field is there."""
+    """Base of answers; every field is encoded, also one with its default."""
 
 
 # --- parameters
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
-    """`session`: an id, the beginning of one that no other id has, or a conversation's name."""
+    """`session`: an id, a unique prefix of one, or a conversation's name."""
 
     session: Name
 
 
 class ListParams(Params, frozen=True, kw_only=True):
-    """`all`: also sessions that nobody used, and clients' own helpers. At most `limit`,
-    the newest.
-    """
+    """`all`: include unused sessions and clients' helper sessions. At most the `limit` newest."""
 
     all: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_SESSIONS)] = 1000
@@ -52,23 +50,21 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
 
 
 class QuestionsParams(Params, frozen=True, kw_only=True):
-    """`question`: only those whose id begins so; `whole`: with all that would run, not what fits a
-    list alone.
-    """
+    """`question`: only requests whose id has this prefix; `whole`: with all details."""
 
     question: Name = ""
     whole: bool = False
 
 
 class AnswerParams(Params, frozen=True, kw_only=True):
-    """`question`: an id, or the beginning of one that no other open question has."""
+    """`question`: the id of a pending request, or a unique prefix of one."""
 
     question: Name
     decision: OperatorDecision
 
 
 class StopParams(Params, frozen=True, kw_only=True):
-    """A session's worker, or `all`; `now`: without time for their turns to end in order."""
+    """One session's worker, or `all`; `now`: do not let turns end in order."""
 
     session: Name | None = None
     all: bool = False
@@ -76,17 +72,18 @@ class StopParams(Params, frozen=True, kw_only=True):
 
 
 class TrustParams(Params, frozen=True, kw_only=True):
-    """`path`: of a directory, absolute. `tree`: it and those below, whatever they hold."""
+    """`path`: absolute path of a directory. `tree`: trust it and everything below, whatever it
+    holds.
+    """
 
     path: Path
     tree: bool = False
 
 
 class FollowParams(SessionParams, frozen=True, kw_only=True):
-    """The events after `after`, or those of the newest `turns` turns; `live`: and what comes later,
-    without an end.
+    """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
-    `present`: somebody is there who may answer questions.
+    `present`: a person is there who may answer permission requests.
     """
 
     after: Count = 0
@@ -99,12 +96,12 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
 
 
 class DaemonInfo(_Full, frozen=True, kw_only=True):
-    """`memory`: proportional set size (PSS) of the daemon and its fork server; null where the
-    kernel does not say.
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null if the kernel
+    does not report it.
 
-    `loop_lag` (ms): the longest that the event loop has kept everybody waiting in the last minute.
-    `instance`: the id of the database; `copied_from`: the data directory that this one was found to
-    be a copy of, at `copied_at`.
+    `loop_lag`: longest delay (ms) of the event loop in the last minute. `instance`: id of the
+    database; `copied_from`: the data directory of which this one was found to be a copy, at
+    `copied_at`.
     """
 
     pid: int
@@ -121,9 +118,7 @@ class DaemonInfo(_Full, frozen=True, kw_only=True):
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):
-    """`memory`: PSS of the worker and everything below it; `protocol`: of the channel that it
-    speaks.
-    """
+    """`memory`: PSS of the worker and its descendants; `protocol`: version of its channel."""
 
     session: str
     title: str | None
@@ -136,8 +131,8 @@ class WorkerInfo(_Full, frozen=True, kw_only=True):
 
 
 class SessionCounts(_Full, frozen=True, kw_only=True):
-    """`conversations` were prompted by a person; `helpers` only by a client for itself; `unused`
-    never.
+    """`conversations`: prompted by a person; `helpers`: only by a client for itself; `unused`:
+    never prompted.
     """
 
     conversations: int
@@ -146,11 +141,10 @@ class SessionCounts(_Full, frozen=True, kw_only=True):
 
 
 class DatabaseInfo(_Full, frozen=True, kw_only=True):
-    """The engine is the SQLite library of the daemon; `at_risk`: see
+    """The database. The engine is the daemon's SQLite library; `at_risk`: see
     `store.engine.wal_reset_affected`.
 
-    `condition`: whether it can be written, see `store.condition.StoreCondition`; `reason` says in
-    words why it cannot.
+    `condition`: see `store.condition.StoreCondition`; `reason`: why it cannot be written.
     """
 
     path: str
@@ -164,8 +158,8 @@ class DatabaseInfo(_Full, frozen=True, kw_only=True):
 
 
 class Conversion(_Full, frozen=True, kw_only=True):
-    """Logs that an older version wrote: how many events were in the old form as the daemon began,
-    and still are.
+    """Conversion of logs of an older version: events in the old form at the daemon's start, and
+    now.
     """
 
     events: int
@@ -173,11 +167,11 @@ class Conversion(_Full, frozen=True, kw_only=True):
 
 
 class QuestionInfo(_Full, frozen=True, kw_only=True):
-    """A permission question that waits. `always`: it may be allowed for the rest of the session.
+    """A pending permission request. `always`: it may be allowed for the rest of the session.
 
-    The rest is there only where the whole question was asked for: the tool, its input, what clients
-    are shown of it, what "always" would allow besides, what each decision is called, and the text
-    of a form, which has none of these.
+    The other fields are set only if the whole request was asked for: tool, input, content as shown
+    to clients, what "always" would also allow, labels of the decisions, and the text of a form,
+    which has none of these.
     """
 
     id: str
@@ -196,10 +190,10 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
 
 
 class Status(_Full, frozen=True, kw_only=True):
-    """`clients` are those that have a session open; `running` and `waiting` count turns.
+    """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
+    turns.
 
-    `conversion`: null once every log is in the new form. `damaged` are files: what is left of
-    damaged spools.
+    `conversion`: null when all logs are in the new form. `damaged`: files kept of damaged spools.
     """
 
     daemon: DaemonInfo
@@ -215,7 +209,7 @@ class Status(_Full, frozen=True, kw_only=True):
 
 
 class SessionSummary(_Full, frozen=True, kw_only=True):
-    """A session in a list; `busy`: a turn of it runs or waits."""
+    """A session in a list; `busy`: one of its turns runs or waits."""
 
     id: str
     conversation: str
@@ -232,14 +226,14 @@ class SessionSummary(_Full, frozen=True, kw_only=True):
 
 
 class SessionList(_Full, frozen=True, kw_only=True):
-    """Newest first; `more`: there are others."""
+    """Sessions, newest first; `more`: there are others."""
 
     sessions: list[SessionSummary]
     more: bool
 
 
 class TurnInfo(_Full, frozen=True, kw_only=True):
-    """`error` has `kind` and `message`."""
+    """A turn; `error` has `kind` and `message`."""
 
     id: str
     origin: str
@@ -252,7 +246,7 @@ class TurnInfo(_Full, frozen=True, kw_only=True):
 
 
 class SessionDetails(_Full, frozen=True, kw_only=True):
-    """A session with its newest turns, newest first; `turn_count` counts all."""
+    """A session with its newest turns, newest first; `turn_count` counts all turns."""
 
     summary: SessionSummary
     additional_directories: list[str]
@@ -267,8 +261,8 @@ class SessionDetails(_Full, frozen=True, kw_only=True):
 
 
 class TrustedDirectory(_Full, frozen=True, kw_only=True):
-    """`tree`: with those below, whatever they hold; `pending`: with what it holds when a prompt
-    comes there next.
+    """A trusted directory. `tree`: includes everything below; `pending`: what it holds is trusted
+    at the next prompt there.
 
     `dotenv`: its `.env` is read. `by`: a client's name, `cli`, or `upgrade`.
     """
@@ -282,10 +276,10 @@ class TrustedDirectory(_Full, frozen=True, kw_only=True):
 
 
 class Looked(_Full, frozen=True, kw_only=True):
-    """What a directory holds that acts, in words; not `complete`: there may be more. `trusted`: all
-    of it.
+    """Active content of a directory, in words; `complete`: nothing was left out. `trusted`: all of
+    it is trusted.
 
-    `dotenv`: settings of this program in its `.env`.
+    `dotenv`: its `.env` has settings of this program.
     """
 
     path: str
@@ -296,19 +290,19 @@ class Looked(_Full, frozen=True, kw_only=True):
 
 
 class Answered(_Full, frozen=True, kw_only=True):
-    """`done`: what the decision means, of a question that is not about a tool; null of others."""
+    """`done`: the effect of a decision that is not about a tool; else null."""
 
     done: str | None
 
 
 class Stopped(_Full, frozen=True, kw_only=True):
-    """`workers`: how many were ended."""
+    """`workers`: number of workers that were stopped."""
 
     workers: int
 
 
 class Followed(_Full, frozen=True, kw_only=True):
-    """The end of `follow`: where it ended."""
+    """Result of `follow`: the last position."""
 
     seq: int
 
@@ -317,7 +311,7 @@ class Followed(_Full, frozen=True, kw_only=True):
 
 
 class EventNotification(_Full, frozen=True, kw_only=True):
-    """An event of the log, as ACP's update."""
+    """An event of the log, as ACP update."""
 
     session: str
     seq: int
@@ -326,7 +320,7 @@ class EventNotification(_Full, frozen=True, kw_only=True):
 
 
 class QuestionNotification(_Full, frozen=True, kw_only=True):
-    """Somebody must decide; the fields are those of `QuestionInfo`."""
+    """A permission request is pending; fields as in `QuestionInfo`."""
 
     id: str
     session: str
@@ -341,6 +335,6 @@ class QuestionNotification(_Full, frozen=True, kw_only=True):
 
 
 class SettledNotification(_Full, frozen=True, kw_only=True):
-    """Nobody needs to decide any more."""
+    """A permission request is no longer pending."""
 
     id: str

@@ -31,7 +31,7 @@ class _Envelope(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call that must get exactly one answer; `id` is raw JSON."""
+    """A call that gets exactly one response; `id` is raw JSON."""
 
     id: bytes
     method: str
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A call that never gets an answer."""
+    """A call without a response."""
 
     method: str
     params: bytes
@@ -48,9 +48,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The peer's answer to a request of ours; exactly one of `result` and `error` is set, as raw
-    JSON.
-    """
+    """A response to a request of ours; either `result` or `error` is set, as raw JSON."""
 
     id: bytes
     result: bytes | None
@@ -59,7 +57,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A line that is no message; `error` is the answer to send, under `id`."""
+    """A line that is not a message; `error` is to be sent as response under `id`."""
 
     id: bytes
     error: AcpError
@@ -72,9 +70,7 @@ _id_decoder = msgspec.json.Decoder(str | int | None)
 
 
 def parse(line: bytes | bytearray) -> Message | None:
-    """One line as a message; None for a blank line, and for an answer-like object that nobody can
-    place.
-    """
+    """Parse a line; None for a blank line, and for a response without a usable id."""
     if not line.strip():
         return None
     try:
@@ -147,9 +143,9 @@ T = TypeVar("T")
 
 
 def decode_params(raw: bytes, kind: type[T], place: str = "") -> T:
-    """The parameters as `kind`; raises InvalidParams naming the field, without echoing any value.
+    """Decode parameters as `kind`; raises InvalidParams with the field's name, without any value.
 
-    `place` says where `raw` stands in the parameters, if it is only a part of them.
+    `place`: path of `raw` within the parameters, if it is only a part of them.
     """
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -164,9 +160,9 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 def explain(error: msgspec.ValidationError, place: str = "") -> str:
-    """What is wrong and where, from msgspec's message; values that it quotes are left out.
+    """Reason and place from a msgspec message, without the values that it quotes.
 
-    msgspec quotes types and field names in backticks, and values in apostrophes.
+    msgspec quotes types and field names in backticks, values in apostrophes.
     """
     what, path = str(error), ""
     at = what.rfind(_PLACE)  # the last one: a value that is quoted before it may hold anything
@@ -185,7 +181,7 @@ def explain(error: msgspec.ValidationError, place: str = "") -> str:
 
 
 def encode_result(message_id: bytes, result: Any) -> bytes:
-    """An answer's line, with its newline."""
+    """Encode a response as a line."""
     return (
         b'{"jsonrpc":"2.0","id":'
         + message_id
@@ -196,12 +192,12 @@ def encode_result(message_id: bytes, result: Any) -> bytes:
 
 
 def encode_error(message_id: bytes, error: AcpError) -> bytes:
-    """An error answer's line, with its newline."""
+    """Encode an error response as a line."""
     return b'{"jsonrpc":"2.0","id":' + message_id + b',"error":' + error_object(error) + b"}\n"
 
 
 def error_object(error: AcpError) -> bytes:
-    """An error as it stands in an answer."""
+    """The `error` object of a response."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -209,7 +205,7 @@ def error_object(error: AcpError) -> bytes:
 
 
 def encode_request(message_id: str, method: str, params: Any) -> bytes:
-    """A request's line, with its newline."""
+    """Encode a request as a line."""
     head = (
         b'{"jsonrpc":"2.0","id":'
         + msgspec.json.encode(message_id)
@@ -220,6 +216,6 @@ def encode_request(message_id: str, method: str, params: Any) -> bytes:
 
 
 def encode_notification(method: str, params: Any) -> bytes:
-    """A notification's line, with its newline."""
+    """Encode a notification as a line."""
     head = b'{"jsonrpc":"2.0","method":' + msgspec.json.encode(method)
     return head + b',"params":' + msgspec.json.encode(params) + b"}\n"

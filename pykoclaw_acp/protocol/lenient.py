@@ -1,4 +1,4 @@
-"""Decoding in which a bad field falls back to its default, as ACP asks for `clientCapabilities` and
+"""Lenient decoding: an invalid field gets its default, as ACP requires for `clientCapabilities` and
 `clientInfo`.
 """
 
@@ -12,9 +12,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode(raw: bytes, kind: type[S]) -> S:
-    """`kind` from raw JSON: every field that is missing or has the wrong type has its default
-    instead.
-    """
+    """Decode raw JSON as `kind`; missing fields and fields of a wrong type get their defaults."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,6 +1,4 @@
-"""Ranges of what comes from outside, checked where it is decoded: nothing beyond them gets any
-further.
-"""
+"""Limits of values from outside, checked when they are decoded."""
 
 from __future__ import annotations
 

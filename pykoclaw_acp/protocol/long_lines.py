@@ -1,9 +1,9 @@
-"""A long line of JSON, read in steps: its long strings are taken out first, and what is left is
-short.
+"""Stepwise decoding of long JSON lines: long strings are extracted first, then the short rest is
+decoded.
 
-msgspec decodes a line in one call, which takes milliseconds for each MiB and lets nobody else run
-meanwhile. Here strings are decoded in pieces, and in their place in the line stands a mark that no
-client can know. What the line holds besides is counted before anything is made of it.
+msgspec decodes a line in one call, which takes milliseconds per MiB and blocks the event loop. Here
+long strings are decoded in pieces, and replaced in the line by marks that no client can know. The
+number and depth of the other values are checked before anything is built.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Line = bytes | bytearray
 
 @dataclass(slots=True)
 class LongText:
-    """A long string: `size` characters; no pieces if these are more than `MOST_TEXT`."""
+    """A long string of `size` characters; without pieces if it exceeds `MOST_TEXT`."""
 
     size: int = 0
     pieces: list[str] = field(default_factory=list)
 
     def joined(self) -> Generator[None, None, str]:
-        """The text; it grows where it is."""
+        """Join the pieces, in place."""
         text = ""
         for piece in self.pieces:
             text += piece
@@ -56,38 +56,36 @@ class LongText:
 
 @dataclass(slots=True)
 class Short:
-    """The line without its long strings, which `texts` has by their marks."""
+    """A line without its long strings; `texts` has these by their marks."""
 
     line: Line
     texts: dict[str, LongText] = field(default_factory=dict)
 
 
 class TooComplex(Exception):
-    """The line has too many values, or they are too deep inside of each other: to read it would
-    take seconds.
-    """
+    """The line has too many values, or too many levels; decoding it would take seconds."""
 
 
 class NoJson(Exception):
-    """A string does not end, or a piece of it is no text."""
+    """A string is not terminated, or is not valid UTF-8."""
 
 
 def is_simple(line: Line) -> bool:
-    """Whether it can be decoded at once for certain; otherwise `shorten` it."""
+    """Whether the line can be decoded at once; otherwise `shorten` it."""
     return len(line) <= LONG and is_frugal(line)
 
 
 def is_frugal(line: Line) -> bool:
-    """Whether it certainly has no more values than it may have, nor deeper ones; texts may look
-    like them.
+    """Whether the numbers of values and levels are certainly within their limits; characters in
+    texts count as well.
     """
     openings = line.count(b"[") + line.count(b"{")
     return openings <= MOST_DEPTH and openings + line.count(b",") <= MOST_VALUES
 
 
 def released(line: Line) -> Generator[None, None, None]:
-    """Free a line that was read, in steps: to give back 60 MiB takes 5 ms in one call. What others
-    see of it stays.
+    """Free a decoded line in steps: to free 60 MiB takes 5 ms in one call. Parts that are
+    referenced elsewhere stay.
     """
     if isinstance(line, bytearray):
         with suppress(BufferError):
@@ -99,7 +97,7 @@ def released(line: Line) -> Generator[None, None, None]:
 
 
 def shorten(line: Line) -> Generator[None, None, Short]:
-    """The line without its long strings. Raises TooComplex, and NoJson."""
+    """Extract the long strings of a line. Raises TooComplex and NoJson."""
     secret = secrets.token_hex(16)
     texts: dict[str, LongText] = {}
     parts: list[Line] = []
@@ -129,7 +127,7 @@ def shorten(line: Line) -> Generator[None, None, Short]:
 
 
 class _Budget:
-    """What a line may hold outside of its long strings."""
+    """Limits of what a line may hold outside of its long strings."""
 
     def __init__(self) -> None:
         self._bytes = MOST_BYTES
@@ -137,13 +135,13 @@ class _Budget:
         self._depth = 0
 
     def spend(self, size: int) -> None:
-        """Bytes of a string."""
+        """Count the bytes of a string."""
         self._bytes -= size
         if self._bytes < 0:
             raise TooComplex
 
     def look(self, outside: Line) -> None:
-        """A piece of the line outside of its strings."""
+        """Count the values in a piece of the line outside of strings."""
         self.spend(len(outside))
         marks = outside.translate(None, _NO_STRUCTURE)
         self._values -= len(marks) - marks.count(b"]") - marks.count(b"}")
@@ -159,7 +157,7 @@ class _Budget:
 
 
 def _find_quote(line: Line, at: int, budget: _Budget) -> Generator[None, None, int]:
-    """The next quote, or the end."""
+    """Position of the next quote, or the end."""
     while at < len(line):
         found = line.find(b'"', at, at + PIECE)
         budget.look(line[at : found if found >= 0 else at + PIECE])
@@ -171,7 +169,7 @@ def _find_quote(line: Line, at: int, budget: _Budget) -> Generator[None, None, i
 
 
 def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
-    """Where the pieces of a string that begins at `at` meet, and at last where it ends."""
+    """Positions at which a string that begins at `at` is cut, the last one being its end."""
     cuts = [at]
     quote = line.find(b'"', at, at + PIECE)
     if (
@@ -194,7 +192,7 @@ def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
 
 
 def _whole_characters(seen: Line) -> int:
-    """How much of a piece of a string can be decoded without what follows."""
+    """Length of the part that can be decoded without the following bytes."""
     end = len(seen)
     escape = seen.find(b"\\", max(0, end - 2 * _ESCAPE))
     if escape >= 0:

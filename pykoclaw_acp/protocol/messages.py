@@ -1,4 +1,4 @@
-"""What ACP clients send, and what they are answered: parameters and results."""
+"""Parameters and results of the ACP methods that clients call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pykoclaw_acp.protocol.wire import Params, Wire
 
 
 class Implementation(Wire, frozen=True, kw_only=True):
-    """Decoded leniently: what is longer than it may be is not taken."""
+    """Name and version of a client, decoded leniently; values that are too long are dropped."""
 
     name: Name = "unknown"
     version: Name = "unknown"
@@ -30,13 +30,13 @@ class InitializeParams(Params, frozen=True, kw_only=True):
 
 
 class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
-    """A mode that is there is supported, whatever its object holds."""
+    """Supported modes: a mode that is present is supported, whatever its object holds."""
 
     form: dict[str, Any] | None = None
 
 
 class ClientCapabilities(Wire, frozen=True, kw_only=True):
-    """Those that this agent makes use of."""
+    """Capabilities that this agent uses."""
 
     elicitation: ElicitationCapabilities = ElicitationCapabilities()
 
@@ -74,7 +74,7 @@ class ResumeSessionParams(Params, frozen=True, kw_only=True):
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
-    """`session/close` and `session/cancel`."""
+    """Parameters of `session/close` and `session/cancel`."""
 
     session_id: Name
 
@@ -89,7 +89,7 @@ class SetModeParams(SessionParams, frozen=True, kw_only=True):
 
 
 class SetModelParams(SessionParams, frozen=True, kw_only=True):
-    """`session/set_model` was never stable in ACP, and is gone from it; Mitto calls it."""
+    """Parameters of `session/set_model`, which was unstable in ACP and was removed; Mitto calls it."""
 
     model_id: Name
 
@@ -124,7 +124,7 @@ class ModelInfo(Wire, frozen=True, kw_only=True):
 
 
 class ModelState(Wire, frozen=True, kw_only=True):
-    """What ACP had before models became config options."""
+    """Available models, as ACP had them before config options."""
 
     current_model_id: str
     available_models: list[ModelInfo]
@@ -137,7 +137,7 @@ class ConfigValue(Wire, frozen=True, kw_only=True):
 
 
 class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="select"):
-    """Only `select`: Mitto fails at a type that it does not know, and not every client takes
+    """A config option of type `select`: Mitto fails at unknown types, and not every client accepts
     `boolean`.
     """
 
@@ -149,8 +149,8 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
 
 
 class OpenedState(Wire, frozen=True, kw_only=True):
-    """The answer of load and resume: what is chosen, and what can be; `modes` and `models` say what
-    the options say.
+    """Result of load and resume: selected values and choices; `modes` and `models` repeat the
+    config options.
     """
 
     modes: ModeState | None = None
@@ -167,11 +167,11 @@ class SetConfigOptionResult(Wire, frozen=True, kw_only=True):
 
 
 class Empty(Wire, frozen=True, kw_only=True):
-    """`{}`."""
+    """An empty object."""
 
 
 class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """Tokens of one turn."""
+    """Tokens used by one turn."""
 
     total_tokens: int
     input_tokens: int

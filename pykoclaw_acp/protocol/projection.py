@@ -1,4 +1,4 @@
-"""Neutral events as ACP v1 `session/update`s: a pure function, in this one place."""
+"""Projection of neutral events to ACP v1 `session/update`: pure functions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FAILED: Final = "\n\n**This turn ended without an answer.** {}\n\n"
 
 
 def update(seq: int, event: Event | None) -> Update:
-    """The update that tells of the event at `seq`; an unreadable row says so in its place."""
+    """Project the event at `seq`; an unreadable row becomes a placeholder."""
     meta: dict[str, Any] = {SEQ: seq}
     match event:
         case None:
@@ -122,15 +122,15 @@ def update(seq: int, event: Event | None) -> Update:
 
 
 def empty_line(seq: int) -> Update:
-    """Ends the agent's text up to `seq`, for clients that show it line by line."""
+    """An empty line, which ends the agent's text up to `seq` for clients that show it line by line."""
     return AgentMessageChunk(message_id=f"line-{seq}", content=TextContent(text="\n\n"))
 
 
 def permission(session_id: str, question: PermissionRequest) -> RequestPermission:
-    """The parameters of `session/request_permission`; "once" comes first: some clients take the
-    first yes.
+    """Parameters of `session/request_permission`; "once" comes first, as some clients select the
+    first allow option.
 
-    Of a question about trust that is the answer without trust.
+    For a workspace trust request this is the option without trust.
     """
     options = [
         PermissionOption(option_id=kind, name=name, kind=kind)
@@ -148,7 +148,7 @@ def permission(session_id: str, question: PermissionRequest) -> RequestPermissio
 
 
 def choices(question: PermissionRequest) -> dict[_Option, str]:
-    """What the options of a question that is no form are called, by their ids."""
+    """Labels of the options by their ids, for a request without a form."""
     once, always, reject = (
         "Allow once",
         f"Always allow {_cut(neutral(question.always or ''))} in this session",
@@ -167,14 +167,12 @@ def choices(question: PermissionRequest) -> dict[_Option, str]:
 
 
 def question_parts(question: PermissionRequest) -> list[ShownContent | Diff] | None:
-    """What runs if the question is answered with yes."""
+    """Content that shows what would run."""
     return _parts(question.content)
 
 
 def elicitation(session_id: str, form: Form) -> CreateElicitation:
-    """The parameters of `elicitation/create`; ACP has no field for who asks, and the user must
-    know.
-    """
+    """Parameters of `elicitation/create`; the message names the server, as ACP has no field for it."""
     return CreateElicitation(
         session_id=session_id,
         message=f"{form.server} asks: {form.message}",
@@ -184,9 +182,7 @@ def elicitation(session_id: str, form: Form) -> CreateElicitation:
 
 
 def state(selection: Selection, *, legacy: bool) -> OpenedState:
-    """What is chosen in a session, and what can be. `legacy`: also as ACP had it before there were
-    config options.
-    """
+    """Selected values and choices of a session. `legacy`: also in the form before config options."""
     options = config_options(selection)
     if not legacy:
         return OpenedState(config_options=options)
@@ -230,7 +226,7 @@ def config_options(selection: Selection) -> list[ConfigOption]:
 
 
 def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:
-    """The slash commands; no event of the log, since they are no history."""
+    """Slash commands as an update, which is not in the log."""
     return AvailableCommandsUpdate(
         available_commands=[
             AvailableCommand(

@@ -1,4 +1,4 @@
-"""Prompt content: from ACP's typed blocks to what the journal keeps."""
+"""Prompt content: ACP blocks to journal content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
 def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
-    """The blocks as the journal keeps them, in ACP's shape; raises InvalidParams for what was not
-    advertised.
+    """Check blocks and return them as the journal keeps them; raises InvalidParams for kinds that
+    were not advertised.
     """
     if not blocks:
         raise InvalidParams("`prompt`: needs at least one content block.")
@@ -49,10 +49,10 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
 def restored(
     params: PromptParams, texts: Mapping[str, LongText]
 ) -> Generator[None, None, PromptParams]:
-    """The parameters with long texts in the place of their marks, step by step.
+    """Parameters with long texts restored in the place of their marks, in steps.
 
-    Raises InvalidParams for what is longer than it may be. Long parts of blocks that are refused
-    anyway stay away.
+    Raises InvalidParams for texts that are too long. Long parts of blocks that are refused anyway
+    are left out.
     """
     if params.session_id in texts:
         raise InvalidParams("`sessionId`: is longer than any session's id.")

@@ -1,4 +1,4 @@
-"""What `session/update` carries."""
+"""Updates: the content of `session/update`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .record import Record
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve on loopback until SIGTERM, SIGINT or, if asked for, the end of stdin."""
+    """Serve on loopback until SIGTERM, SIGINT or, if requested, the end of stdin."""
     parser = argparse.ArgumentParser(
         prog="python -m pykoclaw_acp.scripted_model", description=__doc__
     )

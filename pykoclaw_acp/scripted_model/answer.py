@@ -1,8 +1,7 @@
-"""What the model answers to a request: the steps of one response, chosen from the request alone. No
-I/O.
+"""Selection of the model's response: its steps follow from the request alone. No I/O.
 
-The one thing that a request does not show is how often a fault with `times=N` has struck;
-`FaultCounts` keeps that.
+Only how often a fault with `times=N` has struck is not visible in a request; `FaultCounts` counts
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SCRIPT_FINISHED = "(The script has no more steps.)"
 
 @dataclass(frozen=True)
 class Answer:
-    """The steps to play, and what the record says about the request."""
+    """Steps to play, and the entry for the record."""
 
     kind: Kind
     conversation: Conversation
@@ -33,13 +32,13 @@ class Answer:
 
 
 class FaultCounts:
-    """How often each fault with `times=N` has struck, by the prompt that carries it."""
+    """Counts of faults with `times=N`, by the prompt that carries them."""
 
     def __init__(self) -> None:
         self._struck: dict[str, int] = {}
 
     def effective(self, steps: Response, key: str) -> Response:
-        """`steps` without the faults that are used up; counts the ones that will strike now."""
+        """Drop exhausted faults from `steps`; count those that strike now."""
         effective: list[Step] = []
         for index, step in enumerate(steps):
             if isinstance(step, HttpError | StreamError | Cut | Hang):
@@ -59,10 +58,10 @@ class FaultCounts:
 def choose_answer(
     body: dict[str, Any], faults: FaultCounts, *, session: str, from_cli: bool
 ) -> Answer:
-    """The answer to a request body. `session` keeps the fault counts of two sessions with equal
-    prompts apart.
+    """Choose the response to a request body. `session` separates the fault counts of sessions with
+    equal prompts.
 
-    A request that the CLI makes for itself (title, summary, probe) is `side`; it never plays a
+    A request that the CLI makes for itself (title, summary, probe) is `side` and never plays a
     script.
     """
     conversation = read_conversation(body)
@@ -94,9 +93,7 @@ def choose_answer(
 
 
 def report(conversation: Conversation) -> str:
-    """One line for each message that the request held: its role, its text, its tool calls and their
-    results.
-    """
+    """One line per message of the request: role, text, tool calls and their results."""
     lines = [
         f"This request held {len(conversation.messages)} messages, {len(conversation.prompts)} from the user:"
     ]
@@ -112,8 +109,8 @@ def report(conversation: Conversation) -> str:
 
 
 def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
-    """The prompt to answer and its script. A prompt without script does not stop the script of the
-    turn it joined.
+    """The prompt to answer and its script. A prompt without a script does not end the script of the
+    turn that it joined.
     """
     for prompt in reversed(conversation.prompts):
         script = find_script(prompt.text)
@@ -158,7 +155,7 @@ def _side_text(body: dict[str, Any]) -> str:
 
 
 def _instance(schema: dict[str, Any]) -> object:
-    """The smallest value that a JSON schema of the CLI's accepts."""
+    """The smallest value that a JSON schema accepts."""
     if "enum" in schema:
         return schema["enum"][0]
     properties: dict[str, dict[str, Any]] = schema.get("properties", {})

@@ -1,4 +1,4 @@
-"""The HTTP face: the Messages API, and the record of what was asked."""
+"""HTTP application: the Messages API, and the record of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WELCOME = "This is a scripted model, a Messages API that plays scripts: POST /v
 
 
 class Playback(Response):
-    """Plays the steps of one response, and tells `ended` how it ended and how many deltas were
+    """Plays the steps of one response; calls `ended` with the outcome and the number of deltas
     sent.
     """
 
@@ -44,7 +44,7 @@ class Playback(Response):
         self._deltas = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
-        """Play until the end or until the client is gone (ASGI)."""
+        """Play until the end or until the client disconnects (ASGI)."""
         gone = asyncio.create_task(_client_gone(receive))
         playing = asyncio.create_task(self._play(scope, receive, send))
         try:
@@ -130,7 +130,7 @@ class Playback(Response):
 
 
 def make_app(record: Record, *, started: Callable[[], None]) -> Starlette:
-    """The application. `started` is called when it is about to answer requests."""
+    """Make the application. `started` is called when it is about to serve."""
     faults = FaultCounts()
 
     async def messages(request: Request) -> Response:
@@ -189,7 +189,7 @@ def make_app(record: Record, *, started: Callable[[], None]) -> Starlette:
 
 
 async def _read_body(request: Request) -> dict[str, Any] | None:
-    """The request's JSON, or None if it is no Messages API request."""
+    """The request's JSON, or None if it is not a Messages API request."""
     try:
         body = json.loads(await request.body())
     except ValueError:

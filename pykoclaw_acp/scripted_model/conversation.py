@@ -1,7 +1,7 @@
-"""What a Messages API request of the Claude CLI holds: the user's prompts, and how far the newest
-was answered. No I/O.
+"""Messages API requests of the Claude CLI: the user's prompts, and how far the newest was answered.
+No I/O.
 
-The rules were found by watching CLI 2.1.327; each constant names what it recognises.
+The rules were observed on CLI 2.1.327; each constant names what it recognises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _USER_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.DOTALL)
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A tool call of the model's."""
+    """A tool call."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class ToolUse:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What came of a tool call; `id` is the call's."""
+    """Result of a tool call; `id` is the call's."""
 
     id: str
     text: str
@@ -50,7 +50,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a request, with its text blocks as lines."""
+    """A message of a request, with the lines of its text blocks."""
 
     role: str
     text: str
@@ -60,10 +60,9 @@ class Message:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the user said at once. `responses_before` counts the model's responses that came before
-    it.
+    """A prompt of the user. `responses_before`: number of model responses before it.
 
-    `folded` is true of a prompt that reached a turn which was already running.
+    `folded`: it reached a turn that was already running.
     """
 
     text: str
@@ -73,7 +72,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A request's messages without what the CLI adds, the user's prompts, and the number of model
+    """Messages of a request without the CLI's additions, the user's prompts, and the number of
     responses.
     """
 
@@ -83,7 +82,7 @@ class Conversation:
 
 
 def read_conversation(body: dict[str, Any]) -> Conversation:
-    """The conversation in a request body; whatever is not understood is left out."""
+    """Read the conversation from a request body; unknown parts are left out."""
     messages: list[Message] = []
     prompts: list[Prompt] = []
     responses = 0
@@ -130,15 +129,15 @@ def is_compaction(body: dict[str, Any]) -> bool:
 
 
 def first_line(prompt: str) -> str:
-    """The first line of what the user wrote, without the frame that a client puts around it."""
+    """First line of the user's words, without a client's wrapping."""
     requests = _USER_REQUEST.findall(prompt)
     lines = (requests[-1] if requests else prompt).strip().splitlines()
     return lines[0].strip() if lines else ""
 
 
 def _prompt_texts(texts: list[str]) -> list[str]:
-    """The prompts in one user message: the CLI merges neighbours, and ends each but the last with a
-    line break.
+    """Prompts in one user message: the CLI merges adjacent ones, with a line break after all but
+    the last.
     """
     groups: list[list[str]] = [[]]
     for text in texts:

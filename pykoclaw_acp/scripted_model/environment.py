@@ -1,6 +1,4 @@
-"""The environment in which the real Claude CLI, and so the product, runs offline against the
-scripted model.
-"""
+"""Environment in which the real Claude CLI, and so the product, runs offline on the scripted model."""
 
 from __future__ import annotations
 
@@ -12,10 +10,9 @@ _LOOPBACK = "127.0.0.1,localhost,::1"
 
 
 def offline_environment(url: str, home: Path) -> dict[str, str]:
-    """Variables to lay over an environment so that Claude asks `url` alone and writes below `home`
-    alone.
+    """Variables that make Claude use only `url` and write only below `home`.
 
-    An empty value takes away a setting of the user's that would lead elsewhere.
+    An empty value removes a setting of the user that would interfere.
     """
     return {
         "ANTHROPIC_BASE_URL": url,

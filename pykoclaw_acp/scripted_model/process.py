@@ -1,6 +1,4 @@
-"""The scripted model as a subprocess of a test or of the demo. Imports the standard
-library only.
-"""
+"""The scripted model as a subprocess of a test or the demo. Imports the standard library only."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ _REQUEST_SECONDS = 30.0
 
 
 class ScriptedModel:
-    """A context manager: the server runs inside, and ends with this process however that ends.
+    """Context manager that runs the server; it also ends when this process dies.
 
-    `port` 0 takes a free one. `record` is a file to which every request is appended.
+    `port` 0 selects a free one. `record`: file to which every request is appended.
     """
 
     def __init__(self, *, port: int = 0, record: Path | None = None) -> None:
@@ -58,7 +56,7 @@ class ScriptedModel:
         return self
 
     def requests(self, kind: str | None = "main") -> list[dict[str, Any]]:
-        """The recorded requests of that kind in order of arrival; all of them for None."""
+        """Recorded requests of a kind in order of arrival; None: all."""
         status, body = self._ask("GET", "/requests" if kind is None else f"/requests?kind={kind}")
         if status != http.client.OK:
             raise RuntimeError(f"the scripted model answered {status}")
@@ -66,11 +64,11 @@ class ScriptedModel:
         return requests
 
     def clear(self) -> None:
-        """Forget the recorded requests."""
+        """Forget recorded requests."""
         self._ask("DELETE", "/requests")
 
     def close(self) -> None:
-        """Stop the server and wait for its end. Does nothing if it does not run."""
+        """Stop the server and wait for its end. Does nothing if it is not running."""
         process, self._process = self._process, None
         if process is None:
             return

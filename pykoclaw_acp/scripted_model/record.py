@@ -1,4 +1,4 @@
-"""The record of what reached the model, in memory and as JSON lines in a file."""
+"""Record of the requests that reached the model, in memory and as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Outcome = Literal["served", "error", "cut", "client_gone"]
 
 
 class Record:
-    """Every model request in the order of arrival.
+    """Requests in order of arrival.
 
-    With a file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at
-    its end, so that what arrived is known even if everything is killed in between.
+    In the file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at
+    its end, so that arrivals are known even if everything is killed in between.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -29,7 +29,7 @@ class Record:
     def arrived(
         self, path: str, body: dict[str, Any], answer: Answer, headers: dict[str, str]
     ) -> dict[str, Any]:
-        """Note a request; the returned entry is what `ended` takes."""
+        """Add a request; returns the entry for `ended`."""
         self._count += 1
         conversation = answer.conversation
         error = next((step.status for step in answer.steps if isinstance(step, HttpError)), None)
@@ -54,7 +54,7 @@ class Record:
         return entry
 
     def ended(self, entry: dict[str, Any], outcome: Outcome, deltas: int) -> None:
-        """Note how a request ended."""
+        """Add the outcome of a request."""
         entry |= {"outcome": outcome, "deltas": deltas}
         self._write({"n": entry["n"], "outcome": outcome, "deltas": deltas})
 
@@ -63,7 +63,7 @@ class Record:
         return [entry for entry in self._requests if kind in (None, entry["kind"])]
 
     def clear(self) -> None:
-        """Forget all requests; the numbers go on, and the file stays."""
+        """Forget all requests; numbering continues, and the file is kept."""
         self._requests.clear()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The script language: a `[[script … ]]` block in a text becomes responses, each a tuple of steps.
-No I/O.
+"""Script language: a `[[script … ]]` block in a text becomes responses, each a tuple of steps. No
+I/O.
 
-docs/scripted-model.md explains every directive; `DIRECTIVES` is the short form with which a wrong
-script is answered.
+docs/scripted-model.md explains the directives; `DIRECTIVES` is the short form shown for an invalid
+script.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
 class ScriptError(Exception):
-    """A script cannot be understood; the message names the line and says why."""
+    """An invalid script; the message has line and reason."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A script block in a text: where it is, and its directives, one a line; None if it is not
+    """A script block in a text: its position and its directives, one a line; None if it is not
     closed.
     """
 
@@ -80,9 +80,7 @@ class Block:
 
 
 def find_blocks(text: str) -> Iterator[Block]:
-    """The script blocks of `text` in their order. A block inside a directive of another is not
-    found.
-    """
+    """Script blocks of `text` in order. Blocks within a directive of another are not found."""
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
         start = opening.end()
@@ -101,9 +99,7 @@ def find_blocks(text: str) -> Iterator[Block]:
 
 
 def find_script(text: str) -> str | None:
-    """The last script in `text`; None if there is none. Raises ScriptError if its block is not
-    closed.
-    """
+    """The last script in `text`; None if there is none. Raises ScriptError if it is not closed."""
     blocks = list(find_blocks(text))
     if not blocks:
         return None
@@ -113,7 +109,7 @@ def find_script(text: str) -> str | None:
 
 
 def name_scripts(text: str) -> str:
-    """`text` with `[script]` in the place of each block, so that it can be repeated and not be
+    """Replace each block in `text` by `[script]`, so that the text can be repeated without being
     played.
     """
     parts = []
@@ -125,9 +121,7 @@ def name_scripts(text: str) -> str:
 
 
 def parse_script(script: str) -> tuple[Response, ...]:
-    """The responses that a script describes; the client's tool results come between them. Raises
-    ScriptError.
-    """
+    """Parse a script into responses, between which the tool results arrive. Raises ScriptError."""
     responses: list[list[Step]] = [[]]
     for number, line in enumerate(script.strip("\n").split("\n"), start=1):
         directive = line.strip()
@@ -142,7 +136,7 @@ def parse_script(script: str) -> tuple[Response, ...]:
 
 
 def _append(responses: list[list[Step]], step: Step) -> None:
-    """Put `step` into the response that it belongs to."""
+    """Add `step` to its response."""
     steps = responses[-1]
     before = steps[-1] if steps else None
     if isinstance(step, Tool) and step.parallel:
@@ -308,7 +302,7 @@ def _seconds(text: str) -> float:
 
 
 def _options(text: str, *, retry_after: bool = True) -> tuple[dict[str, int], str]:
-    """The leading `name=number` options, and what follows them."""
+    """Leading `name=number` options, and the rest."""
     options: dict[str, int] = {}
     text = text.strip()
     while (match := _OPTION.match(text)) is not None:

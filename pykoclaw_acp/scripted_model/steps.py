@@ -1,4 +1,4 @@
-"""What a script can make the model do. Times are seconds."""
+"""Steps of a script. Times are seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Text:
-    """Text in the given deltas, `every` seconds apart. Neighbouring `Text` steps make one block of
+    """Text in the given deltas, `every` seconds apart. Adjacent `Text` steps form one block of
     several lines.
     """
 
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Thinking:
-    """Thinking in one delta; its text is sent only to a request whose `thinking.display` is
+    """Thinking in one delta; the text is sent only if the request's `thinking.display` is
     `summarized`.
     """
 
@@ -46,9 +46,7 @@ class HttpError:
 
 @dataclass(frozen=True)
 class StreamError:
-    """An `error` event inside the stream; to a request without stream, the HTTP error
-    of that type.
-    """
+    """An `error` event in the stream; for a request without streaming, the HTTP error of that type."""
 
     type: str
     message: str
@@ -57,14 +55,14 @@ class StreamError:
 
 @dataclass(frozen=True)
 class Cut:
-    """The connection closes where it stands."""
+    """Close the connection in mid-response."""
 
     times: int | None = None
 
 
 @dataclass(frozen=True)
 class Hang:
-    """Not a byte for that long; None is until the client goes away."""
+    """Send nothing for this long; None: until the client disconnects."""
 
     seconds: float | None = None
     times: int | None = None
@@ -72,14 +70,14 @@ class Hang:
 
 @dataclass(frozen=True)
 class Stop:
-    """The response ends with this `stop_reason`."""
+    """End the response with this `stop_reason`."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """A text that lists what the request held."""
+    """A text that lists the content of the request."""
 
 
 Fault = HttpError | StreamError | Cut | Hang

@@ -1,7 +1,6 @@
-"""Steps as the bytes of a Messages API response, streaming or not, with what happens between them.
-No I/O.
+"""Encoding of steps as a Messages API response, streaming or not, with the waits between. No I/O.
 
-The form is https://docs.anthropic.com/en/api/messages-streaming.
+Format: https://docs.anthropic.com/en/api/messages-streaming.
 """
 
 from __future__ import annotations
@@ -44,54 +43,54 @@ class Send:
 
 @dataclass(frozen=True)
 class Wait:
-    """Send nothing for that many seconds; None is until the client goes away."""
+    """Send nothing for this many seconds; None: until the client disconnects."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class Failed:
-    """An error event was the last thing in the stream."""
+    """The stream ended with an error event."""
 
 
 @dataclass(frozen=True)
 class Severed:
-    """Close the connection without an end."""
+    """Close the connection in mid-response."""
 
 
 Action = Send | Wait | Failed | Severed
 
 
 def new_id(prefix: str) -> str:
-    """An identifier as the API makes them, for instance `msg_01…`; never the same twice."""
+    """A unique identifier in the API's form, for instance `msg_01…`."""
     return f"{prefix}_01" + "".join(secrets.choice(_ALPHABET) for _ in range(22))
 
 
 def error_body(kind: str, message: str) -> dict[str, Any]:
-    """The body of an HTTP error, and the data of an error event."""
+    """Body of an HTTP error, and data of an error event."""
     text = message or kind.removesuffix("_error").replace("_", " ").capitalize()
     return {"type": "error", "error": {"type": kind, "message": text}, "request_id": new_id("req")}
 
 
 def error_status(kind: str) -> int:
-    """The HTTP status that belongs to an error type."""
+    """HTTP status of an error type."""
     return next((status for status, name in ERROR_TYPES.items() if name == kind), 500)
 
 
 def estimate_tokens(value: object) -> int:
-    """About as many tokens as the text of `value` has."""
+    """Approximate number of tokens of the text of `value`."""
     return max(1, len(json.dumps(value, ensure_ascii=False)) // _CHARACTERS_PER_TOKEN)
 
 
 def input_tokens(body: dict[str, Any]) -> int:
-    """About as many tokens as the request body holds."""
+    """Approximate number of tokens of the request body."""
     return estimate_tokens([body.get("system", ""), body.get("tools", []), body["messages"]])
 
 
 class ResponseWriter:
-    """One response to one request: either `stream` or `message`, once.
+    """One response to one request; call either `stream` or `message`, once.
 
-    The steps hold no HttpError; a StreamError or Cut is the last of them.
+    The steps hold no HttpError; a StreamError or Cut is the last one.
     """
 
     def __init__(self, body: dict[str, Any], steps: Response) -> None:
@@ -106,7 +105,7 @@ class ResponseWriter:
         self._open: type[Step] | None = None
 
     def stream(self) -> Iterator[Action]:
-        """The server-sent events of the response; nothing comes after Failed or Severed."""
+        """Server-sent events of the response; nothing follows Failed or Severed."""
         yield Send(_event("message_start", message=self._envelope([], None)) + _event("ping"))
         for step in self._steps:
             match step:
@@ -134,7 +133,7 @@ class ResponseWriter:
         )
 
     def message(self) -> Iterator[Action]:
-        """The response in one piece, for a request that wants no stream."""
+        """The response as one message, for a request without streaming."""
         content: list[dict[str, Any]] = []
         before: type[Step] | None = None
         for step in self._steps:
