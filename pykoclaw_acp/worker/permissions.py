@@ -22,7 +22,8 @@ from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.worker import tools, whole
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.worker import whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
 REFUSED = "The user refused this tool call."

@@ -1,4 +1,4 @@
-"""Translation of SDK messages to neutral events; all of its state is here.
+"""Translation of SDK messages to neutral events.
 
 The CLI streams deltas, then sends each content block complete: what was streamed is not repeated. A
 stream that breaks off is completed by the CLI in one message, of which only the missing rest
@@ -8,7 +8,7 @@ becomes an event.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -24,20 +24,8 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.model.events import (
-    Event,
-    Text,
-    Thinking,
-    ToolEnded,
-    ToolProgressed,
-    ToolStarted,
-    Usage,
-    split_text,
-)
-from pykoclaw_acp.worker import tools
-from pykoclaw_acp.worker.plan import TaskList
-
-_TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
+from pykoclaw_acp.model.events import Event, Text, Usage, split_text
+from pykoclaw_acp.translation.translator import ToolResult, Translation
 
 
 @dataclass(slots=True)
@@ -52,21 +40,14 @@ class _Block:
 
 
 @dataclass(slots=True)
-class Translator:
-    """The state of one Claude session's stream; `cwd` shortens paths in titles."""
+class Translator(Translation):
+    """The state of one Claude session's stream."""
 
-    cwd: str
     _api_id: str = ""
     _count: int = 0
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
-    _running: dict[str, str | None] = field(
-        default_factory=dict
-    )  # call to the subagent's call that it is part of
-    _background: dict[str, None] = field(default_factory=dict)
     _used: int = 0
-    _tasks: TaskList = field(default_factory=TaskList)
     spoke: bool = False
 
     def events(self, message: Message) -> list[Event]:
@@ -78,7 +59,7 @@ class Translator:
         if isinstance(message, UserMessage):
             return self._tool_results(message)
         if isinstance(message, TaskNotificationMessage):
-            return self._task_ended(message)
+            return self.end_task(message.tool_use_id, message.status, message.summary)
         return []
 
     def begin_turn(self) -> None:
@@ -93,12 +74,7 @@ class Translator:
         if not self.spoke and result.result and not result.is_error:
             message_id = result.uuid or result.session_id
             events.extend(Text(message_id, piece) for piece in split_text(result.result))
-        unanswered = [
-            one
-            for one, parent in self._running.items()
-            if parent is None and one not in self._background
-        ]
-        events.extend(self._ended(tool_id, failed=True) for tool_id in unanswered)
+        events.extend(self.end_unanswered())
         self._blocks.clear()
         self._open.clear()
         size = max(
@@ -108,32 +84,6 @@ class Translator:
         if size and self._used:
             events.append(Usage(used=self._used, size=size, cost=result.total_cost_usd))
         return events
-
-    def knows(self, tool_id: str) -> bool:
-        """Whether the call was reported."""
-        return tool_id in self._names
-
-    def start_tool(
-        self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None
-    ) -> list[Event]:
-        """Events that report a tool call, once per call."""
-        if tool_id in self._names:
-            return []
-        self._names[tool_id] = name
-        self._tasks.called(tool_id, name, arguments)
-        self._running[tool_id] = parent_id
-        return [
-            ToolStarted(
-                tool_call_id=tool_id,
-                name=name,
-                title=tools.title(name, arguments, self.cwd),
-                tool_kind=tools.kind(name),
-                input=tools.shown_input(arguments),
-                content=tools.content(name, arguments, self.cwd),
-                locations=tools.locations(arguments, self.cwd),
-                parent_id=parent_id,
-            )
-        ]
 
     # --- streamed
 
@@ -173,10 +123,8 @@ class Translator:
         return self._say(block.kind, block.message_id, text)
 
     def _say(self, kind: str, message_id: str, text: str) -> list[Event]:
-        if kind == "thinking":
-            return [Thinking(message_id, piece) for piece in split_text(text)]
-        self.spoke = True
-        return [Text(message_id, tools.plain(piece)) for piece in split_text(text)]
+        self.spoke = self.spoke or kind != "thinking"
+        return self.say(kind, message_id, text)
 
     # --- whole
 
@@ -216,31 +164,12 @@ class Translator:
         return None
 
     def _tool_results(self, message: UserMessage) -> list[Event]:
-        events: list[Event] = []
-        for block in message.content if isinstance(message.content, list) else ():
-            if not isinstance(block, ToolResultBlock) or block.tool_use_id not in self._running:
-                continue
-            details = message.tool_use_result
-            if isinstance(details, dict) and details.get("backgroundTaskId"):
-                self._background[block.tool_use_id] = None
-                parts = tools.result(self._names[block.tool_use_id], block.content, failed=False)
-                events.append(ToolProgressed(block.tool_use_id, content=parts))
-            else:
-                events.append(self._ended(block.tool_use_id, bool(block.is_error), block.content))
-                events.extend(self._tasks.ended(block.tool_use_id, details))
-        return events
-
-    def _task_ended(self, message: TaskNotificationMessage) -> list[Event]:
-        tool_id = message.tool_use_id
-        if tool_id is None or tool_id not in self._background:
-            return []
-        return [self._ended(tool_id, message.status in _TASK_FAILED, message.summary)]
-
-    def _ended(self, tool_id: str, failed: bool, content: object = None) -> Event:
-        self._running.pop(tool_id, None)
-        self._background.pop(tool_id, None)
-        parts = tools.result(self._names[tool_id], content, failed)
-        return ToolEnded(tool_id, "failed" if failed else "completed", content=parts)
+        results = [
+            ToolResult(block.tool_use_id, block.content, block.is_error)
+            for block in (message.content if isinstance(message.content, list) else ())
+            if isinstance(block, ToolResultBlock)
+        ]
+        return self.end_tools(results, message.tool_use_result)
 
     def _count_tokens(self, usage: dict[str, Any] | None) -> None:
         keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

@@ -24,7 +24,8 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.system import shortage
-from pykoclaw_acp.worker import failures, tools, whole
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.worker import failures, whole
 from tests.unit.documents import codes, said_in_code, section, table, text, trees
 
 

@@ -27,7 +27,8 @@ from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.worker import failures, tools
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.worker import failures
 from pykoclaw_acp.worker.outbox import Outbox
 
 HISTORY = "[CONVERSATION HISTORY - x]\n"

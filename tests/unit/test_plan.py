@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykoclaw_acp.model.events import Plan, PlanEntry
-from pykoclaw_acp.worker.plan import TaskList
+from pykoclaw_acp.translation.plan import TaskList
 
 
 class Calls:

@@ -22,7 +22,8 @@ from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.follower import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
-from pykoclaw_acp.worker import tools, whole
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.worker import whole
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from tests.waiting import eventually
 

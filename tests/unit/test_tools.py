@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart
-from pykoclaw_acp.worker import tools
+from pykoclaw_acp.translation import tools
 
 
 @pytest.mark.parametrize(
