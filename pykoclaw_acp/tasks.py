@@ -33,7 +33,11 @@ class Tasks:
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        """Start a task, in a copy of the caller's context or in `context`."""
+        """Start a task, in a copy of the caller's context or in `context`.
+
+        Without a name it has that of the coroutine.
+        """
+        name = name or getattr(coroutine, "__qualname__", None)
         task = asyncio.get_running_loop().create_task(coroutine, name=name, context=context)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

@@ -170,7 +170,9 @@ class WorkerLife:
             await channel.send(self._hello())
             if self.stopping:
                 await channel.send(Stop(epoch=self.spec.epoch))
-            watching = asyncio.get_running_loop().create_task(self._liveness.watch())
+            watching = asyncio.get_running_loop().create_task(
+                self._liveness.watch(), name="watch-worker"
+            )
             async for batch in channel.batches():
                 with self._liveness.processing():
                     await self._take(batch)

@@ -135,7 +135,9 @@ class Confirmations:
     def _change(self, key: _Key, change: _Change) -> None:
         self._unwritten[key] = change
         if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write_soon())
+            self._writing = asyncio.get_running_loop().create_task(
+                self._write_soon(), name="write-confirmations"
+            )
 
     async def _cursors(self, session_id: str, client: str) -> list[Cursor]:
         """Cursors of this client name, with pending changes applied."""

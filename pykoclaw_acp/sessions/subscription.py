@@ -57,7 +57,9 @@ class Subscription:
         self._text_shown = False
         self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._deliver())
+        self._task = asyncio.get_running_loop().create_task(
+            self._deliver(), name=f"deliver-{session_id}"
+        )
         self._task.add_done_callback(
             lambda done: done.cancelled() or done.exception()
         )  # it has logged what ended it

@@ -74,7 +74,7 @@ class Database:
         self._uncertain = False
         self._rescued = False
         self._was_inaccessible = not opened.accessible
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch(), name="watch-store")
         if opened.trouble is not None:
             self.condition.failed(*opened.trouble)
 
@@ -172,7 +172,7 @@ class Database:
         the first.
         """
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
+            self._closing = asyncio.create_task(self._close(), name="close-store")
             self.condition.give_up()
         await asyncio.shield(self._closing)
 

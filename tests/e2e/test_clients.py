@@ -182,7 +182,7 @@ class Player:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_client(stack: Stack, name: str) -> None:
+async def test_client_plays_its_fixture(stack: Stack, name: str) -> None:
     (stack.root / "other").mkdir()
     fixture = json.loads((FIXTURES / f"{name}.json").read_text())
     await Player(stack, fixture).play()

@@ -60,7 +60,7 @@ async def test_unknown_and_malformed_ids_begin_anew(stack: Stack) -> None:
         assert session_of(stack, name) != wrong
 
 
-async def test_turn_in_another_directory_goes_on_in_same_transcript(stack: Stack) -> None:
+async def test_turn_elsewhere_continues_the_same_transcript(stack: Stack) -> None:
     """An editor's conversation, continued by the scheduler."""
     client = await stack.start()
     session = await client.new(stack.work)

@@ -69,7 +69,7 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning"
 )  # the SDK leaves the pipes of a killed agent to the collector
-async def test_story(stack: Stack) -> None:
+async def test_official_client_tells_the_story(stack: Stack) -> None:
     first = script(
         "thinking Let me think.", "text I make it.", "bash mkdir made", "text The first answer."
     )

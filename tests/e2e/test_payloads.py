@@ -169,7 +169,7 @@ async def test_mcp_server_that_does_not_start(shared: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_additional_directories(stack: Stack) -> None:
+async def test_additional_directories_reach_claude(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
     more = stack.root / "more"
     more.mkdir()

@@ -139,7 +139,7 @@ async def test_ids_are_echoed_exactly(shared: Stack) -> None:
         await client.answer(future)
 
 
-async def test_unknown_methods(shared: Stack) -> None:
+async def test_unknown_methods_are_refused(shared: Stack) -> None:
     client = await shared.start()
     error = await error_of(client, "session/dance")
     assert (error.code, error.data) == (-32601, {"method": "session/dance"})

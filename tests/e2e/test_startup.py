@@ -70,7 +70,7 @@ async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "damage", ["garbage", pytest.param("truncated", marks=pytest.mark.long), "empty pages"]
 )
-async def test_damaged_database(stack: Stack, damage: str) -> None:
+async def test_damaged_database_is_named_at_start(stack: Stack, damage: str) -> None:
     path = stack.data / "pykoclaw.db"
     if damage == "garbage":
         stack.data.mkdir(parents=True)

@@ -98,7 +98,7 @@ FIRST = script(
     [pytest.param(one, marks=pytest.mark.long if one in SHOWN_ELSEWHERE else ()) for one in DEATHS],
     ids=lambda death: death.__name__,
 )
-async def test_conversation_survives(stack: Stack, death: Death) -> None:
+async def test_conversation_survives_every_kill(stack: Stack, death: Death) -> None:
     client = await stack.start(PYKOCLAW_IDLE_TIMEOUT="0.3" if death is evicted else "1000")
     session = await client.new(stack.work)
     assert (await client.prompt(session, FIRST))["stopReason"] == "end_turn"
@@ -213,7 +213,7 @@ async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str)
 
 
 @pytest.mark.long
-async def test_many_restarts(stack: Stack) -> None:
+async def test_conversation_survives_many_restarts(stack: Stack) -> None:
     """Three lives; each adds a turn, each client sees all turns before it, Claude knows
     them all.
     """
@@ -233,7 +233,7 @@ async def test_many_restarts(stack: Stack) -> None:
     assert stack.asked()[-1]["user_texts"] == prompts
 
 
-async def test_unknown_session(shared: Stack) -> None:
+async def test_unknown_session_is_an_error(shared: Stack) -> None:
     client = await shared.start()
     unknown = "00000000-0000-4000-8000-000000000000"
     for method in ("session/load", "session/resume", "session/prompt", "session/close"):

@@ -87,7 +87,7 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     assert client.text(session) == "Done."
 
 
-async def test_parallel_tools(stack: Stack) -> None:
+async def test_parallel_tools_are_kept_apart(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
     session = await client.new(stack.work)
     (stack.work / "a.txt").write_text("AAA")
@@ -122,7 +122,7 @@ async def test_subagent_belongs_to_its_call(shared: Stack) -> None:
     assert parent["kind"] == "think"
 
 
-async def test_usage(shared: Stack) -> None:
+async def test_usage_is_told_after_turn(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     usage = (await client.prompt(session, text("Some words.")))["usage"]

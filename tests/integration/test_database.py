@@ -88,7 +88,7 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
     assert list(files(path)) == ["pykoclaw.db"]
 
 
-async def test_rows_of_tasks_that_do_not_exist_can_be_written(database: Database) -> None:
+async def test_rows_of_missing_tasks_can_be_written(database: Database) -> None:
     """What `pykoclaw send` enqueues has no task row."""
     insert = (
         "INSERT INTO delivery_queue (id, task_id, conversation, channel_prefix, message, created_at) "

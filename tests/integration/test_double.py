@@ -124,7 +124,7 @@ def test_null_where_text_is_wanted_spoils_whole_list(data: Path) -> None:
             tables.get_all_tasks(db)
 
 
-async def test_lock_of_more_than_five_seconds_ends_a_role(data: Path) -> None:
+async def test_lock_of_over_five_seconds_ends_role(data: Path) -> None:
     path = files.current(data)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -220,7 +220,7 @@ async def test_group_task_resumes_and_once_is_completed(data: Path, db: Handle) 
     assert len(db.execute("SELECT * FROM task_run_logs").fetchall()) == 1
 
 
-async def test_group_task_is_fresh_after_a_turn_with_system_prompt(data: Path, db: Handle) -> None:
+async def test_group_task_is_fresh_after_system_prompt(data: Path, db: Handle) -> None:
     tables.upsert_conversation(db, "wa-1", "theirs", "/x", "0123456789abcdef")
     values = ("interval", "3600000", "2000-01-01")
     tables.create_task(
@@ -303,7 +303,7 @@ def test_original_answers_one_after_the_other(data: Path) -> None:
     assert (kept["name"], kept["session_id"]) == (name, "claude")
 
 
-def test_healthcheck_wants_an_answer_after_the_end_of_input(data: Path) -> None:
+def test_healthcheck_wants_answer_after_end_of_input(data: Path) -> None:
     def check(*program: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "tests.double", "healthcheck", "--", *program],

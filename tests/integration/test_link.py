@@ -84,7 +84,7 @@ async def test_request_that_killed_two_daemons_is_refused_unread(tmp_path: Path)
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
 
 
-async def test_prompt_that_a_restored_database_lacks_is_not_run_again(tmp_path: Path) -> None:
+async def test_restored_database_runs_no_forgotten_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         async with front(r) as one:
             session = await new(one)

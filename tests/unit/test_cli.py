@@ -45,7 +45,7 @@ def test_without_a_command_it_is_the_front(monkeypatch: pytest.MonkeyPatch) -> N
     assert CliRunner().invoke(cli).exit_code == 7
 
 
-def test_version() -> None:
+def test_version_option_prints_version() -> None:
     assert run("--version").stdout.split()[-1] == __version__
 
 

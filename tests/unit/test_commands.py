@@ -77,7 +77,7 @@ def summary(**fields: Any) -> dict[str, Any]:
         (3 * 1024**4, "3.0 TiB"),
     ],
 )
-def test_sizes(size: int | None, words: str) -> None:
+def test_sizes_have_readable_units(size: int | None, words: str) -> None:
     assert show.size(size) == words
 
 
@@ -85,7 +85,7 @@ def test_sizes(size: int | None, words: str) -> None:
     ("seconds", "words"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90000, "25 h"), (200000, "2 d")],
 )
-def test_times(seconds: int, words: str) -> None:
+def test_times_are_relative_and_short(seconds: int, words: str) -> None:
     assert show.since(int((time.time() - seconds) * 1000) - 1) == words
 
 

@@ -67,7 +67,7 @@ def test_list_replaces_known_tasks() -> None:
     assert call("TaskList", {"tasks": []}) == []
 
 
-def test_todos() -> None:
+def test_todos_become_a_plan() -> None:
     todos = [{"content": "Look", "status": "completed", "activeForm": "Looking"}]
     assert Calls()("TodoWrite", {"oldTodos": [], "newTodos": todos}) == [("Look", "completed")]
 

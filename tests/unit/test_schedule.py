@@ -50,7 +50,7 @@ def test_value_that_cannot_be_used_is_value_error(kind: str, value: str) -> None
         compute_next_run(kind, value, BASE)
 
 
-def test_next_run_counts_from_now_and_is_in_utc() -> None:
+def test_next_run_counts_from_now_in_utc() -> None:
     before = now_text()
     computed = compute_next_run("interval", "0")
     assert computed is not None

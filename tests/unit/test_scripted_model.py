@@ -109,7 +109,9 @@ class TestLanguage:
             ('tool Any {"a": [[1]]}', "Any", {"a": [[1]]}),
         ],
     )
-    def test_tools(self, line: str, name: str, fields: dict[str, Any]) -> None:
+    def test_tool_steps_become_tool_calls(
+        self, line: str, name: str, fields: dict[str, Any]
+    ) -> None:
         ((step,),) = parse_script(line)
         assert isinstance(step, Tool)
         assert step.name == name

@@ -257,7 +257,7 @@ class Broker:
         one = self._pending[request.ask_id] = PendingRequest(
             epoch, request, seq, since, clock, loop.create_future()
         )
-        one.settlement = loop.create_task(self._settle(one))
+        one.settlement = loop.create_task(self._settle(one), name="settle-request")
         return one
 
     def _close(self, one: PendingRequest) -> None:

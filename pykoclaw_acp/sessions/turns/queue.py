@@ -155,7 +155,9 @@ class TurnQueue:
             await asyncio.wait([self._runner])
 
     def _start(self, running: Turn | None) -> None:
-        self._runner = asyncio.get_running_loop().create_task(self._run_all(running))
+        self._runner = asyncio.get_running_loop().create_task(
+            self._run_all(running), name="run-turns"
+        )
 
     async def _run_all(self, running: Turn | None) -> None:
         share.current.set(None)  # what a turn says is not its client's share of the log
