@@ -1,0 +1,192 @@
+"""The other programs beside our daemon, while one after the other is SIGKILLed: nobody loses a row,
+nobody meets a lock, no conversation is forked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from tests.double import files, tables
+from tests.double.handle import init_db
+from tests.double.roles import Role
+from tests.e2e.harness import Stack, processes, text
+from tests.faults.talking import MARKER, Talker, check_turns, check_updates
+from tests.waiting import eventually
+
+LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
+KILLS: Final = 60 if LONG else 10
+SEED: Final = 20261122
+ENOUGH: Final = 120.0  # s
+QUICK: Final = ("--every", "0.05")
+OTHERS: Final = (
+    ("scheduler", *QUICK, "--text", "a <reply>Result.</reply>"),
+    ("poller", *QUICK),
+    ("whatsapp", "7@g.us", "Hello.", "--loop", *QUICK),
+    ("dispatch", "wa-andy-6@g.us", "Go on.", "--loop", "--system-prompt", "Be Andy.", *QUICK),
+    ("send", "wa-andy-5@g.us", "Tell.", "--text", "Told."),
+    ("init",),
+)
+
+
+class Others:
+    """All other programs: each is started again when it is gone."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.all: list[Role] = []
+        self._stack = stack
+        self._running: dict[int, Role] = {}
+
+    async def fill(self) -> None:
+        """Start what does not run."""
+        for number, (role, *arguments) in enumerate(OTHERS):
+            running = self._running.get(number)
+            if running is None or running.process.returncode is not None:
+                place = (self._stack.data, self._stack.environment)
+                self._running[number] = made = await Role.start(*place, role, *arguments)
+                self.all.append(made)
+
+    def kill_one(self, chance: random.Random) -> None:
+        chance.choice(list(self._running.values())).kill()
+
+    async def end(self) -> None:
+        for role in self._running.values():
+            role.kill()
+            await role.process.wait()
+
+    def done(self, did: str) -> list[dict[str, Any]]:
+        """What was recorded of this kind, by all of them."""
+        return [one for role in self.all for one in role.entries(did)]
+
+
+def make_tasks(path: Path, *targets: str) -> None:
+    """A task for each target, due again 50 ms after each of its runs."""
+    with closing(init_db(path)) as db:
+        for number, target in enumerate(targets):
+            tables.create_task(
+                db,
+                conversation=f"wa-andy-{number}@g.us",
+                prompt="Look.",
+                schedule_type="interval",
+                schedule_value="50",
+                next_run="2000-01-01T00:00:00+00:00",
+                context_mode="isolated" if number % 2 else "group",
+                target_conversation=target,
+            )
+
+
+async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
+    chance, stop = random.Random(SEED), asyncio.Event()
+    others = Others(stack)
+    await others.fill()  # the first start of all at once, on no file
+    talkers = [Talker(stack, number) for number in range(2)]
+    await asyncio.gather(*(talker.begin() for talker in talkers))
+    ours = [f"acp-{talker.session[:8]}" for talker in talkers]
+    make_tasks(stack.data / "pykoclaw.db", *ours, "wa-andy-4@g.us")
+    async with asyncio.timeout(20 * KILLS), asyncio.TaskGroup() as talking:
+        for talker in talkers:
+            talking.create_task(talker.talk(stop))
+        for number in range(KILLS):
+            await _go_on(others, talkers)
+            if number % 2:
+                await _kill_daemon(stack)
+            else:
+                others.kill_one(chance)
+        await _go_on(others, talkers)
+        stop.set()
+    await others.end()
+
+    for role in others.all:
+        assert role.failures() == [], role.output()
+    _check_rows(stack, others)
+    for talker in talkers:
+        assert await talker.ask("text the last answer") == "done"
+        check_turns(stack, talker)
+        await check_updates(stack, talker)
+        _check_memory(stack, talker)
+    assert stack.rows("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+
+
+async def _go_on(others: Others, talkers: list[Talker]) -> None:
+    """Wait until each user had an answer, and the other programs have written something more."""
+    answers = [len(talker.outcomes) for talker in talkers]
+    written = len(others.done("enqueued"))
+
+    await others.fill()
+    await eventually(
+        lambda: (
+            len(others.done("enqueued")) > written
+            and all(len(one.outcomes) > n for one, n in zip(talkers, answers, strict=True))
+        ),
+        ENOUGH,
+    )
+
+
+async def _kill_daemon(stack: Stack) -> None:
+    pid = await eventually(stack.daemon_pid, ENOUGH)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not processes.alive(pid))
+
+
+def _check_rows(stack: Stack, others: Others) -> None:
+    """What they committed is there, in the form that their models want."""
+    path = stack.data / "pykoclaw.db"
+    found = files.contents(path)
+    queued = {row["id"]: row for row in found["delivery_queue"]}
+    assert {one["id"] for one in others.done("enqueued")} <= queued.keys()
+    assert {queued[one["id"]]["status"] for one in others.done("delivered")} == {"delivered"}
+    runs = {(row["task_id"], row["run_at"]) for row in found["task_run_logs"]}
+    assert {(one["task_id"], one["run_at"]) for one in others.done("logged")} <= runs
+    assert len(found["wa_messages"]) >= len(others.done("message"))
+    names = {row["name"] for row in found["conversations"]}
+    assert {one["name"] for one in others.done("upserted")} <= names
+    assert others.done("alter_swallowed") == [
+        one for one in others.done("alter_swallowed") if "duplicate column" in one["error"]
+    ]
+    with closing(init_db(path)) as db:
+        tables.list_conversations(db)
+        tables.get_all_tasks(db)
+        for prefix in ("acp", "wa"):
+            tables.get_pending_deliveries(db, prefix)
+
+
+def _check_memory(stack: Stack, talker: Talker) -> None:
+    """Claude's last request held each turn of the conversation that had ended well, in order."""
+    last = next(
+        one
+        for one in reversed(stack.asked())
+        if MARKER.findall(json.dumps(one["messages"][-1]))
+        and _session_of(one).startswith(f"mark-{talker.number}-")
+    )
+    told = list(dict.fromkeys(MARKER.findall(json.dumps(last["messages"]))))
+    done = [marker for marker, state in talker.outcomes.items() if state == "done"]
+    assert [marker for marker in told if marker in done] == done
+
+
+def _session_of(request: dict[str, Any]) -> str:
+    return str(MARKER.findall(json.dumps(request["messages"]))[-1])
+
+
+async def test_conversation_goes_from_door_to_door(stack: Stack) -> None:
+    """Ours, then the bot's real CLI, then ours with another server: one session of Claude's."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Ours."))
+    await client.close()
+    (row,) = stack.rows("SELECT * FROM conversations")
+    place = (stack.data, stack.environment)
+    await Role.run(*place, "dispatch", row["name"], text("Theirs."), "--claude")
+    client = await stack.start()
+    await client.load(session, stack.work)
+    await client.prompt(session, text("Ours again."))
+    said = json.dumps(stack.asked()[-1]["messages"])
+    assert said.index("Ours.") < said.index("Theirs.") < said.index("Ours again.")
+    (after,) = stack.rows("SELECT * FROM conversations")
+    assert after["session_id"] == row["session_id"]
