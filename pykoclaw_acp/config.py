@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -25,6 +25,7 @@ from pydantic_settings import (
 )
 
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.link import places
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.system.secrets import MASK, looks_secret
 
@@ -34,10 +35,23 @@ SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 NestedAccess = Literal["none", "clients", "all"]
+Profile = Literal["editor", "pykoclaw"]
 
 _PREFIX = "PYKOCLAW_"
 _LONGEST_ECHO = 80  # characters of a bad value shown in an error
 _HIDDEN = frozenset({"crash_points"})
+# pykoclaw's deploy scripts name the agent in PYKOCLAW_CLI_PATH; such a program is not Claude's CLI.
+AGENTS = ("pykoclaw", "pykoclaw-acp")
+_ACP_LOG_LEVEL = "PYKOCLAW_ACP_LOG_LEVEL"  # the earlier plugin's; from the environment only
+# Levels of Python's logging that pykoclaw's programs take, too.
+_LEVELS = {"warn": "warning", "critical": "error", "fatal": "error"}
+# What a profile sets unless the user does.
+_PROFILES = {
+    "pykoclaw": {
+        "pykoclaw_permission_mode": "bypassPermissions",
+        "pykoclaw_setting_sources": "project",
+    }
+}
 
 
 def _absolute(value: Any) -> Any:
@@ -49,7 +63,18 @@ def _absolute(value: Any) -> Any:
         raise ValueError(f"the path cannot be made absolute ({error})") from error
 
 
+def _data(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            places.require_one_meaning(value)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+    return _absolute(value)
+
+
 def _program(value: Any) -> Any:
+    if isinstance(value, str) and os.path.basename(value) in AGENTS:
+        return None
     if not isinstance(value, str) or "/" in value:
         return _absolute(value)
     found = shutil.which(value)
@@ -64,6 +89,11 @@ def _or_none(value: Any) -> Any:
 
 def _lowered(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
+
+
+def _level(value: Any) -> Any:
+    lowered = _lowered(value)
+    return _LEVELS.get(lowered, lowered) if isinstance(lowered, str) else lowered
 
 
 def _sources_list(value: Any) -> Any:
@@ -101,20 +131,24 @@ class Settings(BaseSettings):
         populate_by_name=True,
     )
 
-    data: AbsolutePath = Field(
+    data: Annotated[Path, BeforeValidator(_data)] = Field(
         default_factory=_default_data,
         description="Directory of the database, shared with pykoclaw.",
     )
     model: str | None = Field(
         default=None, description="Claude model of new sessions; Claude's own default if unset."
     )
-    cli_path: Annotated[Path, BeforeValidator(_program)] | None = Field(
+    cli_path: Annotated[Path | None, BeforeValidator(_program)] = Field(
         default=None,
         description="Claude CLI: a path, or a name on PATH; the CLI bundled with the SDK if unset.",
     )
     idle_timeout: Seconds = Field(
         default=1800.0,
         description="Seconds without a prompt after which a session's worker is stopped; above 0.",
+    )
+    profile: Annotated[Profile, BeforeValidator(_lowered)] = Field(
+        default="editor",
+        description="Defaults of sessions: editor (Claude asks), or pykoclaw (as the earlier plugin of pykoclaw).",
     )
     permission_mode: PermissionMode = Field(
         default="default",
@@ -135,7 +169,7 @@ class Settings(BaseSettings):
         default_factory=_default_state,
         description="Directory of logs and of the workers' sockets, spools and temporary files.",
     )
-    log_level: Annotated[LogLevel, BeforeValidator(_lowered)] = Field(
+    log_level: Annotated[LogLevel, BeforeValidator(_level)] = Field(
         default="info",
         description="Minimum level of log lines: debug (includes prompts), info, warning, error.",
     )
@@ -304,7 +338,25 @@ def _env(name: str) -> str:
 
 def _layers(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsSource]]:
     """Sources of settings, highest precedence first, each with its name for users."""
-    yield "environment", EnvSettingsSource(settings_cls)
+    profile: str | None = None
+    for name, source in _given(settings_cls):
+        if profile is None:
+            profile = source.env_vars.get(_env("profile").lower())
+        yield name, source
+    known = (profile or "").strip().lower()
+    if known in _PROFILES:
+        yield f"profile {known}", _source(settings_cls, _PROFILES[known])
+
+
+def _given(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsSource]]:
+    """Sources of what users have set."""
+    environment = EnvSettingsSource(settings_cls)
+    if level := environment.env_vars.get(_ACP_LOG_LEVEL.lower()):
+        yield (
+            f"environment, {_ACP_LOG_LEVEL}",
+            _source(settings_cls, {_env("log_level").lower(): level}),
+        )
+    yield "environment", environment
     home_file = Path("~/.local/share/pykoclaw/.env").expanduser()
     for path in (Path(".env"), home_file):
         if path != home_file and not _may_be_read(path, home_file):
@@ -322,10 +374,15 @@ def _file_source(settings_cls: type[BaseSettings], path: Path) -> EnvSettingsSou
     """The settings of a `.env` file; raises OSError, UnicodeDecodeError."""
     from pykoclaw_acp.system import dotenv
 
+    values = {name.lower(): value for name, value in dotenv.read(str(path)).items() if value}
+    return _source(settings_cls, values)
+
+
+def _source(
+    settings_cls: type[BaseSettings], values: Mapping[str, str | None]
+) -> EnvSettingsSource:
     source = EnvSettingsSource(settings_cls)
-    source.env_vars = {
-        name.lower(): value for name, value in dotenv.read(str(path)).items() if value
-    }
+    source.env_vars = values
     return source
 
 

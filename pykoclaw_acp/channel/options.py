@@ -35,6 +35,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
     bypass: bool  # whether the mode bypassPermissions may be chosen
+    profile: Literal["editor", "pykoclaw"] = "editor"
+    conversation: str = ""  # name of the session's conversation
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()

@@ -4,6 +4,7 @@ is fast.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -17,9 +18,27 @@ from pykoclaw_acp.cli.workers import workers
 from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
 from pykoclaw_acp.system.machine import check_platform
 
+SHUT_OUT = (
+    "Another program's SQLite library was loaded into this Python before ours, and one process must not use two. "
+    "Nothing was opened. Look for a .pth file, a sitecustomize module or a PYTHONPATH that imports sqlite3."
+)
+
 
 class _Program(click.Group):
     """Turns a StartupError into its message and exit status, as pykoclaw's `acp` command too."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if parent is not None and not extra.get("resilient_parsing"):  # below pykoclaw
+            from pykoclaw_acp.cli import fresh
+
+            fresh.renew(args)
+        return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,9 +49,17 @@ class _Program(click.Group):
         except Exception as error:
             from pykoclaw_acp.system import shortage
 
-            if (found := shortage.of(error)) is None:
+            if (found := shortage.of(error)) is not None:
+                ctx.exit(_complain(Exhausted(*found)))
+            if not isinstance(error, RuntimeError) or not _is_engine_shut_out():
                 raise
-            ctx.exit(_complain(Exhausted(*found)))
+            ctx.exit(_complain(StartupError(SHUT_OUT)))
+
+
+def _is_engine_shut_out() -> bool:
+    from pykoclaw_acp.store import engine
+
+    return engine.is_shut_out()
 
 
 def _complain(error: StartupError) -> int:
@@ -51,13 +78,31 @@ def _complain(error: StartupError) -> int:
     epilog="Run `pykoclaw-acp demo` to see it work without an account.",
 )
 @click.version_option(__version__, prog_name="pykoclaw-acp")
+@click.option(
+    "--healthcheck",
+    is_flag=True,
+    help="Start the agent as a client does, ask `initialize`, and exit with 0 or 1.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    help="Minimum level of log lines of a daemon that is started by this command.",
+)
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, healthcheck: bool, log_level: str | None) -> None:
     """An ACP agent that runs Claude and never loses a conversation.
 
     Without a command, speaks ACP on standard input and output; this is what ACP clients start.
     Starts the daemon if none is running.
     """
+    if log_level is not None:
+        os.environ["PYKOCLAW_ACP_LOG_LEVEL"] = log_level
+    if healthcheck:
+        if ctx.invoked_subcommand is not None:
+            raise click.UsageError("--healthcheck goes without a command.")
+        from pykoclaw_acp.commands import healthcheck as check
+
+        ctx.exit(check.main())
     if ctx.invoked_subcommand is None:  # as `pykoclaw acp`
         from pykoclaw_acp.front.process import run
 

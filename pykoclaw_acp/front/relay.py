@@ -31,6 +31,8 @@ FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other
 GREET_AFTER: Final = 0.4  # s that a daemon has for the answer to `initialize`
 CONFIRM_EVERY: Final = 0.1  # s
 LINGER: Final = 0.05  # s, after the client's end, for what is on its way
+# s, after the end of input, for the answers to requests before it: a daemon may have to start first
+ANSWERS: Final = 10.0
 # s, after a final failure, for a client that has not asked anything yet
 FAILURE_LINGER: Final = 1.0
 
@@ -70,7 +72,9 @@ class Relay:
         self._greet_at = _NEVER
         self._dial_at = 0.0
         self._confirm_at = 0.0
-        self._ended = False
+        self._ended = False  # nothing more comes from the client
+        self._told = False  # by a signal to end
+        self._linger_until = _NEVER
         self._end_at = _NEVER
         self._failure: tuple[str, int, str] | None = None
         self._refused = False
@@ -106,9 +110,9 @@ class Relay:
             return False
         if self._failure is not None:
             return self._refused or self._ended
-        return not self._ledger.open_requests() and (
-            self._link is None or not self._link.out.waiting
-        )
+        lingers = time.monotonic() < self._linger_until
+        waited_for = self._ledger.open_requests() if lingers else self._ledger.quick_lines()
+        return not waited_for and (self._link is None or not self._link.out.waiting)
 
     def _step(self) -> None:
         if self._link is None and self._failure is None and time.monotonic() >= self._dial_at:
@@ -118,6 +122,7 @@ class Relay:
         self._flush()
         ready = self._wait()
         if self._wake in ready:
+            self._told = True
             self._end()
         if ready.get(self._client.descriptor, 0) & _GONE:
             raise _ClientGone
@@ -133,8 +138,9 @@ class Relay:
         """Wait for the next event or deadline; returns what poll(2) reports, by descriptor."""
         poll = select.poll()
         poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
-        if not self._ended:
+        if not self._told:
             poll.register(self._wake, select.POLLIN)
+        if not self._ended:
             poll.register(self._source, select.POLLIN if self._may_read() else 0)
         if self._link is not None:
             reads = select.POLLIN if self._client.waiting <= FULL else 0
@@ -152,6 +158,8 @@ class Relay:
     def _due(self) -> float:
         """The next deadline."""
         due = min(self._end_at, self._greet_at)
+        if self._linger_until > time.monotonic():
+            due = min(due, self._linger_until)
         if self._link is None:
             return due if self._failure is not None else min(due, self._dial_at)
         return min(due, self._confirm_at) if self._receipts.seen and self._link.welcome else due
@@ -191,7 +199,7 @@ class Relay:
             data = b""
         self._take(self._framer.feed(data) if data else self._framer.end())
         if not data:
-            self._end()
+            self._end(ANSWERS if self._ledger.quick_lines() else LINGER)
 
     def _take(self, contents: list[bytes | bytearray | Oversized]) -> None:
         at = time.monotonic()
@@ -234,7 +242,8 @@ class Relay:
             int,
             str,
         )
-        version = params.get("protocolVersion") if isinstance(params, dict) else None
+        # A healthcheck of pykoclaw's users names no version.
+        version = params.get("protocolVersion", 1) if isinstance(params, dict) else None
         if well_formed and type(version) is int and 0 <= version <= MAX_NUMBER:
             answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
             self._ledger.drop_answered(line.number, answer)
@@ -249,9 +258,11 @@ class Relay:
         self._client.put(error)
         del self._ledger.lines[line.number]
 
-    def _end(self) -> None:
+    def _end(self, wait: float = LINGER) -> None:
+        """Read nothing more of the client, and end within `wait` seconds."""
         self._ended = True
-        self._end_at = min(self._end_at, time.monotonic() + LINGER)
+        self._linger_until = time.monotonic() + LINGER
+        self._end_at = min(self._end_at, time.monotonic() + wait)
 
     # --- the daemon
 

@@ -59,6 +59,7 @@ class Places:
         """
         found = _settings(_SETTINGS)
         data, state, socket = (found.get(name) for name in _SETTINGS)
+        require_one_meaning(data or "")
         return cls(
             _absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
             _default_state() if state is None else _absolute(state, "PYKOCLAW_STATE"),
@@ -276,6 +277,20 @@ def _default_state() -> str:
     return os.path.join(
         _absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw"
     )
+
+
+def require_one_meaning(data: str) -> None:
+    """Raises ConfigurationError if this value of PYKOCLAW_DATA leads pykoclaw to a database that
+    is not ours: it takes a `~` for the name of a directory.
+    """
+    if not data.startswith("~"):
+        return
+    theirs = os.path.abspath(data)
+    if os.path.exists(os.path.join(theirs, DATABASE)):
+        raise errors.ConfigurationError(
+            f"PYKOCLAW_DATA is {data[:80]!r}. pykoclaw does not expand it, and has a database in {theirs};"
+            f" here it means {_absolute(data, 'PYKOCLAW_DATA')}. Set it to the full path of the one that you want."
+        )
 
 
 def _absolute(path: str, setting: str) -> str:

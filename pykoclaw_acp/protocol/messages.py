@@ -22,9 +22,11 @@ class Implementation(Wire, frozen=True, kw_only=True):
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
-    """`clientInfo` and `clientCapabilities` are decoded leniently."""
+    """`clientInfo` and `clientCapabilities` are decoded leniently. Healthchecks of pykoclaw's users
+    name no version.
+    """
 
-    protocol_version: Count
+    protocol_version: Count = 1
     client_info: msgspec.Raw = msgspec.Raw(b"{}")
     client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -26,6 +26,7 @@ class ScriptedModel:
     def __init__(self, *, port: int = 0, record: Path | None = None) -> None:
         self._command = [
             sys.executable,
+            "-P",  # nothing is imported from the working directory
             "-m",
             "pykoclaw_acp.scripted_model",
             "--exit-with-stdin",

@@ -29,7 +29,8 @@ from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.machine import make_no_core_files, open_missing_streams, withhold_memory
 
 READ: Final = 256 * 1024  # bytes
-CALLS_GRACE: Final = 0.4  # s; for calls that came just before the end
+ANSWERS_WAIT: Final = 10.0  # s; for calls that came before the end of input
+CALLS_GRACE: Final = 0.4  # s; for calls that came just before a signal
 ANSWERS_GRACE: Final = 0.3  # s; for a client that may not read any more
 
 log: Final = structlog.get_logger()
@@ -136,6 +137,16 @@ def _same_modes_after() -> Iterator[None]:
             os.close(descriptor)
 
 
+async def _converse(connection: Connection) -> None:
+    """Until the end of the input, and until what came before it is answered; prompts are not waited
+    for.
+    """
+    await connection.serve()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ANSWERS_WAIT):
+            await connection.begun()
+
+
 async def _serve(settings: Settings, source: int, sink: int) -> None:
     client = instances.of(os.getppid())
     app = await App.start(
@@ -144,7 +155,7 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
     transport = await StdioTransport.open(source, sink)
     connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     loop = asyncio.get_running_loop()
-    serving = loop.create_task(connection.serve(), name="client")
+    serving = loop.create_task(_converse(connection), name="client")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, serving.cancel)
     try:

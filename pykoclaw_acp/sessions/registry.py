@@ -351,6 +351,7 @@ class Sessions:
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
         options = msgspec.structs.replace(
             self._template,
+            conversation=record.conversation_name,
             cwd=record.cwd or "",
             additional_directories=record.additional_directories,
             mcp_servers=servers,

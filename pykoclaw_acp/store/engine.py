@@ -33,6 +33,16 @@ def wal_reset_affected(version: tuple[int, int, int]) -> bool:
     return not ((3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0))
 
 
+def is_shut_out() -> bool:
+    """Whether `install` would raise RuntimeError: another engine was loaded before ours."""
+    if not _STANDARD_MODULES & sys.modules.keys():
+        return False
+    from importlib.util import find_spec
+
+    loaded = getattr(sys.modules.get("sqlite3"), "__name__", None)
+    return loaded != "pysqlite3" and find_spec("pysqlite3") is not None
+
+
 def install() -> Engine:
     """Make `import sqlite3` import `pysqlite3` in this process, if that is installed; returns the
     engine in use.

@@ -16,6 +16,7 @@ from claude_agent_sdk.types import PermissionMode, SettingSource
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
+from pykoclaw_acp.worker import profile
 
 MAX_BUFFER: Final = (
     256 * 1024 * 1024
@@ -29,7 +30,7 @@ DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", 
 
 # For untrusted directories: only CLAUDE.md takes effect, as that of an added directory.
 _WITHOUT: Final = {
-    "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
+    profile.READ_ADDED_DIRECTORIES: "1",
     "CLAUDE_CODE_IGNORE_PERSISTED_TRUST": "1",  # a second lock: the CLI itself then lets no project setting act
 }
 
@@ -75,6 +76,7 @@ def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
         "CLAUDE_CODE_TMPDIR": temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other
         "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "0",  # a turn is never run again by itself
+        **profile.environment(spec),
         **(_WITHOUT if spec.options.restricted else {}),
     }
 
@@ -94,16 +96,18 @@ def options(
         add_dirs=[
             *([spec.options.cwd] if spec.options.restricted else []),
             *spec.options.additional_directories,
+            *profile.directories(spec),
         ],
         model=spec.options.model,
         permission_mode=cast("PermissionMode", spec.options.permission_mode),
         setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
         env=environment(spec, temporary),
-        system_prompt={"type": "preset", "preset": "claude_code"},
+        system_prompt=profile.system_prompt(spec),
         settings=json.dumps(
             {"cleanupPeriodDays": 36500}
         ),  # Claude deletes transcripts after 30 days by default
+        allowed_tools=profile.allowed_tools(spec),
         disallowed_tools=DISALLOWED,
         extra_args={"allow-dangerously-skip-permissions": None} if spec.options.bypass else {},
         include_partial_messages=True,

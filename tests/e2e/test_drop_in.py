@@ -1,0 +1,159 @@
+"""Every command as `pykoclaw acp …`, where pykoclaw has imported the standard `sqlite3` before us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp import __version__
+from tests.e2e import pykoclaw_program
+from tests.e2e.commands import Result
+from tests.e2e.harness import Client, Stack, text
+from tests.e2e.pykoclaw_program import PRINTED
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def acp(stack: Stack) -> tuple[str, ...]:
+    """The command `pykoclaw acp`; in the working directory is what must not be imported."""
+    for name in ("pykoclaw_acp", "click", "sqlite3"):
+        (stack.root / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
+    stack.environment["PYTHONUNBUFFERED"] = ""  # what was printed would be on its way already
+    return pykoclaw_program.install(stack.root / "bin")
+
+
+async def run(stack: Stack, *command: str, **environment: str) -> Result:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
+        env={**stack.environment, **environment}, cwd=stack.root,
+    )  # fmt: skip
+    out, error = await asyncio.wait_for(process.communicate(), 240)
+    assert process.returncode is not None
+    return Result(process.returncode, out.decode(), error.decode())
+
+
+async def test_every_command_works(stack: Stack, acp: tuple[str, ...]) -> None:
+    client = await stack.front(program=acp)
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Hello."))
+    assert client.text(session) == "Hello."
+    for command in (
+        "config --json",
+        "status --json",
+        "doctor --json",
+        "sessions list --json",
+        f"sessions show {session} --json",
+        f"sessions tail {session}",
+        f"sessions rename {session} Title",
+        f"sessions export {session}",
+        "workers list --json",
+        "workers stop",
+        "logs",
+        "approve --json",
+        f"trust add --tree {stack.work}",
+        f"trust show {stack.work} --json",
+        "trust list --json",
+        f"trust remove {stack.work}",
+        "adopt --help",
+        "--version",
+        "restart",
+        f"sessions delete {session} -y",
+        "stop",
+    ):
+        result = await run(stack, *acp, *command.split())
+        assert (command, result.status, result.error) == (command, 0, "")
+        assert PRINTED not in result.out
+        if "--json" in command:
+            json.loads(result.out)
+    assert (await run(stack, *acp, "status")).status == 3
+    assert (await run(stack, *acp, "adopt")).status == 0
+    shown = (await run(stack, *acp, "--version")).out
+    assert shown.split()[-1] == __version__
+    assert "scripted-model" in (await run(stack, *acp, "--help")).out
+
+
+async def test_the_daemon_stays_the_process_that_was_started(
+    stack: Stack, acp: tuple[str, ...]
+) -> None:
+    daemon = await stack.daemon(program=acp)  # asserts that this pid serves
+    client = await stack.front(program=acp)
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Hello."))
+    await client.close()
+    daemon.send_signal(signal.SIGTERM)
+    assert await daemon.wait() == 0
+
+
+async def test_serve_stdio(stack: Stack, acp: tuple[str, ...]) -> None:
+    client = await stack.connect(Client, *acp, "serve", "--stdio")
+    await client.initialize()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Hello."))
+    assert client.text(session) == "Hello."
+    assert await client.close() == 0
+
+
+async def test_exit_statuses_stay(stack: Stack, acp: tuple[str, ...]) -> None:
+    refused = await run(stack, *acp, "serve", PYKOCLAW_MAX_WORKERS="0")
+    assert (refused.status, "PYKOCLAW_MAX_WORKERS is '0'" in refused.error) == (78, True)
+    assert (await run(stack, *acp, "sessions", "frobnicate")).status == 2
+    await stack.daemon()
+    assert (await run(stack, *acp, "serve")).status == 75
+
+
+async def test_systemds_socket_and_notification_stay(
+    stack: Stack, acp: tuple[str, ...], tmp_path: Path
+) -> None:
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    told.bind(str(tmp_path / "notify"))
+    path = tmp_path / "acp.sock"
+    path.parent.chmod(0o700)
+    stack.environment["PYKOCLAW_SOCKET"] = str(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    with told, listener, (stack.root / "daemon.log").open("ab") as log:
+        activate = 'exec 3<&"$0"; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@" serve'
+        daemon = await asyncio.create_subprocess_exec(
+            "/bin/bash", "-c", activate, str(listener.fileno()), *acp,
+            stdin=DEVNULL, stdout=log, stderr=log, cwd="/", pass_fds=(listener.fileno(),),
+            env={**stack.environment, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+        )  # fmt: skip
+        stack.daemons.append(daemon)
+
+        def ready() -> bool:
+            try:
+                return b"READY=1" in told.recv(4096)
+            except BlockingIOError:
+                return False
+
+        await eventually(ready)
+        client = await stack.front(program=acp)
+        await client.new(stack.work)
+        assert stack.daemon_pid() == daemon.pid
+        await client.close()
+        await stack.end_daemon()
+        assert path.exists()  # systemd's, not the daemon's
+
+
+async def test_an_engine_that_is_always_there_is_one_line(
+    stack: Stack, acp: tuple[str, ...]
+) -> None:
+    """Python itself imports `sqlite3` at its start: nothing can be done, and nothing goes round."""
+    (stack.root / "site").mkdir()
+    (stack.root / "site/sitecustomize.py").write_text("import sqlite3\n")
+    result = await run(stack, *acp, "doctor", PYTHONPATH=str(stack.root / "site"))
+    assert result.status == 1
+    assert "sitecustomize" in result.error
+    assert len(result.error.splitlines()) == 1
+
+
+async def test_demo(stack: Stack, acp: tuple[str, ...]) -> None:
+    result = await run(stack, *acp, "demo")
+    assert (result.status, result.error) == (0, "")

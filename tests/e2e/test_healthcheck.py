@@ -1,0 +1,111 @@
+"""Healthchecks of the agent: the earlier plugin's, as deploy scripts may still run it, and ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp import __version__
+from tests.e2e import pykoclaw_program
+from tests.e2e.commands import run
+from tests.e2e.harness import Stack
+from tests.e2e.harness.stack import PROGRAM
+
+# The earlier plugin's request, and how long it waited for the first line.
+REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+WITHIN = 10.0
+OK = re.compile(
+    rf"OK: pykoclaw-acp v{re.escape(__version__)} \(protocol v1\) responded in \d+\.\d\ds\n"
+)
+
+
+async def earlier(stack: Stack, *command: str) -> None:
+    """The earlier plugin's healthcheck: it closes the input at once and ends its child by SIGTERM."""
+    agent = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(json.dumps(REQUEST).encode() + b"\n")
+    agent.stdin.close()
+    answer = json.loads(await asyncio.wait_for(agent.stdout.readline(), WITHIN))
+    assert (answer["jsonrpc"], answer["id"], answer["result"]["protocolVersion"]) == ("2.0", 1, 1)
+    with contextlib.suppress(ProcessLookupError):
+        agent.terminate()
+    await asyncio.wait_for(agent.communicate(), 60)
+
+
+@pytest.mark.parametrize("below_pykoclaw", [False, True])
+async def test_the_earlier_one_passes_cold_and_warm(below_pykoclaw: bool, stack: Stack) -> None:
+    stack.environment["PYTHONUNBUFFERED"] = ""
+    command = pykoclaw_program.install(stack.root / "bin") if below_pykoclaw else PROGRAM
+    await earlier(stack, *command)
+    client = await stack.front()  # now the daemon is there
+    await client.new(stack.work)
+    await earlier(stack, *command)
+
+
+async def test_the_earlier_one_passes_without_daemon(stack: Stack) -> None:
+    await earlier(stack, *PROGRAM, "serve", "--stdio")
+
+
+async def test_ours_passes_cold_and_warm(stack: Stack) -> None:
+    for _ in range(2):
+        result = await run(stack, "--healthcheck")
+        assert (result.status, result.out) == (0, "")
+        assert OK.fullmatch(result.error), result.error
+    assert stack.daemon_pid() is not None
+
+
+async def test_ours_checks_the_agent_that_a_deploy_script_names(stack: Stack) -> None:
+    """Such a program is not taken for Claude's CLI by the daemon that it starts either."""
+    program, _ = pykoclaw_program.install(stack.root / "bin")
+    stack.environment |= {"PYTHONUNBUFFERED": "", "PYKOCLAW_CLI_PATH": program}
+    result = await run(stack, "--healthcheck")
+    assert (result.status, bool(OK.fullmatch(result.error))) == (0, True), result.error
+    lines = {line["name"]: line for line in (await run(stack, "config", "--json")).json}
+    assert lines["cli_path"]["value"] is None
+    assert (await run(stack, "stop")).status == 0
+    gone = await run(stack, "--healthcheck", PYKOCLAW_CLI_PATH="/nonexistent/pykoclaw")
+    assert gone.status == 1
+    assert gone.error.startswith("FAIL: ")
+
+
+async def test_an_agent_without_a_daemon_is_not_healthy(stack: Stack) -> None:
+    """The front alone answers `initialize` after a while; that is not enough."""
+    result = await run(stack, "--healthcheck", PYKOCLAW_MAX_WORKERS="0")
+    assert (result.status, result.out) == (1, "")
+    assert result.error.startswith("FAIL: ")
+    assert "PYKOCLAW_MAX_WORKERS" in result.error
+    assert len(result.error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "program", ["print('hello')", "import sys; sys.exit(3)", 'print(\'{"jsonrpc": "2.0"}\')']
+)
+async def test_another_answer_is_a_failure(program: str, stack: Stack) -> None:
+    other = stack.root / "pykoclaw"
+    other.write_text(f"#!{sys.executable}\n{program}\n")
+    other.chmod(0o755)
+    result = await run(stack, "--healthcheck", PYKOCLAW_CLI_PATH=str(other))
+    assert (result.status, result.out) == (1, "")
+    assert result.error.startswith("FAIL: ")
+    assert len(result.error.splitlines()) == 1
+
+
+async def test_the_log_level_is_the_daemons(stack: Stack) -> None:
+    """As an option and as the earlier plugin's variable; the option is the stronger one."""
+    client = await stack.front(
+        program=(*PROGRAM, "--log-level", "Debug"), PYKOCLAW_ACP_LOG_LEVEL="ERROR"
+    )
+    await client.new(stack.work)
+    await client.close()
+    assert '"level": "debug"' in Path(stack.places.log).read_text()
+    assert (await run(stack, "--log-level", "loud")).status == 2

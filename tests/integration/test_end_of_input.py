@@ -1,0 +1,106 @@
+"""A client that ends its input at once: what came before the end is answered, and prompts are not
+waited for.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.front.relay import ANSWERS
+from pykoclaw_acp.link.places import Places
+from tests.integration.front_harness import WAIT, Client, Daemon, encode
+
+HEALTHCHECK = encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
+SOONER = 0.8 * ANSWERS  # s; who waits for an answer ends later
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "data", tmp_path / "state", tmp_path / "run" / "acp.sock")
+
+
+@pytest.fixture
+def daemon(places: Places) -> Iterator[Daemon]:
+    with Daemon(places) as one:
+        yield one
+
+
+def test_a_healthcheck_is_answered_before_there_is_a_daemon(places: Places) -> None:
+    with Daemon(places, listens=False), Client(places) as client:
+        client.write(HEALTHCHECK)
+        client.stdin.close()
+        answer = client.message()
+        assert (answer["id"], answer["result"]["protocolVersion"]) == (1, 1)
+        assert client.process.wait(WAIT) == 0
+
+
+def test_requests_before_the_end_are_answered(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.write(HEALTHCHECK)
+        client.request("session/load")
+        client.stdin.close()
+        assert link.line() == b"> 1 " + HEALTHCHECK
+        assert link.line().startswith(b"> 2 ")
+        for number in (1, 2):
+            link.send(encode_answer(number))
+            assert client.message()["result"] == {"number": number}
+        assert client.process.wait(WAIT) == 0
+
+
+def test_a_line_that_is_no_message_is_answered(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.write(b"what?")
+        client.stdin.close()
+        assert link.line() == b"> 1 what?"
+        link.send(b'answer 1 {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}')
+        assert client.message()["error"]["code"] == -32700
+        assert client.process.wait(WAIT) == 0
+
+
+def test_a_prompt_beside_them_is_not_waited_for(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.request("session/load")
+        client.request("session/prompt")
+        client.stdin.close()
+        assert link.line().startswith(b"> 1 ")
+        assert link.line().startswith(b"> 2 ")
+        link.send(encode_answer(1))
+        assert client.message()["result"] == {"number": 1}
+        assert client.process.wait(SOONER) == 0
+
+
+def test_a_signal_ends_the_wait(places: Places, daemon: Daemon) -> None:
+    """The healthcheck of pykoclaw's users ends its child so."""
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.request("session/load")
+        client.stdin.close()
+        assert link.line().startswith(b"> 1 ")
+        client.process.send_signal(signal.SIGTERM)
+        assert client.process.wait(SOONER) == 0
+        assert link.line() == b""
+
+
+def test_the_wait_is_bounded(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.request("session/load")
+        assert client.end() == 0
+        assert client.line() == b""
+
+
+def encode_answer(number: int) -> bytes:
+    answer = {"jsonrpc": "2.0", "id": number, "result": {"number": number}}
+    return b"answer %d %b" % (number, encode(answer))
