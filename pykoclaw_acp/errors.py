@@ -18,6 +18,7 @@ StartupError                   the program ends, with `exit_code`
 │  └─ DirectoryUnusable
 ├─ Exhausted                   the machine, or a limit, has run out of something
 ├─ CommandFailed
+├─ OutputLost                  standard output cannot be written
 └─ DaemonNotRunning            (3)
 
 WorkerFailed                   no worker could be had for a turn
@@ -281,6 +282,16 @@ class Exhausted(StartupError):
 
 class CommandFailed(StartupError):
     """A command cannot do what it was asked to; the message says why."""
+
+
+class OutputLost(StartupError):
+    """Standard output cannot be written; what the command was asked to do besides is done."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Standard output cannot be written: {reason}. The output is incomplete; what the command changed stays"
+            " changed. Run it again with its output somewhere else."
+        )
 
 
 class DaemonNotRunning(StartupError):

@@ -6,14 +6,16 @@ escaped; `tests/unit/test_terminal.py` finds output that bypasses this module.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NewType, TextIO
 
 import click
 
+from pykoclaw_acp.errors import OutputLost
 from pykoclaw_acp.neutral import neutral
 
 if TYPE_CHECKING:
@@ -37,8 +39,28 @@ def joined(pieces: Iterable[Shown], between: str = "") -> Shown:
 
 
 def write(text: Shown, *, err: bool = False) -> None:
-    """Write escaped text."""
-    click.echo(text, nl=False, err=err)
+    """Write escaped text. Raises OutputLost if standard output cannot be written, and
+    BrokenPipeError if nobody reads it any more.
+    """
+    if err:
+        click.echo(text, nl=False, err=True)
+        return
+    with output():
+        click.echo(text, nl=False)
+
+
+@contextlib.contextmanager
+def output() -> Iterator[None]:
+    """For a block that only writes to standard output: raises as `write`."""
+    if sys.stdout is None:
+        raise OutputLost("it is closed")
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # Python would flush it at exit, and replace the exit status
+        raise OutputLost(error.strerror or str(error)) from error
 
 
 def line(text: str = "", *, err: bool = False, **style: Any) -> None:
@@ -121,7 +143,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
     where = console()
     if not where.is_terminal:
         where.width = PIPE_WIDTH
-    where.print(made)
+    with output():
+        where.print(made)
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:

@@ -15,7 +15,7 @@ from pykoclaw_acp.cli.options import JSON
 from pykoclaw_acp.cli.sessions import approve, attach, sessions
 from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers
-from pykoclaw_acp.errors import ConfigurationError, Exhausted, StartupError
+from pykoclaw_acp.errors import ConfigurationError, Exhausted, OutputLost, StartupError
 from pykoclaw_acp.system.machine import check_platform
 
 SHUT_OUT = (
@@ -38,7 +38,10 @@ class _Program(click.Group):
             from pykoclaw_acp.cli import fresh
 
             fresh.renew(args)
-        return super().make_context(info_name, args, parent, **extra)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:  # of --help and --version
+            raise click.exceptions.Exit(_complain(_output_lost(error))) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -51,9 +54,29 @@ class _Program(click.Group):
 
             if (found := shortage.of(error)) is not None:
                 ctx.exit(_complain(Exhausted(*found)))
+            if isinstance(error, OSError):
+                ctx.exit(_complain(_output_lost(error)))
             if not isinstance(error, RuntimeError) or not _is_engine_shut_out():
                 raise
             ctx.exit(_complain(StartupError(SHUT_OUT)))
+
+
+def _output_lost(error: OSError) -> OutputLost:
+    """What became of click's own output, as that of --help; raises the error if it is another or
+    nobody reads any more.
+    """
+    from pykoclaw_acp import terminal
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_globals.get("__name__") != "click.utils":
+        raise error
+    try:
+        with terminal.output():
+            raise error
+    except OutputLost as lost:
+        return lost
 
 
 def _is_engine_shut_out() -> bool:

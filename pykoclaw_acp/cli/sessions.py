@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
@@ -123,16 +123,15 @@ def attach(session: str) -> None:
 
 @click.command(short_help="List or answer pending permission requests.")
 @click.argument("question", metavar="[REQUEST]", required=False)
-@click.option("--allow", "decision", flag_value="allow_once", help="Allow once.")
+@click.option("--allow", is_flag=True, help="Allow once.")
 @click.option(
     "--always",
-    "decision",
-    flag_value="allow_always",
+    is_flag=True,
     help="Always allow, as long as the worker of the session runs.",
 )
-@click.option("--deny", "decision", flag_value="deny", help="Deny.")
+@click.option("--deny", is_flag=True, help="Deny.")
 @JSON
-def approve(question: str | None, decision: Decision | None, as_json: bool) -> None:
+def approve(question: str | None, allow: bool, always: bool, deny: bool, as_json: bool) -> None:
     """List pending permission requests with everything that would run, or answer REQUEST.
 
     REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
@@ -141,6 +140,10 @@ def approve(question: str | None, decision: Decision | None, as_json: bool) -> N
     """
     from pykoclaw_acp.commands import approve as command
 
+    given = {"allow_once": allow, "allow_always": always, "deny": deny}
+    if sum(given.values()) > 1:
+        raise click.UsageError("Give one of --allow, --always and --deny.")
+    decision = next((cast("Decision", name) for name, is_given in given.items() if is_given), None)
     if question is None:
         if decision is not None:
             raise click.UsageError(

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 
@@ -19,6 +20,8 @@ from .app import make_app
 from .environment import offline_environment
 from .record import Record
 
+LAST_PORT: Final = 65535
+
 
 def main(argv: list[str] | None = None) -> int:
     """Serve on loopback until SIGTERM, SIGINT or, if requested, the end of stdin."""
@@ -26,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m pykoclaw_acp.scripted_model", description=__doc__
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="TCP port on 127.0.0.1; 0 selects a free one"
+        "--port", type=_port, default=0, help="TCP port on 127.0.0.1; 0 selects a free one"
     )
     parser.add_argument("--record", type=Path, help="append one JSON line per request to this file")
     parser.add_argument("--exit-with-stdin", action="store_true", help="exit at end of input")
@@ -47,7 +50,12 @@ def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
 
-    listener = socket.create_server(("127.0.0.1", arguments.port))
+    try:
+        record = Record(arguments.record)
+        listener = socket.create_server(("127.0.0.1", arguments.port))
+    except OSError as error:
+        what = error.filename or f"port {arguments.port}"
+        parser.error(f"{what} cannot be used: {os.strerror(error.errno or 0)}")
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def started() -> None:
@@ -61,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         server.should_exit = True
 
     config = uvicorn.Config(
-        make_app(Record(arguments.record), started=started),
+        make_app(record, started=started),
         http="h11",
         ws="none",
         log_config=None,
@@ -74,6 +82,12 @@ def main(argv: list[str] | None = None) -> int:
     server = uvicorn.Server(config)
     server.run(sockets=[listener])
     return 0
+
+
+def _port(word: str) -> int:
+    if not word.isdecimal() or int(word) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{word} is no port; give one from 0 to {LAST_PORT}")
+    return int(word)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import json
 import re
 import sys
 from asyncio.subprocess import PIPE
-from pathlib import Path
 
 import pytest
 
@@ -107,5 +106,6 @@ async def test_the_log_level_is_the_daemons(stack: Stack) -> None:
     )
     await client.new(stack.work)
     await client.close()
-    assert '"level": "debug"' in Path(stack.places.log).read_text()
+    logged = await run(stack, "logs", "--json", "--lines", "1000")
+    assert '"level": "debug"' in logged.out
     assert (await run(stack, "--log-level", "loud")).status == 2

@@ -149,6 +149,19 @@ def test_elsewhere_than_on_linux_it_says_so(
     assert f"this is {platform} on {machine}" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "options", [("--allow", "--deny"), ("--allow", "--always"), ("--deny", "--always")]
+)
+def test_one_answer_at_a_time(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing may be answered")
+
+    monkeypatch.setattr("pykoclaw_acp.front.call.call", call)
+    result = run("approve", "5e55", *options)
+    assert result.exit_code == 2
+    assert "one of --allow, --always and --deny" in result.stderr
+
+
 def test_the_console_script_of_the_project_is_main() -> None:
     (name,) = PROJECT["scripts"]
     assert EntryPoint(name, PROJECT["scripts"][name], "console_scripts").load() is main
