@@ -19,38 +19,38 @@ class TaskList:
     prints it.
     """
 
-    _tasks: dict[str, PlanEntry] = field(default_factory=dict)
-    _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, PlanEntry] = field(default_factory=dict)
+    calls: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def called(self, tool_id: str, name: str, arguments: dict[str, Any]) -> None:
         """Take a tool call."""
         if name in _TOOLS:
-            self._calls[tool_id] = arguments
+            self.calls[tool_id] = arguments
 
     def ended(self, tool_id: str, details: object) -> list[Plan]:
         """Take the structured result of a tool call; returns the whole plan if it has changed."""
-        arguments = self._calls.pop(tool_id, None)
+        arguments = self.calls.pop(tool_id, None)
         if arguments is None or not isinstance(details, dict):
             return []
-        before = dict(self._tasks)
+        before = dict(self.tasks)
         if isinstance(listed := details.get("newTodos", details.get("tasks")), list):
-            self._tasks = {
+            self.tasks = {
                 str(one.get("id", at)): _entry(one, one.get("content") or one.get("subject"))
                 for at, one in enumerate(listed)
                 if isinstance(one, dict)
             }
         elif isinstance(made := details.get("task"), dict):
-            self._tasks[str(made.get("id"))] = _entry(made, made.get("subject"))
-        elif (task := str(details.get("taskId"))) in self._tasks:
+            self.tasks[str(made.get("id"))] = _entry(made, made.get("subject"))
+        elif (task := str(details.get("taskId"))) in self.tasks:
             self._update(task, arguments)
-        return [] if self._tasks == before else [Plan(tuple(self._tasks.values()))]
+        return [] if self.tasks == before else [Plan(tuple(self.tasks.values()))]
 
     def _update(self, task: str, arguments: dict[str, Any]) -> None:
         if arguments.get("status") == "deleted":
-            del self._tasks[task]
+            del self.tasks[task]
             return
-        known = self._tasks[task]
-        self._tasks[task] = _entry(
+        known = self.tasks[task]
+        self.tasks[task] = _entry(
             {"status": arguments.get("status", known.status)},
             arguments.get("subject", known.content),
         )

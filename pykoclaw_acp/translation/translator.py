@@ -107,7 +107,11 @@ class Translation:
             for one, parent in self.running.items()
             if parent is None and one not in self.background
         ]
-        return [self._ended(tool_id, failed=True) for tool_id in unanswered]
+        return self.end_these(unanswered)
+
+    def end_these(self, calls: Sequence[str]) -> list[Event]:
+        """These calls have failed without a result."""
+        return [self._ended(tool_id, failed=True) for tool_id in calls]
 
     def _ended(self, tool_id: str, failed: bool, content: object = None) -> Event:
         self.running.pop(tool_id, None)

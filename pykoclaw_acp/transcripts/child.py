@@ -1,0 +1,56 @@
+"""The process that reads transcripts: one request after the other on a socket, until its end.
+
+It has a low priority and little memory, and nothing of it is needed after an answer: the server ends
+it when it has been idle, and starts another when one is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from pykoclaw_acp.system import processes
+from pykoclaw_acp.transcripts import wire
+from pykoclaw_acp.transcripts.digest import digest
+from pykoclaw_acp.transcripts.files import opened
+from pykoclaw_acp.transcripts.reader import Reader
+
+NICE: Final = 10
+MEMORY: Final = 512 * 1024 * 1024  # bytes of addresses: far above what it needs
+
+
+def main(descriptor: int) -> None:
+    """Answer the requests on this socket."""
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    processes.set_name("pykoclaw-read")
+    with socket.socket(fileno=descriptor) as control, control.makefile("rb") as incoming:
+        for line in incoming:
+            for answer in _answers(wire.requests.decode(line)):
+                control.sendall(msgspec.json.encode(answer) + b"\n")
+
+
+def _answers(request: wire.Request) -> Iterator[wire.Answer]:
+    try:
+        if isinstance(request, wire.Digest):
+            yield wire.Text(digest(request.turns))
+            return
+        with opened(request.path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            yield from Reader(request, descriptor, size).pieces()
+    except OSError as error:
+        yield wire.Failed(str(error))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        main(int(sys.argv[1]))

@@ -1,0 +1,39 @@
+"""What a user has said to Claude, as content blocks of ACP."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.model.events import Event, UserMessage, split_text
+
+MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
+
+
+def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
+    """Events of a user's message; what has no place in it is named."""
+    events: list[Event] = []
+    for block in blocks:
+        text = block.get("text")
+        if block.get("type") == "text" and isinstance(text, str):
+            if text.strip():
+                events += [
+                    UserMessage(message_id, {"type": "text", "text": piece})
+                    for piece in split_text(text)
+                ]
+        else:
+            events.append(UserMessage(message_id, _image(block) or _named(block)))
+    return events
+
+
+def _image(block: dict[str, Any]) -> dict[str, Any] | None:
+    source = block.get("source")
+    if block.get("type") != "image" or not isinstance(source, dict):
+        return None
+    data, mime = source.get("data"), source.get("media_type")
+    if not isinstance(data, str) or not isinstance(mime, str) or len(data) > MAX_IMAGE:
+        return None
+    return {"type": "image", "data": data, "mimeType": mime[:100]}
+
+
+def _named(block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": f"({str(block.get('type', 'something'))[:40]})"}

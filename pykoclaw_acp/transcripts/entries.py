@@ -1,0 +1,171 @@
+"""Entries of a transcript, as the CLI writes them: one JSON object in a line. What a line has besides
+is not decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+MAX_ID: Final = 64  # characters of an id
+MAX_DETAILS: Final = 512 * 1024  # bytes of the CLI's own form of a result
+
+# What begins a text that the CLI has written into a user's entry, and that is no prompt.
+_NO_PROMPT: Final = (
+    "<local-command-",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<bash-stderr>",
+    "[Request interrupted by user",
+    "<user-memory-input>",
+)
+_COMMAND: Final = re.compile(r"<command-name>\s*(.{1,200}?)\s*</command-name>")
+_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_LOOKED_AT: Final = 4096  # characters of a text in which tags are looked for
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class Entry(msgspec.Struct, rename="camel"):
+    """An entry; parts of any shape are decoded when they are needed."""
+
+    type: str
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
+    is_api_error_message: bool | None = None
+    error: msgspec.Raw = _NOTHING
+    entrypoint: str | None = None
+    cwd: str | None = None
+    turn_origin: str | None = None
+    origin: msgspec.Raw = _NOTHING
+    api_block_index: int | None = None
+    message: msgspec.Raw = _NOTHING
+    tool_use_result: msgspec.Raw = _NOTHING
+    attachment: msgspec.Raw = _NOTHING
+
+    @property
+    def parent(self) -> str | None:
+        """The entry before it in its chain, also across a compaction."""
+        return self.parent_uuid or self.logical_parent_uuid
+
+
+class Message(msgspec.Struct):
+    """A message of the Messages API."""
+
+    id: str | None = None
+    model: str | None = None
+    content: str | list[dict[str, Any]] = ""
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """Its content as blocks."""
+        if isinstance(self.content, str):
+            return [{"type": "text", "text": self.content}]
+        return self.content
+
+    @property
+    def text(self) -> str:
+        """The text of its first block that has one."""
+        return next((one["text"] for one in self.blocks if _is_text(one)), "")
+
+
+class _Queued(msgspec.Struct, rename={"command_mode": "commandMode"}):
+    type: str = ""
+    prompt: str | list[dict[str, Any]] = ""
+    command_mode: str | None = None
+
+
+_entry: Final = msgspec.json.Decoder(Entry)
+_message: Final = msgspec.json.Decoder(Message)
+_queued: Final = msgspec.json.Decoder(_Queued)
+
+
+def decode(line: bytes | None) -> Entry | None:
+    """The entry of a line; None if it is damaged."""
+    if line is None:
+        return None
+    for text in (line, None):
+        try:
+            entry = _entry.decode(_SURROGATE.sub(b"?", line) if text is None else text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            continue
+        ids = (entry.uuid, entry.parent_uuid, entry.logical_parent_uuid)
+        return entry if all(one is None or len(one) <= MAX_ID for one in ids) else None
+    return None
+
+
+def message(entry: Entry) -> Message | None:
+    """The entry's message; None if it has none, or it is of a shape that nobody knows."""
+    try:
+        return _message.decode(entry.message)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def queued(entry: Entry) -> tuple[str, Message] | None:
+    """What came while a turn was running, with its kind; None if the entry is no such thing."""
+    try:
+        found = _queued.decode(entry.attachment)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    if found.type != "queued_command":
+        return None
+    return found.command_mode or "prompt", Message(content=found.prompt)
+
+
+def details(entry: Entry) -> object:
+    """The CLI's own form of a tool's result; None if there is none, or it is long."""
+    if len(entry.tool_use_result) > MAX_DETAILS:
+        return None
+    return _any(entry.tool_use_result)
+
+
+def error(entry: Entry) -> str:
+    """Kind of the API's error."""
+    found = _any(entry.error)
+    return found[:MAX_ID] if isinstance(found, str) else "unknown"
+
+
+def by_claude_itself(entry: Entry) -> bool:
+    """Whether Claude began the turn of this prompt by itself, as when a background task ended."""
+    origin = _any(entry.origin)
+    kind = origin.get("kind") if isinstance(origin, dict) else None
+    return entry.turn_origin == "task_notification" or kind == "task-notification"
+
+
+def command(text: str) -> str | None:
+    """The slash command that a text is the record of, with its arguments."""
+    if not text.lstrip().startswith(("<command-name>", "<command-message>")):
+        return None
+    found = _COMMAND.search(text[:_LOOKED_AT])
+    if found is None:
+        return None
+    arguments = _ARGUMENTS.search(text, found.start())
+    return " ".join((found[1], arguments[1] if arguments else "")).strip()
+
+
+def is_prompt(entry: Entry) -> bool:
+    """Whether a user's entry begins a turn, as far as the entry alone says; a command may, too."""
+    if entry.type != "user" or entry.is_meta or entry.is_compact_summary or entry.is_sidechain:
+        return False
+    found = message(entry)
+    if found is None or any(one.get("type") == "tool_result" for one in found.blocks):
+        return False
+    return not found.text.lstrip().startswith(_NO_PROMPT)
+
+
+def _is_text(block: dict[str, Any]) -> bool:
+    return block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def _any(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None

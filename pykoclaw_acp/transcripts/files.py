@@ -1,0 +1,65 @@
+"""Where transcripts are, and how they are opened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+class Look(NamedTuple):
+    """What a look at a file without opening it says; equal as long as nothing was written."""
+
+    size: int
+    mtime: int
+    inode: int
+
+
+def folder(environment: Mapping[str, str] | None = None) -> str:
+    """The folder with one folder for each project, as the CLI finds it."""
+    given = os.environ if environment is None else environment
+    home = given.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+    return os.path.join(home, "projects")
+
+
+def find(projects: str, claude_session_id: str) -> str | None:
+    """The transcript of a Claude session, in whatever project's folder; the newest one if there are
+    several.
+    """
+    if not _ID.fullmatch(claude_session_id):
+        return None
+    found: list[tuple[int, str]] = []
+    with contextlib.suppress(OSError), os.scandir(projects) as places:
+        for place in places:
+            path = os.path.join(place.path, f"{claude_session_id}.jsonl")
+            if (seen := look(path)) is not None:
+                found.append((seen.mtime, path))
+    return max(found)[1] if found else None
+
+
+def look(path: str) -> Look | None:
+    """The file as it is now; None if there is none, or it is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return Look(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """The file, for reading; raises OSError, also if it is no file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is no file")
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,307 @@
+"""A transcript as turns and events, from where the look before ended.
+
+An entry belongs to the turn of its parent; a prompt begins a turn. Turns that this server has run
+are in the log already, whole or as far as they came, and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pykoclaw_acp.model.events import Event, Failure
+from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts.chain import find_turn
+from pykoclaw_acp.transcripts.content import user_messages
+from pykoclaw_acp.transcripts.entries import Entry
+from pykoclaw_acp.transcripts.state import MOST_CALLS, NO_TURN, Call, OpenTurn, Owner, restored
+from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn
+from pykoclaw_acp.translation.translator import ToolResult, Translation
+
+PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
+MOST_EVENTS: Final = 400  # in a piece
+PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
+MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
+AHEAD: Final = 1000  # lines in which it is looked for what became of a prompt
+DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
+
+_CALL: Final = re.compile(r"<tool-use-id>\s*(.{1,100}?)\s*</tool-use-id>")
+_STATUS: Final = re.compile(r"<status>\s*(.{1,40}?)\s*</status>")
+_SUMMARY: Final = re.compile(r"<summary>(.{0,4000}?)</summary>", re.DOTALL)
+
+
+class Reader:
+    """One look at a file that is open as `descriptor` and has `upto` bytes."""
+
+    def __init__(self, scan: Scan, descriptor: int, upto: int) -> None:
+        self._scan = scan
+        self._file = descriptor
+        self._upto = upto
+        self._own = frozenset(scan.own)
+        self._own_messages = frozenset(scan.own_messages)
+        self._state = restored(scan.state)
+        self._searches = 0
+        self._translation = Translation(scan.cwd)
+        self._translation.tasks.tasks = self._state.tasks
+        for call, found in self._state.calls.items():
+            self._translation.names[call] = found.name
+            self._translation.running[call] = None
+            if found.background:
+                self._translation.background[call] = None
+        self._piece = Piece(scan.offset)
+
+    def pieces(self) -> Iterator[Piece]:
+        """What is new, in pieces; the last one is `done`."""
+        begun, weight = self._scan.offset, 0
+        for line in lines.read(self._file, self._scan.offset, self._upto):
+            before = len(self._piece.events)
+            if not self._take(line):
+                break
+            self._piece.offset = line.end
+            if len(self._piece.events) > before:
+                weight += min(line.end - line.begin, lines.WHOLE)
+            if (
+                self._scan.careful
+                or weight >= PIECE
+                or len(self._piece.events) + len(self._piece.turns) >= MOST_EVENTS
+                or line.end - begun >= PROGRESS
+            ):
+                yield self._cut()
+                begun, weight = line.end, 0
+        piece = self._cut()
+        piece.done = True
+        yield piece
+
+    def _cut(self) -> Piece:
+        """The piece so far; the next one begins."""
+        piece, translation = self._piece, self._translation
+        self._state.tasks = translation.tasks.tasks
+        self._state.calls = {
+            call: Call(translation.names[call], found.turn, call in translation.background)
+            for call, found in self._state.calls.items()
+            if call in translation.running
+        }
+        translation.names = {call: translation.names[call] for call in translation.running}
+        piece.state = msgspec.json.encode(self._state).decode()
+        piece.head = self._state.head or None
+        self._piece = Piece(piece.offset)
+        return piece
+
+    def _take(self, line: lines.Line) -> bool:
+        """Take a line; False if it cannot be decided yet whose it is."""
+        entry = entries.decode(None if line.begin in self._scan.skip else line.text)
+        if entry is None:
+            self._damaged(line)
+            return True
+        if entry.uuid is None or entry.is_sidechain:
+            return True
+        self._state.damaged = False
+        parent = self._parent_turn(entry, line)
+        if entry.uuid in self._own:
+            self._end_calls(parent, entry.uuid)
+            self._begin(entry, parent, "own")
+        elif entries.is_prompt(entry):
+            return self._prompt(entry, parent, line)
+        else:
+            self._continue(entry, parent)
+        return True
+
+    def _damaged(self, line: lines.Line) -> None:
+        """Damaged lines in a row are one event; in a turn of our own the log has what they held."""
+        turn = self._state.head
+        found = self._state.turns.get(turn)
+        if self._state.damaged or found is None or found.owner != "other":
+            return
+        self._state.damaged = True
+        self._tell(turn, f"damaged-{line.begin}", self._said(f"damaged-{line.begin}", DAMAGED))
+
+    def _parent_turn(self, entry: Entry, line: lines.Line) -> str:
+        """The turn of the entry's parent; that of the newest entry if the parent is missing."""
+        if entry.parent is None:
+            return NO_TURN
+        found = self._state.turn_of(entry.parent)
+        if found is None and line.begin and self._searches < MOST_SEARCHES:
+            self._searches += 1
+            found = find_turn(self._file, line.begin, entry.parent)
+            if found is not None and found not in self._state.turns:
+                self._state.begin(found, self._earlier(found))
+        return self._state.head if found is None else found
+
+    def _earlier(self, turn: str) -> OpenTurn:
+        """A turn that was read long ago and goes on."""
+        after = self._scan.known.get(turn)
+        if after is None:
+            return OpenTurn("own")
+        return OpenTurn("other") if self._scan.offset else OpenTurn("known", after=after)
+
+    # --- turns
+
+    def _prompt(self, entry: Entry, parent: str, line: lines.Line) -> bool:
+        uuid = str(entry.uuid)
+        found = entries.message(entry) or entries.Message()
+        background = entries.by_claude_itself(entry)
+        command = entries.command(found.text)
+        if uuid in self._scan.known:
+            self._begin(entry, parent, "known", background=background)
+            return True
+        if background or command is not None:
+            answered = self._answered(uuid, line)
+            if answered == "open":
+                return False
+            if answered == "no":  # a command that Claude never saw, or a notice without effect
+                self._continue(entry, parent)
+                return True
+            if answered == "own":
+                self._begin(entry, parent, "own", background=background)
+                return True
+        self._end_calls(parent, uuid)
+        self._begin(entry, parent, "other", background=background)
+        if background:
+            said = self._task_ended(found.text)
+        elif command is not None:
+            said = user_messages(uuid, [{"type": "text", "text": command}])
+        else:
+            said = user_messages(uuid, found.blocks)
+        self._tell(uuid, uuid, said)
+        return True
+
+    def _begin(self, entry: Entry, parent: str, owner: Owner, *, background: bool = False) -> None:
+        uuid = str(entry.uuid)
+        after = self._scan.known[uuid] if owner == "known" else None
+        turn = OpenTurn(owner, after=after)
+        self._state.begin(uuid, turn)
+        self._newer(uuid, turn, uuid)
+        seen = SeenTurn(uuid, parent or None, owner == "own", background)
+        seen.entrypoint = entry.entrypoint and entry.entrypoint[:64]
+        seen.cwd = entry.cwd and entry.cwd[:4096]
+        self._piece.turns.append(seen)
+
+    def _answered(self, uuid: str, line: lines.Line) -> str:
+        """What became of a prompt that Claude began by itself, or of a command: `own`, `other`,
+        `no` answer, or `open` as long as nothing follows it.
+        """
+        below = {uuid}
+        count = 0
+        for count, after in enumerate(lines.read(self._file, line.end, self._upto)):
+            entry = entries.decode(after.text)
+            if entry is None or entry.uuid is None or entry.parent not in below:
+                if count >= AHEAD:
+                    return "no"
+                continue
+            below.add(entry.uuid)
+            if entry.type == "assistant" and (found := entries.message(entry)) is not None:
+                ids = {found.id, *(one.get("id") for one in found.blocks if _is_call(one))}
+                if not self._own_messages.isdisjoint(ids):
+                    return "own"
+                return "open" if self._scan.hold else "other"
+            if entry.uuid in self._own or entries.is_prompt(entry):
+                return "no"
+        return "open"
+
+    # --- what belongs to a turn
+
+    def _continue(self, entry: Entry, turn: str) -> None:
+        uuid = str(entry.uuid)
+        self._state.follow(turn, uuid)
+        found = self._state.turns.get(turn)
+        if found is None or not self._newer(turn, found, uuid):
+            return
+        if entry.type == "assistant":
+            self._tell(turn, uuid, self._assistant(turn, entry))
+        elif entry.type == "user" and entries.by_claude_itself(entry):
+            text = (entries.message(entry) or entries.Message()).text
+            self._tell(turn, uuid, self._task_ended(text))
+        elif entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
+            self._tell(turn, uuid, self._results(entry))
+        elif entry.type == "attachment" and (came := entries.queued(entry)) is not None:
+            kind, message = came
+            if kind == "task-notification":
+                self._tell(turn, uuid, self._task_ended(message.text))
+            elif kind == "prompt":
+                self._tell(turn, uuid, user_messages(uuid, message.blocks))
+
+    def _newer(self, turn: str, found: OpenTurn, uuid: str) -> bool:
+        """Whether the log lacks this entry of a turn."""
+        if found.owner == "own":
+            return False
+        if found.owner == "known":
+            if found.after == uuid:
+                found.owner = "other"
+            return False
+        self._piece.last[turn] = uuid
+        return True
+
+    def _assistant(self, turn: str, entry: Entry) -> list[Event]:
+        found = entries.message(entry)
+        if found is None:
+            return self._said(f"damaged-{entry.uuid}", DAMAGED)
+        if entry.is_api_error_message:
+            return [Failure(f"{entry.uuid}-failure", found.text, entries.error(entry))]
+        if found.model == "<synthetic>":
+            return []
+        events: list[Event] = []
+        for block in found.blocks:
+            index = self._index(found.id or str(entry.uuid), entry)
+            kind = block.get("type")
+            text = block.get(str(kind))
+            if kind == "tool_use" and _is_call(block):
+                if len(self._state.calls) < MOST_CALLS:
+                    self._state.calls[block["id"]] = Call(str(block.get("name")), turn)
+                given = block.get("input")
+                arguments = given if isinstance(given, dict) else {}
+                events += self._translation.start_tool(
+                    block["id"], str(block.get("name")), arguments
+                )
+            elif kind in ("text", "thinking") and isinstance(text, str) and text:
+                events += self._translation.say(str(kind), f"{found.id}-{index}", text)
+        return events
+
+    def _index(self, message_id: str, entry: Entry) -> int:
+        """Place of the next block in its message."""
+        if message_id != self._state.message:
+            self._state.message, self._state.blocks = message_id, 0
+        index = self._state.blocks
+        self._state.blocks += 1
+        return index if entry.api_block_index is None else entry.api_block_index
+
+    def _results(self, entry: Entry) -> list[Event]:
+        found = entries.message(entry)
+        blocks = [] if found is None else found.blocks
+        results = [
+            ToolResult(one["tool_use_id"], one.get("content"), one.get("is_error") is True)
+            for one in blocks
+            if one.get("type") == "tool_result" and isinstance(one.get("tool_use_id"), str)
+        ]
+        return self._translation.end_tools(results, entries.details(entry)) if results else []
+
+    def _task_ended(self, text: str) -> list[Event]:
+        call, status, summary = (one.search(text) for one in (_CALL, _STATUS, _SUMMARY))
+        return self._translation.end_task(
+            call and call[1], status[1] if status else "completed", summary[1] if summary else ""
+        )
+
+    def _end_calls(self, turn: str, uuid: str) -> None:
+        """The calls of a turn that is over have got no result."""
+        open_calls = [
+            call
+            for call, found in self._state.calls.items()
+            if found.turn == turn
+            and call in self._translation.running
+            and call not in self._translation.background
+        ]
+        self._tell(turn, f"{uuid}-before", self._translation.end_these(open_calls))
+
+    def _said(self, message_id: str, text: str) -> list[Event]:
+        return self._translation.say("text", message_id, text)
+
+    def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
+        for n, event in enumerate(events):
+            self._piece.events.append((turn, f"{source}:{n}", event))
+
+
+def _is_call(block: dict[str, Any]) -> bool:
+    call = block.get("id")
+    return block.get("type") == "tool_use" and isinstance(call, str) and len(call) <= 200

@@ -1,0 +1,71 @@
+"""What the reader of a transcript remembers from one look to the next."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from pykoclaw_acp.model.events import PlanEntry
+
+MOST_TURNS: Final = 12  # that may be continued without a search
+MOST_ENTRIES: Final = 16  # of each turn, likewise
+MOST_CALLS: Final = 1000  # that are running
+
+NO_TURN: Final = ""  # of entries before any prompt
+Owner = Literal["own", "other", "known"]
+
+
+class OpenTurn(msgspec.Struct, omit_defaults=True):
+    """A turn that entries may still be added to; `after`: what follows this entry is new."""
+
+    owner: Owner
+    recent: list[str] = []
+    after: str | None = None
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """A tool call without a result."""
+
+    name: str
+    turn: str
+    background: bool = False
+
+
+class State(msgspec.Struct, omit_defaults=True):
+    """The newest turns, the oldest first; their running tool calls; the plan."""
+
+    turns: dict[str, OpenTurn] = {}
+    head: str = NO_TURN
+    calls: dict[str, Call] = {}
+    tasks: dict[str, PlanEntry] = {}
+    message: str = ""
+    blocks: int = 0
+    damaged: bool = False
+
+    def turn_of(self, uuid: str) -> str | None:
+        """The turn that a recent entry belongs to."""
+        for turn, found in reversed(self.turns.items()):
+            if uuid in found.recent or uuid == turn:
+                return turn
+        return None
+
+    def follow(self, turn: str, uuid: str) -> None:
+        """The newest entry, which belongs to this turn."""
+        found = self.turns.pop(turn, None) or OpenTurn("own")
+        found.recent.append(uuid)
+        del found.recent[:-MOST_ENTRIES]
+        self.turns[turn] = found
+        self.head = turn
+
+    def begin(self, uuid: str, turn: OpenTurn) -> None:
+        """A turn begins with this entry."""
+        self.turns[uuid] = turn
+        self.follow(uuid, uuid)
+        while len(self.turns) > MOST_TURNS:
+            del self.turns[next(iter(self.turns))]
+
+
+def restored(state: str) -> State:
+    """The state that was kept with an offset; an empty one at the beginning."""
+    return msgspec.json.decode(state, type=State) if state else State()

@@ -1,0 +1,86 @@
+"""What the server and its reading process say to each other: JSON lines on a socket."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from pykoclaw_acp.model.events import Event
+
+MAX_LINE: Final = 64 * 1024 * 1024  # bytes; the parent is not made to keep more
+
+
+class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
+    """Read a transcript on from `offset`, with the `state` that came with it.
+
+    Turns whose prompts are in `own`, and those that Claude began by itself in which one of
+    `own_messages` (ids of messages and tool calls) occurs, are left out. Of a turn in `known`, what
+    follows the entry named there is read. `hold`: one that Claude began by itself may be ours if
+    none of these occurs.
+    """
+
+    path: str
+    cwd: str
+    offset: int = 0
+    state: str = ""
+    own: list[str] = []
+    own_messages: list[str] = []
+    known: dict[str, str] = {}
+    hold: bool = False
+    careful: bool = False
+    """A piece for each line, so that one which ends the process is known by its place."""
+    skip: list[int] = []
+    """Places of lines that have ended the process."""
+
+
+class Digest(msgspec.Struct, tag="digest", omit_defaults=True):
+    """Sum up these turns, by transcript."""
+
+    turns: list[tuple[str, list[str]]]
+
+
+class SeenTurn(msgspec.Struct, omit_defaults=True):
+    """A turn whose prompt was read; `parent`: the turn that it follows; `entrypoint`: the program."""
+
+    uuid: str
+    parent: str | None = None
+    own: bool = False
+    background: bool = False
+    entrypoint: str | None = None
+    cwd: str | None = None
+
+
+class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
+    """What lies before `offset`, since the piece before this one.
+
+    `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
+    others. `head`: the turn of the newest entry. `done`: nothing follows for now.
+    """
+
+    offset: int
+    state: str = ""
+    events: list[tuple[str, str, Event]] = []
+    """Turn, source, event."""
+    turns: list[SeenTurn] = []
+    last: dict[str, str] = {}
+    head: str | None = None
+    done: bool = False
+
+
+class Text(msgspec.Struct, tag="text"):
+    """The answer to `Digest`."""
+
+    text: str
+
+
+class Failed(msgspec.Struct, tag="failed"):
+    """The file cannot be read."""
+
+    error: str
+
+
+Request = Scan | Digest
+Answer = Piece | Text | Failed
+requests: Final = msgspec.json.Decoder[Request](Request)
+answers: Final = msgspec.json.Decoder[Answer](Answer)
