@@ -59,10 +59,13 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class UserMessage(_Event, frozen=True, tag="user_message"):
-    """A content block of the user's message."""
+    """A content block of the user's message; `origin`: the program that it came through, if that is
+    not this one.
+    """
 
     message_id: str
     content: dict[str, Any]
+    origin: str | None = None
 
 
 class Text(_Event, frozen=True, tag="text"):

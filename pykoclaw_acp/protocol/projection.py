@@ -63,6 +63,7 @@ from pykoclaw_acp.protocol.updates import (
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
+ORIGIN: Final = "pykoclaw.dev/origin"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 _Option = Literal["allow_once", "allow_always", "reject_once"]
 
@@ -81,6 +82,8 @@ def update(seq: int, event: Event | None) -> Update:
                 message_id=f"unreadable-{seq}", content=TextContent(text=UNREADABLE), meta=meta
             )
         case UserMessage():
+            if event.origin is not None:
+                meta[ORIGIN] = event.origin
             return UserMessageChunk(message_id=event.message_id, content=event.content, meta=meta)
         case Thinking():
             return AgentThoughtChunk(

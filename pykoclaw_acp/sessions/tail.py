@@ -19,10 +19,10 @@ class Tail:
         self._size = 0
 
     def extend(self, logged: Sequence[Logged]) -> None:
-        """Append committed events; clears the tail first if they do not follow it."""
-        if self._events and logged[0].seq != self._events[-1].seq + 1:
-            self.clear()
+        """Append committed events; clears the tail before one that does not follow it."""
         for one in logged:
+            if self._events and one.seq != self._events[-1].seq + 1:
+                self.clear()
             self._events.append(one)
             self._size += one.size
         while self._size > LIMIT:

@@ -224,7 +224,15 @@ async def purge(database: Database) -> None:
             for seq in range(first + PURGE, last + PURGE + 1, PURGE):
                 await database.commit(Unit(statements=(Statement(delete_before, (key, seq)),)))
     deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
-    tables = ("acp_turns", "acp_permissions", "acp_cursors", "acp_merged_logs", "acp_notes")
+    tables = (
+        "acp_turns",
+        "acp_permissions",
+        "acp_cursors",
+        "acp_merged_logs",
+        "acp_notes",
+        "acp_transcripts",
+        "acp_transcript_turns",
+    )
     rest = tuple(
         Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}")  # noqa: S608  constant
         for table in tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
+from pykoclaw_acp.store.journal.imports import SqlImportStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
 from pykoclaw_acp.store.journal.notes import SqlNoteStore
 from pykoclaw_acp.store.journal.offers import SqlOfferStore
@@ -21,5 +22,6 @@ class SessionJournal(
     SqlCursorStore,
     SqlOfferStore,
     SqlNoteStore,
+    SqlImportStore,
 ):
-    """Implements `sessions.ports.Journal`."""
+    """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

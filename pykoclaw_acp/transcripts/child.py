@@ -46,7 +46,8 @@ def _answers(request: wire.Request) -> Iterator[wire.Answer]:
             return
         with opened(request.path) as descriptor:
             size = os.fstat(descriptor).st_size
-            yield from Reader(request, descriptor, size).pieces()
+            upto = size if request.upto is None else min(size, request.upto)
+            yield from Reader(request, descriptor, upto).pieces()
     except OSError as error:
         yield wire.Failed(str(error))
 

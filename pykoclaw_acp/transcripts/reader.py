@@ -56,10 +56,12 @@ class Reader:
     def pieces(self) -> Iterator[Piece]:
         """What is new, in pieces; the last one is `done`."""
         begun, weight = self._scan.offset, 0
+        skip = self._scan.skip_first
         for line in lines.read(self._file, self._scan.offset, self._upto):
             before = len(self._piece.events)
-            if not self._take(line):
+            if not self._take(line._replace(text=None) if skip else line):
                 break
+            skip = False
             self._piece.offset = line.end
             if len(self._piece.events) > before:
                 weight += min(line.end - line.begin, lines.WHOLE)
@@ -92,7 +94,7 @@ class Reader:
 
     def _take(self, line: lines.Line) -> bool:
         """Take a line; False if it cannot be decided yet whose it is."""
-        entry = entries.decode(None if line.begin in self._scan.skip else line.text)
+        entry = entries.decode(line.text)
         if entry is None:
             self._damaged(line)
             return True
@@ -196,6 +198,8 @@ class Reader:
                 ids = {found.id, *(one.get("id") for one in found.blocks if _is_call(one))}
                 if not self._own_messages.isdisjoint(ids):
                     return "own"
+                if all(one.get("type") == "thinking" for one in found.blocks):
+                    continue  # which the log may lack
                 return "open" if self._scan.hold else "other"
             if entry.uuid in self._own or entries.is_prompt(entry):
                 return "no"

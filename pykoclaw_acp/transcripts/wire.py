@@ -28,10 +28,12 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     own_messages: list[str] = []
     known: dict[str, str] = {}
     hold: bool = False
+    upto: int | None = None
+    """Size of the file when it was looked at; None: now."""
     careful: bool = False
     """A piece for each line, so that one which ends the process is known by its place."""
-    skip: list[int] = []
-    """Places of lines that have ended the process."""
+    skip_first: bool = False
+    """The first line has ended the process."""
 
 
 class Digest(msgspec.Struct, tag="digest", omit_defaults=True):

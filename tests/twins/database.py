@@ -14,6 +14,7 @@ from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.imports import TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy, StoredRequest
 from pykoclaw_acp.model.trust import Trusted
@@ -87,6 +88,12 @@ class MemoryDatabase:
     acknowledged: dict[tuple[str, int], int] = field(
         default_factory=dict
     )  # frame, by session and epoch
+
+    followed: dict[str, str] = field(default_factory=dict)  # Claude session, by session
+    transcripts: dict[tuple[str, str], TranscriptRow] = field(default_factory=dict)
+    transcript_turns: dict[tuple[str, str], TranscriptTurn] = field(default_factory=dict)
+    sources: dict[tuple[str, str], int] = field(default_factory=dict)  # seqs of imported events
+    scheduled: dict[str, list[str]] = field(default_factory=dict)  # prompts, by conversation
 
     async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:
         """What the change returns; refused, or `patient`, while the database cannot be written."""

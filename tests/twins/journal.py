@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.twins.cursors import MemoryCursorStore
+from tests.twins.imports import MemoryImportStore
 from tests.twins.log import MemoryLogStore
 from tests.twins.notes import MemoryNoteStore
 from tests.twins.offers import MemoryOfferStore
@@ -21,5 +22,6 @@ class MemoryJournal(
     MemoryCursorStore,
     MemoryOfferStore,
     MemoryNoteStore,
+    MemoryImportStore,
 ):
     pass

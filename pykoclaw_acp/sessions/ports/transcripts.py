@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.imports import Imported, Standing
 from pykoclaw_acp.model.turns import SessionRecord
 
-
-class Standing(StrEnum):
-    """How the Claude session that a conversation's row names relates to what its session's log
-    holds.
-    """
-
-    SAME = "same"
-    """The Claude session that the session follows, with no turns of others since the last look."""
-    MOVED_ON = "moved_on"
-    """Another program has continued it, under its id or under another one that holds its
-    history."""
-    SIDE = "side"
-    """Another Claude session, which does not hold the session's history."""
-    MISSING = "missing"
-    """No transcript is found for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What a look at a session's transcripts has found.
-
-    `logged`: events that are in the log from now on, in order; subscribers have not got them yet.
-    `digest`: what another branch or Claude session holds and the followed one lacks, as bounded
-    text for Claude; None if there is nothing new of that kind.
-    """
-
-    standing: Standing
-    logged: list[Logged] = field(default_factory=list)
-    digest: str | None = None
+__all__ = ["Imported", "Standing", "Transcripts"]
 
 
 class Transcripts(Protocol):
@@ -56,4 +26,6 @@ class Transcripts(Protocol):
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` on the loop whenever a transcript of the session changes; returns what
         ends the watching.
+
+        Transcripts are those that the newest `take_in` has found.
         """

@@ -1,0 +1,98 @@
+"""What transcripts hold of a session, and what was imported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.log import Logged
+
+
+class Standing(StrEnum):
+    """How the Claude session that a conversation's row names relates to what its session's log
+    holds.
+    """
+
+    SAME = "same"
+    """The Claude session that the session follows; its newest turn is one of ours."""
+    MOVED_ON = "moved_on"
+    """Another program has continued it, under its id or under another one that holds its history: its
+    newest turn is not ours, or our worker continues another Claude session."""
+    SIDE = "side"
+    """Another Claude session, which does not hold the session's history."""
+    MISSING = "missing"
+    """No transcript is found for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a look at a session's transcripts has found.
+
+    `logged`: events that are in the log from now on, in order; subscribers have not got them yet. If
+    they are many, only the newest ones are here.
+    `digest`: what another branch or Claude session holds and the followed one lacks, as bounded
+    text for Claude; None if there is nothing new of that kind. `digest_id`: the same one for the
+    same turns, so that a note which is added twice is one note.
+    `followed`: the Claude session that holds the conversation's history, to be resumed from; None if
+    there is none yet.
+    """
+
+    standing: Standing
+    logged: list[Logged] = field(default_factory=list)
+    digest: str | None = None
+    digest_id: str | None = None
+    followed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptRow:
+    """A transcript of a session, and up to where it was imported."""
+
+    claude_session_id: str
+    path: str
+    size: int
+    mtime: int
+    inode: int
+    read_upto: int
+    state: str
+    head: str | None
+    related: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptTurn:
+    """A turn in a transcript; `last_uuid`: of the newest entry that was imported of it."""
+
+    uuid: str
+    claude_session_id: str
+    parent: str | None = None
+    own: bool = False
+    last_uuid: str | None = None
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPiece:
+    """A piece of a transcript, committed whole: its events, each with its source, its turns, and the
+    row of the transcript after it.
+
+    `last`: the newest entry of turns, also of earlier ones. Claude has to be told of these, unless
+    `told`.
+    """
+
+    row: TranscriptRow
+    events: Sequence[tuple[str, Event]] = ()
+    turns: Sequence[TranscriptTurn] = ()
+    last: dict[str, str] = field(default_factory=dict)
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTranscripts:
+    """What is known of a session's transcripts; `has_turns`: it has run turns of its own."""
+
+    followed: str | None
+    rows: dict[str, TranscriptRow]
+    has_turns: bool

@@ -1,0 +1,174 @@
+"""`acp_transcripts` and `acp_transcript_turns`: what was imported from Claude's transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from pykoclaw_acp.model.events import Text, Thinking, ToolStarted, decode
+from pykoclaw_acp.model.imports import (
+    ImportedPiece,
+    KnownTranscripts,
+    TranscriptRow,
+    TranscriptTurn,
+)
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import QUEUED, UNFINISHED
+
+_FIRST: Final = "('text', 'thinking', 'tool_started')"  # events that carry an id of Claude's
+_BACKGROUND: Final = (
+    "SELECT payload FROM (SELECT t.position AS place, (SELECT e.payload FROM acp_log e"  # noqa: S608  constant
+    " WHERE e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
+    f" AND e.kind IN {_FIRST} ORDER BY e.seq LIMIT 1) AS payload"
+    " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+    " WHERE t.acp_session_id = ? AND t.origin = 'background' AND t.first_seq IS NOT NULL"
+    " ORDER BY t.position DESC LIMIT ?) AS newest WHERE payload IS NOT NULL"
+    " UNION ALL SELECT e.payload FROM acp_turns t JOIN acp_events e ON e.turn_id = t.turn_id"
+    f" WHERE t.acp_session_id = ? AND t.origin = 'background' AND e.kind IN {_FIRST}"
+)
+_OWN: Final = (
+    "SELECT t.turn_id FROM acp_turns t WHERE t.acp_session_id = ? AND t.origin = 'client'"  # noqa: S608  constant
+    f" AND t.state <> {QUEUED}"
+)
+_NEW: Final = (
+    " AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns x"
+    " WHERE x.acp_session_id = t.acp_session_id AND x.prompt_uuid = t.turn_id)"
+)
+_TURNS: Final = (
+    "SELECT prompt_uuid, claude_session_id, parent, own, last_uuid, told FROM acp_transcript_turns"
+    " WHERE acp_session_id = ? ORDER BY position DESC LIMIT ?"
+)
+_RUNNING: Final = (
+    "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = 'background'"  # noqa: S608  constant
+    f" AND state IN {UNFINISHED} LIMIT 1"
+)
+
+
+async def known(database: Database, session_id: str) -> KnownTranscripts:
+    """The transcripts of a session that were looked at."""
+    found = await database.read(
+        "SELECT followed, EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id ="
+        " acp_sessions.acp_session_id) FROM acp_sessions WHERE acp_session_id = ?",
+        (session_id,),
+    )
+    rows = await database.read(
+        "SELECT claude_session_id, path, size, mtime, inode, read_upto, state, head, related"
+        " FROM acp_transcripts WHERE acp_session_id = ?",
+        (session_id,),
+    )
+    followed, has_turns = found[0] if found else (None, 0)
+    transcripts = [
+        TranscriptRow(claude, path, size, int(mtime), int(inode), upto, state, head, bool(related))
+        for claude, path, size, mtime, inode, upto, state, head, related in rows
+    ]
+    return KnownTranscripts(
+        followed, {one.claude_session_id: one for one in transcripts}, bool(has_turns)
+    )
+
+
+async def turns(database: Database, session_id: str, limit: int) -> list[TranscriptTurn]:
+    """Turns of the session's transcripts, in the order in which they were seen; the newest ones."""
+    rows = await database.read(_TURNS, (session_id, limit))
+    return [
+        TranscriptTurn(uuid, claude, parent, bool(own), last, bool(told))
+        for uuid, claude, parent, own, last, told in reversed(rows)
+    ]
+
+
+async def own(database: Database, session_id: str, *, new: bool) -> list[str]:
+    """Turns that Claude was given; `new`: which no transcript is known to hold."""
+    rows = await database.read(_OWN + (_NEW if new else ""), (session_id,))
+    return [turn_id for (turn_id,) in rows]
+
+
+async def background(database: Database, session_id: str, limit: int) -> tuple[list[str], bool]:
+    """Ids with which turns began that Claude began by itself; and whether one is running."""
+    rows = await database.read(_BACKGROUND, (session_id, limit, session_id))
+    ids = [one for (payload,) in rows for one in _ids(payload)]
+    return ids, bool(await database.read(_RUNNING, (session_id,)))
+
+
+async def scheduled(database: Database, conversation: str) -> list[str]:
+    """Prompts of the scheduled tasks of a conversation."""
+    rows = await database.read(
+        "SELECT prompt FROM scheduled_tasks WHERE conversation = ?", (conversation,)
+    )
+    return [prompt for (prompt,) in rows]
+
+
+def follow(session_id: str, claude_session_id: str) -> Statement:
+    """The session's newest turn is in this Claude session."""
+    return Statement(
+        "UPDATE acp_sessions SET followed = ? WHERE acp_session_id = ?"
+        " AND (followed IS NULL OR followed <> ?)",
+        (claude_session_id, session_id, claude_session_id),
+    )
+
+
+def all_told(session_id: str) -> Statement:
+    """Claude has to be told of no turn so far."""
+    return Statement(
+        "UPDATE acp_transcript_turns SET told = 1 WHERE acp_session_id = ? AND told = 0",
+        (session_id,),
+    )
+
+
+def told(session_id: str, turns: Collection[tuple[str, str | None]]) -> tuple[Statement, ...]:
+    """Claude was told of these turns, unless they went on since."""
+    return tuple(
+        Statement(
+            "UPDATE acp_transcript_turns SET told = 1 WHERE acp_session_id = ? AND prompt_uuid = ?"
+            " AND COALESCE(last_uuid, '') = ?",
+            (session_id, uuid, last or ""),
+        )
+        for uuid, last in turns
+    )
+
+
+def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
+    """Record a piece, apart from its events."""
+    row = piece.row
+    yield Statement(
+        "INSERT INTO acp_transcripts (acp_session_id, claude_session_id, path, size, mtime, inode,"
+        " read_upto, state, head, related) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (acp_session_id, claude_session_id) DO UPDATE SET path = excluded.path,"
+        " size = excluded.size, mtime = excluded.mtime, inode = excluded.inode,"
+        " read_upto = excluded.read_upto, state = excluded.state, head = excluded.head,"
+        " related = excluded.related",
+        (session_id, row.claude_session_id, row.path, row.size, str(row.mtime), str(row.inode),
+         row.read_upto, row.state, row.head, int(row.related)),
+    )  # fmt: skip
+    for turn in piece.turns:
+        yield Statement(
+            "INSERT INTO acp_transcript_turns (acp_session_id, prompt_uuid, claude_session_id,"
+            " position, parent, own, last_uuid, told) VALUES (?, ?, ?, (SELECT"
+            " COALESCE(MAX(position), 0) + 1 FROM acp_transcript_turns WHERE acp_session_id = ?),"
+            " ?, ?, ?, ?) ON CONFLICT (acp_session_id, prompt_uuid) DO NOTHING",
+            (session_id, turn.uuid, turn.claude_session_id, session_id, turn.parent, int(turn.own),
+             turn.last_uuid, int(turn.told)),
+        )  # fmt: skip
+    for uuid, last in piece.last.items():
+        yield Statement(
+            "UPDATE acp_transcript_turns SET last_uuid = ?, told = ?"
+            " WHERE acp_session_id = ? AND prompt_uuid = ?",
+            (last, int(piece.told), session_id, uuid),
+        )
+    if piece.events:
+        at = now_ms()
+        yield Statement(
+            "UPDATE acp_sessions SET auxiliary = 0, prompted_at = COALESCE(prompted_at, ?),"
+            " pruned_at = NULL, updated_at = ? WHERE acp_session_id = ?",
+            (at, at, session_id),
+            rows=1,
+        )
+
+
+def _ids(payload: str) -> list[str]:
+    """Claude's ids of what an event tells of: a piece of message `m` has the id `m-<place>`."""
+    event = decode(payload)
+    if isinstance(event, ToolStarted):
+        return [event.tool_call_id]
+    if isinstance(event, Text | Thinking):
+        return [event.message_id.partition("-whole-")[0], event.message_id.rpartition("-")[0]]
+    return []

@@ -1,0 +1,70 @@
+"""Imported transcripts, over `store/imports.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+
+import msgspec
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.store import events, imports, sessions
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import NewEvent, Unit
+from pykoclaw_acp.tasks import in_pieces
+
+
+class SqlImportStore(SqlStore):
+    """Implements `transcripts.ports.ImportStore`."""
+
+    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
+        """The transcripts of a session that were looked at."""
+        return await imports.known(self._database, session_id)
+
+    async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
+        """Turns of the session's transcripts, in the order in which they were seen."""
+        return await imports.turns(self._database, session_id, limit)
+
+    async def own_turns(self, session_id: str, *, new: bool) -> list[str]:
+        """Turns that Claude was given by this session."""
+        return await imports.own(self._database, session_id, new=new)
+
+    async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
+        """Ids with which turns began that Claude began by itself; and whether one has not ended."""
+        return await imports.background(self._database, session_id, limit)
+
+    async def scheduled_prompts(self, conversation: str) -> list[str]:
+        """Prompts of the scheduled tasks of a conversation."""
+        return await imports.scheduled(self._database, conversation)
+
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
+        """Append the events of a piece, with all that it says."""
+        rows = await in_pieces(_rows(session_id, piece.events))
+        statements = (
+            *sessions.follow(session_id, [event for _, event in piece.events]),
+            *imports.piece(session_id, piece),
+        )
+        return await self._commit(Unit(statements, rows), patient=True)
+
+    async def follow_transcript(
+        self, session_id: str, claude_session_id: str, *, told: bool
+    ) -> None:
+        """The session follows this Claude session."""
+        more = (imports.all_told(session_id),) if told else ()
+        statements = (imports.follow(session_id, claude_session_id), *more)
+        await self._commit(Unit(statements), patient=True)
+
+    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
+        """Claude was told of these turns."""
+        await self._commit(Unit(imports.told(session_id, turns)), patient=True)
+
+
+def _rows(
+    session_id: str, said: Sequence[tuple[str, Event]]
+) -> Generator[None, None, tuple[NewEvent, ...]]:
+    done: list[NewEvent] = []
+    for source, event in said:
+        row = events.row(session_id, None, event)
+        done.append(msgspec.structs.replace(row, source_uuid=source))
+        yield
+    return tuple(done)

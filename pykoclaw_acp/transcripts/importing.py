@@ -1,0 +1,189 @@
+"""One transcript, imported from where the look before ended: each piece is one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.model.events import Event, UserMessage, size
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.transcripts.origins import origin
+from pykoclaw_acp.transcripts.ports import ImportStore
+from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.wire import Failed, Piece, Scan, SeenTurn
+
+ALL: Final = 1_000_000  # turns of a session that are asked for
+RECENT: Final = 256  # turns that may go on
+MOST_DEATHS: Final = 6  # of readers in one look
+MOST_LOGGED: Final = (
+    1024 * 1024
+)  # characters of events that are returned; older ones are in the log
+
+log: Final = structlog.get_logger()
+
+
+class NotImported(Exception):
+    """The transcript could not be read to its end; what was read is in the log."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look at a session's transcripts has added to the log: its newest events."""
+
+    logged: deque[Logged] = field(default_factory=deque)
+    size: int = 0
+    changed: bool = False
+
+    def add(self, logged: Collection[Logged]) -> None:
+        """The next events."""
+        for one in logged:
+            self.logged.append(one)
+            self.size += one.size
+        while self.size > MOST_LOGGED and len(self.logged) > 1:
+            self.size -= self.logged.popleft().size
+
+
+@dataclass(slots=True)
+class Import:
+    """Transcripts of one session, in one look."""
+
+    store: ImportStore
+    readers: ReaderProcesses
+    record: SessionRecord
+    running: Collection[str]
+    found: Found
+
+    async def take_in(
+        self, claude_session_id: str, row: TranscriptRow | None, projects: str, *, told: bool
+    ) -> TranscriptRow | None:
+        """Import what is new in the transcript of a Claude session; returns its row, None if there
+        is no transcript. `told`: of these turns Claude need not be told. Raises NotImported.
+        """
+        path = None if row is None else row.path
+        look = None if path is None else files.look(path)
+        if look is None:
+            path = await asyncio.to_thread(files.find, projects, claude_session_id)
+            look = None if path is None else files.look(path)
+        if path is None or look is None:
+            return None
+        if row is not None and (row.size, row.mtime, row.inode) == look:
+            return row
+        self.found.changed = True
+        if row is None or row.inode != look.inode or look.size < row.read_upto:
+            related = row is not None and row.related
+            row = TranscriptRow(claude_session_id, path, 0, 0, 0, 0, "", None, related)
+        hidden = self.record.pruned_upto > 0 and row.read_upto == 0
+        row = replace(row, path=path, inode=look.inode)
+        scan = await self._scan(row, look)
+        prompts = await self.store.scheduled_prompts(self.record.conversation_name)
+        async with contextlib.aclosing(self._pieces(scan)) as pieces:
+            async for piece in pieces:
+                row = replace(
+                    row,
+                    read_upto=piece.offset,
+                    state=piece.state,
+                    head=piece.head,
+                    related=row.related
+                    or any(one.own or one.uuid in scan.known for one in piece.turns),
+                )
+                if piece.done:
+                    row = replace(row, size=look.size, mtime=look.mtime)
+                await self._commit(row, piece, prompts, told=told or hidden, hidden=hidden)
+        return row
+
+    async def _scan(self, row: TranscriptRow, look: files.Look) -> Scan:
+        """Whose turns are whose is read after the size of the file: a prompt of ours is in the
+        database before it can be in the file.
+        """
+        session, again = self.record.session_id, row.read_upto > 0
+        turns = await self.store.transcript_turns(session, RECENT if again else ALL)
+        messages, running = await self.store.background_messages(session, RECENT if again else ALL)
+        own = await self.store.own_turns(session, new=again)
+        return Scan(
+            row.path,
+            self.record.cwd or "/",
+            row.read_upto,
+            row.state,
+            own=[*own, *self.running, *(one.uuid for one in turns if one.own)],
+            own_messages=messages,
+            known={one.uuid: one.last_uuid or "" for one in turns if not one.own},
+            hold=running,
+            upto=look.size,
+        )
+
+    async def _pieces(self, scan: Scan) -> AsyncGenerator[Piece, None]:
+        """The pieces; a reader that dies is replaced, and a line that kills readers is left out."""
+        for _ in range(MOST_DEATHS):
+            try:
+                async with contextlib.aclosing(self.readers.ask(scan)) as answers:
+                    async for answer in answers:
+                        if isinstance(answer, Failed):
+                            raise NotImported(answer.error)
+                        assert isinstance(answer, Piece)
+                        yield answer
+                        if answer.done:
+                            return
+                        scan = msgspec.structs.replace(
+                            scan, offset=answer.offset, state=answer.state, skip_first=False
+                        )
+            except ReaderDied:
+                log.warning(
+                    "The reader of a transcript died",
+                    action="reader_died",
+                    session=self.record.session_id,
+                    offset=scan.offset,
+                )
+                scan = msgspec.structs.replace(scan, careful=True, skip_first=scan.careful)
+        raise NotImported("its readers die")
+
+    async def _commit(
+        self, row: TranscriptRow, piece: Piece, prompts: list[str], *, told: bool, hidden: bool
+    ) -> None:
+        session = self.record.session_id
+        seen = {one.uuid: one for one in piece.turns}
+        events = [
+            (source, self._attributed(event, seen.get(turn), prompts))
+            for turn, source, event in ([] if hidden else piece.events)
+        ]
+        turns = [
+            TranscriptTurn(
+                one.uuid,
+                row.claude_session_id,
+                one.parent,
+                one.own or hidden,
+                None if one.own else piece.last.get(one.uuid),
+                told,
+            )
+            for one in piece.turns
+        ]
+        last = {} if hidden else piece.last
+        seqs = await self.store.commit_piece(
+            session, ImportedPiece(row, events, turns, last, told=told)
+        )
+        self.record.prompted = self.record.prompted or bool(events)
+        self.found.add(
+            [
+                Logged(seq, None, event, size(event))
+                for seq, (_, event) in zip(seqs, events, strict=True)
+            ]
+        )
+
+    def _attributed(self, event: Event, turn: SeenTurn | None, prompts: list[str]) -> Event:
+        """A user's message says who sent it."""
+        if turn is None or not isinstance(event, UserMessage):
+            return event
+        text = event.content.get("text")
+        by = origin(
+            turn, self.record.conversation_name, text if isinstance(text, str) else "", prompts
+        )
+        return msgspec.structs.replace(event, origin=by)

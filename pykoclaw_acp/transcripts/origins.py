@@ -1,0 +1,24 @@
+"""Who sent a prompt that was imported, as far as transcript and database say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from pykoclaw_acp.transcripts.wire import SeenTurn
+
+_TERMINAL: Final = ("cli", "sdk-cli")
+_CHANNELS: Final = {"wa": "whatsapp", "tg": "telegram"}
+_SDK: Final = "sdk-"  # programs of pykoclaw use the SDK
+
+
+def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection[str]) -> str:
+    """`terminal`, `scheduler`, a channel, `pykoclaw`, or the name that the program gives itself."""
+    if turn.entrypoint in _TERMINAL:
+        return "terminal"
+    if turn.entrypoint and not turn.entrypoint.startswith(_SDK):
+        return turn.entrypoint
+    if prompt in scheduled:
+        return "scheduler"
+    prefix = conversation.partition("-")[0]
+    return "pykoclaw" if prefix in ("", "acp") else _CHANNELS.get(prefix, prefix)

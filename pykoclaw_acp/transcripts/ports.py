@@ -1,0 +1,50 @@
+"""What the import needs of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from pykoclaw_acp.model.imports import (
+    ImportedPiece,
+    KnownTranscripts,
+    TranscriptTurn,
+)
+
+
+class ImportStore(Protocol):
+    """Transcripts of sessions, their turns, and the log that they are imported into."""
+
+    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
+        """The transcripts of a session that were looked at."""
+
+    async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
+        """Turns of the session's transcripts, in the order in which they were seen; the newest
+        ones.
+        """
+
+    async def own_turns(self, session_id: str, *, new: bool) -> list[str]:
+        """Turns that Claude was given by this session, which are not known from transcripts if
+        `new`.
+        """
+
+    async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
+        """Ids of messages and tool calls with which turns began that Claude began by itself, of the
+        newest `limit` of them; and whether one of them has not ended.
+        """
+
+    async def scheduled_prompts(self, conversation: str) -> list[str]:
+        """Prompts of the scheduled tasks of a conversation."""
+
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
+        """Append the events of a piece, under the next seqs, with all that it says. Patient."""
+
+    async def follow_transcript(
+        self, session_id: str, claude_session_id: str, *, told: bool
+    ) -> None:
+        """The session follows this Claude session. `told`: of no turn so far Claude has to be told.
+        Patient.
+        """
+
+    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
+        """Claude was told of these turns, up to these entries. Patient."""

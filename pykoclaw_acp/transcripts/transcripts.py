@@ -1,0 +1,210 @@
+"""Transcripts as sessions see them: what a look finds, which Claude session is followed, and what
+Claude has to be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+from uuid import NAMESPACE_OID, uuid5
+from weakref import WeakValueDictionary
+
+import structlog
+
+from pykoclaw_acp.model.imports import (
+    Imported,
+    KnownTranscripts,
+    Standing,
+    TranscriptRow,
+    TranscriptTurn,
+)
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.transcripts.branches import lacking
+from pykoclaw_acp.transcripts.importing import ALL, Found, Import, NotImported
+from pykoclaw_acp.transcripts.ports import ImportStore
+from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.watching import Watcher
+from pykoclaw_acp.transcripts.wire import Digest, Text
+
+_HEADING: Final = (
+    "These turns belong to this conversation too. Another program, or another branch of it, ran them,"
+    " and you have no record of them:"
+)
+
+MOST_SEEN: Final = 1000  # sessions whose standing is remembered
+
+log: Final = structlog.get_logger()
+
+
+class ImportedTranscripts:
+    """Implements `sessions.ports.Transcripts` on a store, for the transcripts in `projects`."""
+
+    def __init__(self, store: ImportStore, projects: str | None = None) -> None:
+        self.readers = ReaderProcesses()
+        self._store = store
+        self._projects = files.folder() if projects is None else projects
+        self._watcher = Watcher()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # By session: the Claude session that it follows and that of the row, and the standing.
+        self._seen: dict[str, tuple[tuple[str | None, str | None], Standing]] = {}
+        self._returned: dict[str, list[tuple[str, str | None]]] = {}  # turns of digests
+
+    async def take_in(
+        self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]
+    ) -> Imported:
+        """Import what the transcripts hold and the log lacks."""
+        async with self._locks.setdefault(record.session_id, asyncio.Lock()):
+            return await self._take_in(record, row_session_id, own)
+
+    def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` whenever a transcript of the session changes."""
+        return self._watcher.watch(session_id, changed)
+
+    def close(self) -> None:
+        """End the processes and the watching."""
+        self.readers.close()
+        self._watcher.close()
+
+    async def _take_in(
+        self, record: SessionRecord, target: str | None, own: Collection[str]
+    ) -> Imported:
+        session = record.session_id
+        if told := self._returned.pop(session, None):
+            await self._store.mark_told(session, told)
+        known = await self._store.known_transcripts(session)
+        look = Import(self._store, self.readers, record, own, Found())
+        rows = dict(known.rows)
+        try:
+            followed = await self._import(look, known, rows, target)
+        except (NotImported, OSError) as error:
+            log.warning(
+                "A transcript could not be imported to its end",
+                action="import_failed",
+                session=session,
+                error=str(error),
+            )
+            followed = known.followed
+            look.found.changed = True
+        self._watcher.follow(
+            session, {rows[one].path for one in (followed, target) if one and one in rows}
+        )
+        before = self._seen.get(session)
+        logged = list(look.found.logged)
+        if before is not None and before[0] == (followed, target) and not look.found.changed:
+            standing, digest = before[1], None
+        else:
+            turns = await self._store.transcript_turns(session, ALL)
+            standing, followed = await self._standing(session, followed, target, rows, turns)
+            digest = await self._digest(session, followed, rows, turns, own)
+            self._remember(session, (followed, target), standing)
+            seen = {one.uuid for one in turns}
+            if standing is Standing.MOVED_ON and not logged and not seen.issuperset(own):
+                standing = Standing.SAME  # our prompt is on its way into the transcript
+        text, digest_id = digest or (None, None)
+        return Imported(standing, logged, text, digest_id, followed)
+
+    def _remember(
+        self, session: str, sessions: tuple[str | None, str | None], standing: Standing
+    ) -> None:
+        self._seen.pop(session, None)
+        self._seen[session] = (sessions, standing)
+        if len(self._seen) > MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    async def _import(
+        self,
+        look: Import,
+        known: KnownTranscripts,
+        rows: dict[str, TranscriptRow],
+        target: str | None,
+    ) -> str | None:
+        """Import the followed transcript, then that of the conversation's row; returns which one is
+        followed.
+        """
+        followed, session = known.followed, look.record.session_id
+
+        async def take(claude_session: str, *, told: bool) -> TranscriptRow | None:
+            row = await look.take_in(
+                claude_session, known.rows.get(claude_session), self._projects, told=told
+            )
+            if row is None:
+                rows.pop(claude_session, None)
+            else:
+                rows[claude_session] = row
+            return row
+
+        if followed is None and target is not None:
+            found = await take(target, told=True)
+            if known.has_turns and (found is None or not found.related) and session != target:
+                # Ours, of a version that did not write down what it followed.
+                ours = await take(session, told=True)
+                followed = session if ours is not None and ours.related else None
+            if followed is None and found is not None:
+                followed = target
+            if followed is not None:
+                await self._store.follow_transcript(session, followed, told=True)
+        elif followed is not None:
+            new = followed not in known.rows
+            if await take(followed, told=new) is not None and new:
+                # A new session, or one that our user has cleared: what was before is meant to be gone.
+                await self._store.follow_transcript(session, followed, told=True)
+        if target is not None and target not in (followed, None) and known.followed is not None:
+            await take(target, told=False)
+        return followed
+
+    async def _standing(
+        self,
+        session: str,
+        followed: str | None,
+        target: str | None,
+        rows: dict[str, TranscriptRow],
+        turns: list[TranscriptTurn],
+    ) -> tuple[Standing, str | None]:
+        """How the Claude session of the row stands, and which one is followed from now on."""
+        target = target or followed
+        if target is None:
+            return Standing.SAME, None
+        if target not in rows:
+            return Standing.MISSING, followed
+        if target == followed:
+            own = {one.uuid for one in turns if one.own}
+            head = rows[target].head
+            ours = head is None or head in own
+            return Standing.SAME if ours else Standing.MOVED_ON, followed
+        if not rows[target].related:
+            return Standing.SIDE, followed
+        await self._store.follow_transcript(session, target, told=False)
+        return Standing.MOVED_ON, target
+
+    async def _digest(
+        self,
+        session: str,
+        followed: str | None,
+        rows: dict[str, TranscriptRow],
+        turns: list[TranscriptTurn],
+        own: Collection[str],
+    ) -> tuple[str, str] | None:
+        """What the followed Claude session lacks, as text, and the id of that."""
+        head = rows[followed].head if followed in rows else None
+        missing = lacking(turns, head, own)
+        by_path: dict[str, list[str]] = {}
+        for one in missing:
+            if one.claude_session_id in rows:
+                by_path.setdefault(rows[one.claude_session_id].path, []).append(one.uuid)
+        if not by_path:
+            return None
+        text = ""
+        try:
+            async for answer in self.readers.ask(Digest(list(by_path.items()))):
+                text = answer.text if isinstance(answer, Text) else ""
+        except (ReaderDied, OSError):
+            return None  # at the next look
+        if not text:
+            return None
+        told = [(one.uuid, one.last_uuid) for one in missing]
+        self._returned[session] = told
+        return f"{_HEADING}\n\n{text}", str(
+            uuid5(NAMESPACE_OID, f"{session} {sorted(map(str, told))}")
+        )

@@ -1,0 +1,100 @@
+"""The twin of `transcripts.ports.ImportStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from pykoclaw_acp.errors import RowRefused
+from pykoclaw_acp.model.events import Text, Thinking, ToolStarted
+from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.model.turns import TurnState
+from tests.twins.base import MemoryStore
+
+
+class MemoryImportStore(MemoryStore):
+    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
+        tables = self.database.read()
+        rows = {key[1]: row for key, row in tables.transcripts.items() if key[0] == session_id}
+        has_turns = any(one.session_id == session_id for one in tables.turns.values())
+        return KnownTranscripts(tables.followed.get(session_id), rows, has_turns)
+
+    async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
+        turns = self.database.read().transcript_turns
+        return [one for key, one in turns.items() if key[0] == session_id][-limit:]
+
+    async def own_turns(self, session_id: str, *, new: bool) -> list[str]:
+        tables = self.database.read()
+        return [
+            one.turn_id
+            for one in tables.turns.values()
+            if one.session_id == session_id
+            and not one.background
+            and one.state != TurnState.QUEUED
+            and not (new and (session_id, one.turn_id) in tables.transcript_turns)
+        ]
+
+    async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
+        tables = self.database.read()
+        turns = [
+            one for one in tables.turns.values() if one.session_id == session_id and one.background
+        ]
+        ids: list[str] = []
+        for turn in sorted(turns, key=lambda one: -one.position)[:limit]:
+            for one in tables.logs.get(session_id, []):
+                if one.turn_id != turn.turn_id:
+                    continue
+                if isinstance(one.event, ToolStarted):
+                    ids.append(one.event.tool_call_id)
+                    break
+                if isinstance(one.event, Text | Thinking):
+                    found = one.event.message_id
+                    ids += [found.partition("-whole-")[0], found.rpartition("-")[0]]
+                    break
+        return ids, any(one.unfinished for one in turns)
+
+    async def scheduled_prompts(self, conversation: str) -> list[str]:
+        return list(self.database.read().scheduled.get(conversation, []))
+
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
+        def commit() -> list[int]:
+            tables = self.database
+            tables.transcripts[session_id, piece.row.claude_session_id] = piece.row
+            for turn in piece.turns:
+                tables.transcript_turns.setdefault((session_id, turn.uuid), turn)
+            for uuid, last in piece.last.items():
+                key = (session_id, uuid)
+                if key in tables.transcript_turns:
+                    known = tables.transcript_turns[key]
+                    tables.transcript_turns[key] = replace(known, last_uuid=last, told=piece.told)
+            if any((session_id, source) in tables.sources for source, _ in piece.events):
+                raise RowRefused("an event that was imported before")
+            seqs = tables.log(session_id, None, [event for _, event in piece.events])
+            for seq, (source, _) in zip(seqs, piece.events, strict=True):
+                tables.sources[session_id, source] = seq
+            if seqs:
+                row = tables.session(session_id)
+                row.record.prompted, row.record.auxiliary, row.pruned = True, False, False
+            return seqs
+
+        return await self.database.write(commit, patient=True)
+
+    async def follow_transcript(
+        self, session_id: str, claude_session_id: str, *, told: bool
+    ) -> None:
+        def follow() -> None:
+            self.database.followed[session_id] = claude_session_id
+            for key, one in self.database.transcript_turns.items():
+                if told and key[0] == session_id:
+                    self.database.transcript_turns[key] = replace(one, told=True)
+
+        await self.database.write(follow, patient=True)
+
+    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
+        def mark() -> None:
+            for uuid, last in turns:
+                known = self.database.transcript_turns.get((session_id, uuid))
+                if known is not None and known.last_uuid == last:
+                    self.database.transcript_turns[session_id, uuid] = replace(known, told=True)
+
+        await self.database.write(mark, patient=True)
