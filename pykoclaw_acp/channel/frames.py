@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pykoclaw_acp import long_texts
+from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
@@ -41,11 +42,15 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_
 
 
 class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
-    """First frame: the daemon has committed frames up to `after`; its data directory is `data`."""
+    """First frame: the daemon has committed frames up to `after`; its data directory is `data`.
+
+    `database`: it takes DatabaseCall. An earlier version does not, and would end the worker.
+    """
 
     after: int
     protocol: int
     data: str = ""
+    database: bool = False
 
 
 class Where(_Frame, frozen=True, kw_only=True, tag="where"):
@@ -117,7 +122,7 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     `turn_id` is the last prompt that the worker was given, `asks` are its open questions,
     `background` counts what runs in the background, `mode` and `model` are what Claude runs with:
     what a daemon must know that did not launch it. It is so after frame `upto`; 0: the daemon has
-    all frames.
+    all frames. `told`: as in LaunchSpec, what this worker has said or will say.
     """
 
     pid: int
@@ -131,6 +136,7 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     model: str | None = None
     upto: int = 0
     offer: Offer = Offer()
+    told: str = ""
 
 
 class _Numbered(_Frame, frozen=True, kw_only=True):
@@ -239,7 +245,19 @@ class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
         return TurnFailure(self.kind, self.message)
 
 
-ToWorker = Hello | Where | Prompt | Interrupt | SetMode | SetModel | Answer | Ack | Ping | Stop
+ToWorker = (
+    Hello
+    | Where
+    | Prompt
+    | Interrupt
+    | SetMode
+    | SetModel
+    | Answer
+    | Ack
+    | Ping
+    | Stop
+    | DatabaseAnswer
+)
 Numbered = (
     TurnStarted
     | EventFrame
@@ -250,7 +268,7 @@ Numbered = (
     | Skipped
     | Gap
 )
-FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost
+FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

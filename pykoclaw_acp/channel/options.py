@@ -40,6 +40,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()
+    conversation: str = ""  # its name, to which pykoclaw's tools are bound
+    brave_api_key: str | None = None  # never logged or stored
     # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
     workspace: str = ""
 

@@ -25,7 +25,8 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     limits.
 
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under
-    the ACP id.
+    the ACP id. `told` identifies what an earlier worker of the session has said to the user about
+    plugins.
     """
 
     options: WorkerOptions
@@ -35,6 +36,7 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     )
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
+    told: str = ""
 
     @property
     def identity(self) -> WorkerIdentity:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.database import DatabaseCall
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Background,
@@ -53,9 +54,9 @@ class Inbox:
                 self._greeting = frame
             elif isinstance(frame, Lost):
                 self.last_words = frame.failure
-            elif isinstance(frame, Skipped) and not self.foreign:
+            elif isinstance(frame, Skipped) and frame.n and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
-            elif not isinstance(frame, Heartbeat | Place | Pong) and frame.n:
+            elif not isinstance(frame, Heartbeat | Place | Pong | DatabaseCall) and frame.n:
                 check_order(frame, last)
                 last = frame.n
                 numbered.append(frame)

@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.database import DatabaseCall
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
@@ -31,11 +32,12 @@ from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import ending
+from pykoclaw_acp.pool.callers import Caller
 from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
-from pykoclaw_acp.pool.ports import PoolLimits, WorkerStore
+from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
 from pykoclaw_acp.system import memory, shortage
 
 KILL_AFTER: Final = 0.5  # s after a request to terminate
@@ -61,6 +63,7 @@ class PoolContext:
     listener: WorkerListener
     limits: PoolLimits
     changed: Callable[[WorkerLife], None]
+    database: CallTaker | None = None  # for tools and plugins
 
 
 class WorkerLife:
@@ -89,6 +92,7 @@ class WorkerLife:
         self._detached = False
         self._hurry = False
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
+        self._caller = Caller(context.database, self.send)
 
     # --- its state
 
@@ -199,6 +203,7 @@ class WorkerLife:
         finally:
             if watching is not None:
                 watching.cancel()
+            self._caller.gone()
         return DIED
 
     async def _open(self) -> Channel:
@@ -299,13 +304,19 @@ class WorkerLife:
 
     def _hello(self) -> Hello:
         after, data = self._inbox.committed, self._context.limits.data
-        return Hello(epoch=self.spec.epoch, after=after, protocol=PROTOCOL, data=data)
+        takes = self._context.database is not None
+        return Hello(
+            epoch=self.spec.epoch, after=after, protocol=PROTOCOL, data=data, database=takes
+        )
 
     async def _take(self, batch: list[FromWorker]) -> None:
         """Commit what is new, then acknowledge it."""
         inbox = self._inbox
         if any(isinstance(frame, Pong) and frame.epoch == self.spec.epoch for frame in batch):
             self._liveness.pong()
+        for frame in batch:
+            if isinstance(frame, DatabaseCall) and frame.epoch == self.spec.epoch:
+                self._caller.take(frame)
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):
             self._context.changed(self)

@@ -23,7 +23,7 @@ from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
-from pykoclaw_acp.pool.ports import PoolLimits, WorkerStore
+from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
 from pykoclaw_acp.pool.start_limit import INTERVAL, MAX_START_ATTEMPTS, StartLimit
 from pykoclaw_acp.tasks import Tasks
 
@@ -44,13 +44,21 @@ class WorkerPool:
     """
 
     def __init__(
-        self, launcher: Launcher, store: WorkerStore, listener: WorkerListener, limits: PoolLimits
+        self,
+        launcher: Launcher,
+        store: WorkerStore,
+        listener: WorkerListener,
+        limits: PoolLimits,
+        database: CallTaker | None = None,
     ) -> None:
         self._launcher = launcher
         self._store = store
         self._limits = limits
-        self._context = PoolContext(launcher, store, listener, limits, self._worker_changed)
+        self._context = PoolContext(
+            launcher, store, listener, limits, self._worker_changed, database
+        )
         self._resume: dict[str, str | None] = {}
+        self._told: dict[str, str] = {}  # what its last worker has said about plugins
         self._workers: dict[str, WorkerLife] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
             WeakValueDictionary()
@@ -90,6 +98,7 @@ class WorkerPool:
         if session_id in self._workers or session_id in self._starting:
             return False
         self._resume.pop(session_id, None)
+        self._told.pop(session_id, None)
         return True
 
     async def acquire(self, session_id: str, options: WorkerOptions) -> int:
@@ -112,6 +121,7 @@ class WorkerPool:
             ) from None
         self._start_limit.record_success(session_id)
         self._resume[session_id] = None if ready.fresh else ready.claude_session_id
+        self._told[session_id] = ready.told
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
@@ -275,6 +285,7 @@ class WorkerPool:
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
             data=self._limits.data,
+            told=self._told.get(session_id, ""),
         )
 
     async def _make_room(self, session_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 
@@ -25,6 +26,13 @@ class WorkerStore(Protocol):
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """Delete the worker's row: its process is gone, and its spool is in the log."""
+
+
+class CallTaker(Protocol):
+    """Runs what workers ask of the database for their tools and plugins."""
+
+    async def take(self, call: DatabaseCall) -> DatabaseAnswer:
+        """The answer, which may be an error; never raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from pykoclaw_acp.store import conversations, history_copy, overview, privacy
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
+from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import trusted_path
@@ -55,7 +56,7 @@ class App:
 
     def __init__(
         self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
-        identity: Identity, launcher: Launcher,
+        statements: PluginStatements, identity: Identity, launcher: Launcher,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.sessions = sessions
@@ -64,6 +65,7 @@ class App:
         self.ages = CursorAges(sessions, SessionJournal(database))
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
+        self._statements = statements
         self._identity = identity
         self._launcher = launcher
         self.conversion = Conversion(
@@ -91,7 +93,10 @@ class App:
             undo.callback(identity.release)
             found = await _recover(database, identity, launcher, places, resident=resident)
             undo.pop_all()
-        sessions, pool = _wire(settings, database, launcher, identity, resident=resident)
+        statements = PluginStatements(database)
+        sessions, pool = _wire(
+            settings, database, launcher, identity, statements, resident=resident
+        )
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
         if found is not None:
@@ -105,7 +110,10 @@ class App:
             pid=os.getpid(),
             store=state,
         )
-        return cls(settings, lock, database, sessions, pool, identity=identity, launcher=launcher)
+        return cls(
+            settings, lock, database, sessions, pool,
+            statements=statements, identity=identity, launcher=launcher,
+        )  # fmt: skip
 
     def owns_process(self, cookie: str) -> bool:
         """Whether a process with this cookie was started by a worker of this server."""
@@ -140,6 +148,7 @@ class App:
         log.info("Daemon stopped", action="daemon_stopped")
 
     async def _close(self) -> None:
+        self._statements.stop()
         for task in self._side_tasks:
             task.cancel()
         await asyncio.wait(self._side_tasks)
@@ -186,6 +195,7 @@ def _wire(
     database: Database,
     launcher: Launcher,
     identity: Identity,
+    statements: PluginStatements,
     *,
     resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
@@ -198,7 +208,8 @@ def _wire(
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end
     )
-    pool = WorkerPool(launcher, SqlWorkerStore(database), sessions.worker_events, limits)
+    store = SqlWorkerStore(database)
+    pool = WorkerPool(launcher, store, sessions.worker_events, limits, statements)
     sessions.workers = pool
     return sessions, pool
 

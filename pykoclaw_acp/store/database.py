@@ -17,6 +17,7 @@ from pykoclaw_acp.errors import RowRefused, StoreUnavailable
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.condition import FileGone, StoreCondition, trouble
+from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.journal_mode import JournalMode
 from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, UnseenAfterCommit
@@ -70,6 +71,7 @@ class Database:
         written = None if opened.checkpoints is None else opened.checkpoints.written
         batches = BatchWriter(self._file, relaxed=opened.mode.relaxed)
         self._commits = GroupCommit(opened.writer, batches, written)
+        self._further: list[Connection] = []
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
         self._rescued = False
@@ -154,6 +156,40 @@ class Database:
             if found[0] != "locked":
                 self.condition.failed(*found)
             raise StoreUnavailable(*found) from error
+
+    async def connect(self) -> Connection:
+        """A further connection to the file, which is closed with the database. Whoever writes with
+        it calls `check` within the transaction, and `note_write` afterwards.
+
+        Raises StoreUnavailable while the database cannot be written, sqlite3.Error, and
+        DatabaseClosed.
+        """
+        self.require_writable()
+        made = await Connection.open(self.path)
+        if self._closing is not None:
+            await made.close()
+        self._require_open()
+        self._further.append(made)
+        await made.run(self.journal_mode.configure)
+        return made
+
+    def require_writable(self) -> None:
+        """Raises StoreUnavailable while the database cannot be written, and DatabaseClosed."""
+        self._require_open()
+        if self.limited:
+            raise self.condition.refusal()
+        self.condition.require()
+
+    def check(self) -> None:
+        """Raises FileGone if the path does not lead to the open file, OSError if that cannot be
+        seen. May be called in any thread.
+        """
+        self._file.check()
+
+    def note_write(self) -> None:
+        """Note a transaction of a further connection: the write-ahead log is to be emptied."""
+        if self._checkpoints is not None and self._closing is None:
+            self._checkpoints.written(())
 
     async def probe(self) -> None:
         """Wait for the writer to answer, an error included; for the watchdog: never returns if it
@@ -259,6 +295,8 @@ class Database:
         await self._close_files()
 
     async def _close_files(self) -> None:
+        for further in self._further:
+            await further.close()
         await self._readers.close()
         if self._checkpoints is not None:
             await self._checkpoints.close()
