@@ -34,9 +34,11 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import options, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.connecting import Ended, connect
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, failed_servers, lacks, plain
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.servers import Servers
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
@@ -51,7 +53,9 @@ log: Final = structlog.get_logger()
 class ClaudeSession:
     """The SDK client of one worker; `run()` reads until the CLI ends."""
 
-    def __init__(self, spec: LaunchSpec, temporary: str, outbox: Outbox) -> None:
+    def __init__(
+        self, spec: LaunchSpec, temporary: str, outbox: Outbox, calls: DatabaseCalls
+    ) -> None:
         self._spec = spec
         self._temporary = temporary
         self._outbox = outbox
@@ -60,6 +64,7 @@ class ClaudeSession:
             spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported
         )
         self.choices = Choices(spec.options, self._note)
+        self.servers = Servers(spec, calls)
         self._client: ClaudeSDKClient | None = None
         self._stderr: deque[str] = deque(maxlen=20)
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
@@ -81,6 +86,7 @@ class ClaudeSession:
                 "cwd_missing",
                 f"The session's directory does not exist any more: {self._spec.options.cwd}",
             )
+        await self.servers.load()
         for begin in self._beginnings():
             try:
                 await self._connect(begin)
@@ -118,12 +124,13 @@ class ClaudeSession:
 
     async def _connect(self, begin: dict[str, str]) -> None:
         self._stderr.clear()
-        with options.mcp_file(self._spec, self._temporary) as servers:
+        with options.mcp_file(self.servers.outside, self._temporary) as file:
             chosen = options.options(
                 self._spec,
                 self._temporary,
                 begin,
-                servers,
+                self.servers,
+                file,
                 can_use_tool=self._permissions.can_use_tool,
                 on_stderr=self._stderr.append,
             )
@@ -338,7 +345,8 @@ class ClaudeSession:
     def _report_end(self, turn_id: str, result: ResultMessage) -> None:
         failure, self._failure = self._failure, None
         ended = results.turn_ended(self._spec.epoch, turn_id, result, failure, self._api_error)
-        for event in early_end(turn_id, ended.stop_reason):
+        notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
+        for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)
         self._outbox.put(ended)
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
+from pykoclaw_acp.channel.database import DatabaseAnswer
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
@@ -48,6 +49,7 @@ from pykoclaw_acp.system import memory, reaper
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import lacks
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.reception import DaemonLine, Reception
@@ -74,9 +76,10 @@ class Worker:
     def __init__(self, spec: LaunchSpec, files: WorkerFiles) -> None:
         self._spec = spec
         self._outbox = Outbox(Spool(files.spool, spec.epoch), spec.spool_limit, self._spool_full)
-        self._claude = ClaudeSession(spec, files.temporary, self._outbox)
-        self._home = HeldDirectory(spec.data)
         self._daemon = DaemonLine()
+        self._calls = DatabaseCalls(spec.epoch, self._daemon.send)
+        self._claude = ClaudeSession(spec, files.temporary, self._outbox, self._calls)
+        self._home = HeldDirectory(spec.data)
         self._reception = Reception(spec.epoch, self._place, self._serve_daemon)
         self._committed = 0  # frames, when this daemon came
         self._claimed = asyncio.Event()
@@ -212,6 +215,7 @@ class Worker:
             model=self._claude.choices.model,
             upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
+            told=self._claude.servers.told,
         )
 
     def _spool_full(self) -> None:
@@ -267,6 +271,7 @@ class Worker:
             )
         self._home.follow(hello.data)
         self._daemon.attach(line)
+        self._calls.attach(hello)
         self._claimed.set()
         self._committed = hello.after
         if self._connected:
@@ -275,6 +280,7 @@ class Worker:
 
     def _detach(self) -> None:
         self._daemon.detach()
+        self._calls.detach()
         if not self._spec.orphan_grace:
             self._ended.set()  # nobody would read a spool
             return
@@ -329,6 +335,8 @@ class Worker:
             self._claude.answer(frame)
         elif isinstance(frame, Ack):
             self._outbox.acknowledge(frame.upto)
+        elif isinstance(frame, DatabaseAnswer):
+            self._calls.answer(frame)
         elif isinstance(frame, Ping):
             if self._claude.alive:
                 await self._daemon.send(Pong(epoch=self._spec.epoch))

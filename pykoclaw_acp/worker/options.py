@@ -17,6 +17,7 @@ from claude_agent_sdk.types import PermissionMode, SettingSource
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
 from pykoclaw_acp.worker import profile
+from pykoclaw_acp.worker.servers import Servers
 
 MAX_BUFFER: Final = (
     256 * 1024 * 1024
@@ -85,12 +86,18 @@ def options(
     spec: LaunchSpec,
     temporary: str,
     begin: dict[str, Any],
-    mcp_servers: Path | None,
+    servers: Servers,
+    mcp_file: Path | None,
     *,
     can_use_tool: CanUseTool,
     on_stderr: Callable[[str], None],
 ) -> ClaudeAgentOptions:
     """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
+    flags: dict[str, str | None] = {}
+    if spec.options.bypass:
+        flags["allow-dangerously-skip-permissions"] = None
+    if mcp_file is not None:
+        flags["mcp-config"] = str(mcp_file)  # besides that of `mcp_servers`; Claude takes several
     return ClaudeAgentOptions(
         cwd=spec.options.cwd,
         add_dirs=[
@@ -109,29 +116,26 @@ def options(
         ),  # Claude deletes transcripts after 30 days by default
         allowed_tools=profile.allowed_tools(spec),
         disallowed_tools=DISALLOWED,
-        extra_args={"allow-dangerously-skip-permissions": None} if spec.options.bypass else {},
+        allowed_tools=servers.unasked,
+        extra_args=flags,
         include_partial_messages=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,
         can_use_tool=can_use_tool,
-        mcp_servers=mcp_servers or {},
+        mcp_servers=servers.inside,
         stderr=on_stderr,
         **begin,
     )
 
 
 @contextlib.contextmanager
-def mcp_file(spec: LaunchSpec, temporary: str) -> Iterator[Path | None]:
-    """A private file with the client's MCP servers while the CLI starts: `ps` would show them on
-    the command line.
+def mcp_file(servers: dict[str, Any], temporary: str) -> Iterator[Path | None]:
+    """A private file with these MCP servers while the CLI starts: `ps` would show them on the
+    command line.
     """
-    if not spec.options.mcp_servers:
+    if not servers:
         yield None
         return
-    servers = {
-        s.name: {"command": s.command, "args": s.args, "env": s.env}
-        for s in spec.options.mcp_servers
-    }
     path = Path(temporary) / "mcp.json"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

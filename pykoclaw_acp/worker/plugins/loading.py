@@ -1,0 +1,144 @@
+"""Loads pykoclaw's plugins (entry points `pykoclaw.plugins`) for one session: their migrations, then
+their MCP servers.
+
+A plugin that fails costs a line that names it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
+from pykoclaw_acp.worker.plugins.handle import Handle
+from pykoclaw_acp.worker.plugins.output import PluginOutput
+from pykoclaw_acp.worker.plugins.threads import PluginFailed, PluginThread, ThreadedServer
+
+GROUP: Final = "pykoclaw.plugins"
+LIMIT: Final = 5.0  # s; for the import of a plugin, its migrations and `get_mcp_servers`
+_OURS: Final = "pykoclaw_acp."  # how the value of our own entry point begins
+
+log: Final = structlog.get_logger()
+Servers = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong with a plugin: `Plugin <name> <what>.` `serious`: something of it is missing."""
+
+    plugin: str
+    what: str
+    serious: bool = True
+
+
+class Plugins:
+    """The plugins of a session, loaded once for its worker: `servers` are those that the Claude
+    Agent SDK takes, in the order of the entry points, `complaints` grow while the worker lives.
+    """
+
+    def __init__(self, conversation: str, calls: DatabaseCalls) -> None:
+        self.servers: list[Servers] = []
+        self.complaints: list[Complaint] = []
+        self._conversation = conversation
+        self._calls = calls
+        self._output: PluginOutput | None = None
+
+    async def load(self) -> None:
+        """Load all of them, at the same time."""
+        found = self._find()
+        if not found:
+            return
+        _choose_engine()
+        self._output = PluginOutput.install()
+        began = time.monotonic()
+        self.servers = await asyncio.gather(*(self._load(one) for one in found))
+        log.info(
+            "Plugins loaded",
+            action="plugins_loaded",
+            plugins=[one.name for one in found],
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    def _find(self) -> Sequence[EntryPoint]:
+        try:
+            return [one for one in entry_points(group=GROUP) if not one.value.startswith(_OURS)]
+        except Exception as error:  # noqa: BLE001  what is installed is not ours
+            self._complain("*", f"could not be looked for ({error!r})"[:300])
+            return []
+
+    async def _load(self, entry: EntryPoint) -> Servers:
+        thread = PluginThread(entry.name)
+        assert self._output is not None
+        self._output.watch(thread.thread, self._on_loop(self._printed, entry.name))
+        complain = self._on_loop(self._complain, entry.name)
+        handle = Handle(self._calls, asyncio.get_running_loop())
+        try:
+            given = await thread.call(
+                partial(_servers, entry, handle, self._conversation, complain), LIMIT
+            )
+        except TimeoutError:
+            self._complain(entry.name, f"did not load within {LIMIT:g} s")
+            return {}
+        except PluginFailed as error:
+            self._complain(entry.name, f"could not be loaded ({error})")
+            return {}
+        return {
+            name: {**one, "instance": ThreadedServer(one["instance"], thread)}
+            if one.get("type") == "sdk"
+            else one
+            for name, one in given.items()
+        }
+
+    def _on_loop(self, function: Callable[..., None], *first: str) -> Callable[..., None]:
+        """Let a plugin's thread call a method here."""
+        loop = asyncio.get_running_loop()
+        return lambda *more: loop.call_soon_threadsafe(partial(function, *first, *more))
+
+    def _printed(self, plugin: str) -> None:
+        self._complain(plugin, "prints to standard output, which is dropped", serious=False)
+
+    def _complain(self, plugin: str, what: str, *, serious: bool = True) -> None:
+        complaint = Complaint(plugin, what, serious)
+        if complaint not in self.complaints:
+            self.complaints.append(complaint)
+            log.warning(f"A plugin {what}", action="plugin_failed", plugin=plugin)
+
+
+def _servers(
+    entry: EntryPoint, handle: Handle, conversation: str, complain: Callable[[str], None]
+) -> Servers:
+    """Load a plugin; called in its thread, and may raise anything."""
+    plugin = entry.load()()
+    migrations = plugin.get_db_migrations() if hasattr(plugin, "get_db_migrations") else []
+    for script in migrations:
+        try:
+            handle.migrate(script)
+        except Exception as error:  # noqa: BLE001  as in pykoclaw, the next one is tried
+            complain(f"has a migration that failed ({error})"[:300])
+    given = (
+        plugin.get_mcp_servers(handle, conversation) if hasattr(plugin, "get_mcp_servers") else {}
+    )
+    servers: Servers = {}
+    for name, one in dict(given).items():
+        if isinstance(one, dict) and isinstance(name, str) and name:
+            servers[name] = one
+        else:
+            complain(f"gives an MCP server that is none ({name!r})")
+    return servers
+
+
+def _choose_engine() -> None:
+    """Let a plugin that opens the database itself do so with the daemon's SQLite."""
+    from pykoclaw_acp.store import engine
+
+    try:
+        engine.install()
+    except RuntimeError as error:
+        log.warning("Plugins use another SQLite", action="plugin_engine", reason=str(error))

@@ -1,0 +1,81 @@
+"""The MCP servers of a session: pykoclaw's own, those of its plugins, those of the client."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.worker import pykoclaw_tools
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
+from pykoclaw_acp.worker.plugins.loading import Complaint, Plugins
+
+_SDK: Final = "sdk"  # the type of a server that runs in this process
+
+
+class Servers:
+    """Servers by name, of which a later one replaces an earlier: pykoclaw's, then those of plugins
+    in their order, then the client's.
+    """
+
+    def __init__(self, spec: LaunchSpec, calls: DatabaseCalls) -> None:
+        self._spec = spec
+        self._calls = calls
+        self._plugins = Plugins(spec.options.conversation, calls)
+        self._servers: dict[str, Any] = {}
+        self._said = spec.told
+        self._shown = 0  # complaints, in this worker
+        self.unasked: list[str] = []
+        """Tools that Claude may use without a question."""
+
+    async def load(self) -> None:
+        """Load plugins and collect the servers, once."""
+        if self._servers:
+            return
+        await self._plugins.load()
+        options = self._spec.options
+        own = pykoclaw_tools.server(options.conversation, self._calls, options.brave_api_key)
+        self._servers[pykoclaw_tools.NAME] = own
+        for given in self._plugins.servers:
+            self._servers.update(given)
+        for one in options.mcp_servers:
+            self._servers[one.name] = {"command": one.command, "args": one.args, "env": one.env}
+        if self._servers[pykoclaw_tools.NAME] is own:
+            self.unasked = list(pykoclaw_tools.UNASKED)
+
+    @property
+    def inside(self) -> dict[str, Any]:
+        """Those that run in this process; their names may be on a command line."""
+        return {name: one for name, one in self._servers.items() if one.get("type") == _SDK}
+
+    @property
+    def outside(self) -> dict[str, Any]:
+        """Those that Claude starts or connects to; they may hold secrets."""
+        return {name: one for name, one in self._servers.items() if one.get("type") != _SDK}
+
+    @property
+    def told(self) -> str:
+        """Identifies what is wrong with plugins; empty if nothing is."""
+        words = _words(self._plugins.complaints)
+        return hashlib.sha256(words.encode()).hexdigest()[:16] if words else ""
+
+    def notice(self, turn_id: str) -> list[Event]:
+        """What to tell the user about plugins, at the end of a turn; nothing if it was told in this
+        session.
+        """
+        if self.told in ("", self._said):
+            return []
+        self._said = self.told
+        new, self._shown = self._plugins.complaints[self._shown :], len(self._plugins.complaints)
+        return [Text(f"{turn_id}-plugins", f"\n\n{_words(new)}\n\n")]
+
+
+def _words(complaints: Sequence[Complaint]) -> str:
+    return "\n\n".join(
+        f"**Plugin `{neutral(one.plugin, 'command')}` {neutral(one.what, 'command')}.**"
+        + (" The conversation goes on without what it lacks." if one.serious else "")
+        for one in complaints
+    )
