@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -52,6 +52,7 @@ _PROFILES = {
         "pykoclaw_setting_sources": "project",
     }
 }
+_BARE = {"brave_api_key": "BRAVE_API_KEY"}  # further names, without the prefix
 
 
 def _absolute(value: Any) -> Any:
@@ -246,6 +247,11 @@ class Settings(BaseSettings):
         default=None,
         description="Group whose members may access the database; only its owner if unset.",
     )
+    brave_api_key: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("PYKOCLAW_BRAVE_API_KEY", _BARE["brave_api_key"]),
+        description="Key of the Brave Search API, for the tool brave_search; BRAVE_API_KEY is also taken.",
+    )
     crash_points: str | None = Field(
         default=None,
         validation_alias="PYKOCLAW_CRASH_AT",
@@ -430,8 +436,8 @@ def require_own_data() -> None:
 
 
 def _origin(name: str, layers: Sequence[tuple[str, EnvSettingsSource]]) -> str:
-    key = _env(name).lower()
-    return next((label for label, source in layers if key in source.env_vars), "argument")
+    keys = {_env(name).lower(), _BARE.get(name, "").lower()}
+    return next((label for label, source in layers if keys & source.env_vars.keys()), "argument")
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:

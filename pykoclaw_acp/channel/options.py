@@ -36,11 +36,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Literal["debug", "info", "warning", "error"]
     bypass: bool  # whether the mode bypassPermissions may be chosen
     profile: Literal["editor", "pykoclaw"] = "editor"
-    conversation: str = ""  # name of the session's conversation
+    conversation: str = ""  # its name, to which pykoclaw's tools are bound
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[McpStdio, ...] = ()
-    conversation: str = ""  # its name, to which pykoclaw's tools are bound
     brave_api_key: str | None = None  # never logged or stored
     # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
     workspace: str = ""

@@ -355,7 +355,6 @@ class Sessions:
             cwd=record.cwd or "",
             additional_directories=record.additional_directories,
             mcp_servers=servers,
-            conversation=record.conversation_name,
             model=record.model or self._template.model,
             permission_mode=record.mode or self._template.permission_mode,
         )

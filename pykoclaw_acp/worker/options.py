@@ -114,9 +114,8 @@ def options(
         settings=json.dumps(
             {"cleanupPeriodDays": 36500}
         ),  # Claude deletes transcripts after 30 days by default
-        allowed_tools=profile.allowed_tools(spec),
         disallowed_tools=DISALLOWED,
-        allowed_tools=servers.unasked,
+        allowed_tools=[*profile.allowed_tools(spec), *servers.unasked],
         extra_args=flags,
         include_partial_messages=True,
         thinking={"type": "adaptive", "display": "summarized"},

@@ -99,7 +99,11 @@ class Plugins:
     def _on_loop(self, function: Callable[..., None], *first: str) -> Callable[..., None]:
         """Let a plugin's thread call a method here."""
         loop = asyncio.get_running_loop()
-        return lambda *more: loop.call_soon_threadsafe(partial(function, *first, *more))
+
+        def call(*more: str) -> None:
+            loop.call_soon_threadsafe(partial(function, *first, *more))
+
+        return call
 
     def _printed(self, plugin: str) -> None:
         self._complain(plugin, "prints to standard output, which is dropped", serious=False)

@@ -1,0 +1,326 @@
+"""What plugins do with the shared database through the daemon: pykoclaw's handle on the real
+file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall
+from pykoclaw_acp.channel.frames import PROTOCOL, Hello
+from pykoclaw_acp.store import plugin_statements
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.plugin_statements import PluginStatements
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
+from pykoclaw_acp.worker.plugins.handle import Handle
+from tests.integration.rows import NEW_SESSION
+
+T = TypeVar("T")
+FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+class World:
+    """A database, the daemon's side, and a handle, which is used in a thread as plugins do."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.statements = PluginStatements(database)
+        self.calls = DatabaseCalls(1, self._send)
+        self.calls.attach(Hello(epoch=1, after=0, protocol=PROTOCOL, database=True))
+        self.handle = Handle(self.calls, asyncio.get_running_loop())
+
+    async def _send(self, call: DatabaseCall) -> None:
+        self.calls.answer(await self.statements.take(call))
+
+    async def use(self, function: Callable[[Handle], T]) -> T:
+        return await asyncio.to_thread(function, self.handle)
+
+    async def run(self, sql: str, *parameters: Any) -> list[Any]:
+        return await self.use(lambda db: db.execute(sql, parameters).fetchall())
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    database = await Database.open(tmp_path / "pykoclaw.db")
+    await database.commit(NEW_SESSION)
+    made = World(database)
+    yield made
+    made.statements.stop()
+    await database.close()
+
+
+async def test_what_is_written_is_read_by_every_program(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE notes (id INTEGER PRIMARY KEY, t)"))
+    first = await world.use(lambda db: db.execute("INSERT INTO notes (t) VALUES (?)", ("one",)))
+    assert (first.rowcount, first.lastrowid, first.description) == (1, 1, None)
+    more = await world.use(
+        lambda db: db.executemany("INSERT INTO notes (t) VALUES (:t)", ({"t": t} for t in "ab"))
+    )
+    assert more.rowcount == 2
+    await world.use(lambda db: db.commit())
+    with closing(sqlite3.connect(world.database.path)) as other:
+        assert other.execute("SELECT t FROM notes").fetchall() == [("one",), ("a",), ("b",)]
+    found = await world.use(lambda db: db.execute("SELECT id, t AS text FROM notes ORDER BY id"))
+    assert [column[0] for column in found.description or ()] == ["id", "text"]
+    row = found.fetchone()
+    assert (row["TEXT"], row[0], len(row), dict(row)) == ("one", 1, 2, {"id": 1, "text": "one"})
+    assert [tuple(one) for one in found] == [(2, "a"), (3, "b")]
+    (returned,) = await world.run("INSERT INTO notes (t) VALUES ('c') RETURNING id")
+    assert returned["id"] == 4
+
+
+async def test_values_come_back_as_they_went(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE v (n INTEGER PRIMARY KEY, v)"))
+    values: list[Any] = [
+        None,
+        True,
+        -(2**63),
+        1.5,
+        math.inf,
+        "ü\x00🎈",
+        b"\x00\xff",
+        bytearray(b"x"),
+    ]
+    values += [date(2026, 3, 1), datetime(2026, 3, 1, 2, 3, tzinfo=UTC)]
+    rows = [[one] for one in values]
+    await world.use(lambda db: db.executemany("INSERT INTO v (v) VALUES (?)", rows))
+    expected: list[Any] = [None, 1, -(2**63), 1.5, math.inf, "ü\x00🎈", b"\x00\xff", b"x"]
+    expected += ["2026-03-01", "2026-03-01 02:03:00+00:00"]
+    assert [row["v"] for row in await world.run("SELECT v FROM v ORDER BY n")] == expected
+    for bad, error in ((2**63, OverflowError), (object(), sqlite3.ProgrammingError)):
+        with pytest.raises(error):
+            await world.run("INSERT INTO v (v) VALUES (?)", bad)
+    with pytest.raises(UnicodeEncodeError):
+        await world.run("INSERT INTO v (v) VALUES (?)", "\ud800")
+    with pytest.raises(sqlite3.ProgrammingError):
+        await world.run("INSERT INTO v (v) VALUES (?)")
+    assert len(await world.run("SELECT * FROM v")) == len(values)
+
+
+async def test_rows_are_made_as_the_plugin_wants(world: World) -> None:
+    def changed(db: Handle) -> list[Any]:
+        found = []
+        for factory in (None, sqlite3.Row, lambda cursor, row: (len(cursor.description), *row)):
+            db.row_factory = factory
+            found.append(db.execute("SELECT 1 AS one, 2 AS two").fetchone())
+        return found
+
+    plain, row, own = await world.use(changed)
+    assert plain == (1, 2)
+    assert row["two"] == 2
+    assert own == (2, 1, 2)
+
+
+async def test_a_transaction_is_one_batch(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a PRIMARY KEY)"))
+
+    def good(db: Handle) -> tuple[int, int]:
+        with db.transaction() as batch:
+            one = batch.execute("INSERT INTO t VALUES (?)", ("a",))
+            two = batch.executemany("INSERT INTO t VALUES (?)", [("b",), ("c",)])
+            with pytest.raises(sqlite3.NotSupportedError):
+                _ = one.rowcount
+        return one.rowcount, two.rowcount
+
+    def broken(db: Handle) -> None:
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('d')")
+            batch.execute("INSERT INTO t VALUES ('a')")
+
+    def left(db: Handle) -> None:
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('e')")
+            raise KeyError("changed my mind")
+
+    def reading(db: Handle) -> None:
+        with db.transaction() as batch:
+            batch.execute("SELECT * FROM t")
+
+    assert await world.use(good) == (1, 2)
+    for function, error in (
+        (broken, sqlite3.IntegrityError),
+        (left, KeyError),
+        (reading, sqlite3.NotSupportedError),
+    ):
+        with pytest.raises(error):
+            await world.use(function)
+    assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["a", "b", "c"]
+
+
+async def test_what_was_committed_is_not_rolled_back_in_silence(world: World) -> None:
+    await world.use(lambda db: db.rollback())
+    await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+    with pytest.raises(sqlite3.NotSupportedError):
+        await world.use(lambda db: db.rollback())
+    await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+    await world.use(lambda db: db.commit())
+    await world.use(lambda db: db.rollback())
+    await world.use(lambda db: db.close())
+    with pytest.raises(sqlite3.ProgrammingError):
+        await world.run("SELECT 1")
+
+
+REFUSED = {
+    "UPDATE acp_sessions SET title = 'mine'": "acp_sessions",
+    "/* x */ -- y\n DELETE FROM acp_log": "acp_log",
+    "WITH x AS (SELECT 1) INSERT INTO ACP_trust SELECT 1, 2, 3 FROM x": "acp_trust",
+    "DROP TABLE acp_turns": "acp_turns",
+    "CREATE TABLE acp_mine (a)": "acp_mine",
+    "CREATE INDEX mine ON acp_turns (state)": "acp_turns",
+    "CREATE TRIGGER t AFTER INSERT ON conversations BEGIN DELETE FROM acp_log; END": "conversations",
+    "ALTER TABLE acp_turns RENAME TO mine": "ALTER",
+    "DROP TABLE conversations": "conversations",
+    "CREATE TEMP TABLE mine (a)": "nothing temporary",
+    "PRAGMA foreign_keys = ON": "PRAGMA foreign_keys",
+    "PRAGMA journal_mode": "PRAGMA journal_mode",
+    "SELECT * FROM pragma_journal_mode": "PRAGMA journal_mode",
+    "ATTACH 'other.db' AS other": "ATTACH",
+    "VACUUM": "VACUUM",
+    "BEGIN IMMEDIATE": "transaction()",
+    "COMMIT": "transaction()",
+    "SAVEPOINT s": "transaction()",
+    "": "may not run",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+async def test_what_is_not_the_plugins_is_refused_by_name(world: World, sql: str) -> None:
+    before = await world.database.read("SELECT * FROM acp_sessions")
+    for function in (
+        lambda db: db.execute(sql),
+        lambda db: db.executescript(f"{sql};" if sql else "BEGIN; SELECT 1"),
+    ):
+        with pytest.raises(sqlite3.DatabaseError) as refused:
+            await world.use(function)
+        assert REFUSED[sql] in str(refused.value) or "does not end" in str(refused.value)
+    assert await world.database.read("SELECT * FROM acp_sessions") == before
+    assert (await world.run("SELECT count(*) AS n FROM acp_sessions"))[0]["n"] == len(before)
+
+
+async def test_a_plugins_trigger_cannot_reach_what_is_ours(world: World) -> None:
+    await world.use(
+        lambda db: db.executescript(
+            "CREATE TABLE t (a); CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM acp_sessions; END;"
+        )
+    )
+    with pytest.raises(sqlite3.DatabaseError, match="acp_sessions"):
+        await world.run("INSERT INTO t VALUES (1)")
+    assert await world.database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
+
+
+async def test_columns_can_be_looked_at(world: World) -> None:
+    rows = await world.run("PRAGMA table_info(conversations)")
+    assert [row["name"] for row in rows][:2] == ["name", "session_id"]
+    rows = await world.run("SELECT name FROM pragma_table_info('conversations')")
+    assert rows[0]["name"] == "name"
+
+
+async def test_a_script_goes_on_where_pykoclaws_would(world: World) -> None:
+    """Each statement is committed for itself; what follows the one that fails does not run."""
+    script = """
+        CREATE TABLE one (a); -- with a comment; and a semicolon
+        INSERT INTO one VALUES (';');
+        BEGIN; INSERT INTO one VALUES ('both'); INSERT INTO missing VALUES (1); COMMIT;
+        CREATE TABLE two (a);
+    """
+    with pytest.raises(sqlite3.OperationalError, match="missing"):
+        await world.use(lambda db: db.executescript(script))
+    assert [row["a"] for row in await world.run("SELECT a FROM one")] == [";"]
+    with pytest.raises(sqlite3.OperationalError, match="two"):
+        await world.run("SELECT * FROM two")
+
+
+async def test_a_migration_runs_once_under_a_daemon(world: World) -> None:
+    script = "CREATE TABLE IF NOT EXISTS m (a); INSERT INTO m VALUES (1)"
+    for _ in range(3):
+        await world.use(lambda db: db.migrate(script))
+    assert len(await world.run("SELECT * FROM m")) == 1
+    for _ in range(2):  # one that fails is tried by the next worker
+        with pytest.raises(sqlite3.OperationalError):
+            await world.use(lambda db: db.migrate("INSERT INTO nowhere VALUES (1)"))
+
+
+async def test_statements_are_bounded_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_statements, "READ_TIME", 0.1)
+    monkeypatch.setattr(plugin_statements, "WRITE_TIME", 0.1)
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+    with pytest.raises(sqlite3.OperationalError, match=r"may take 0\.1 s"):
+        await world.run(FOREVER)
+    with pytest.raises(sqlite3.OperationalError, match="nothing was changed"):
+        await world.run(f"INSERT INTO t {FOREVER}")
+    numbers = [[n] for n in range(100_000)]
+    sql = "INSERT INTO t SELECT ? FROM (SELECT 1 UNION SELECT 2 UNION SELECT 3)"
+    with pytest.raises(sqlite3.OperationalError, match="smaller steps"):
+        await world.use(lambda db: db.executemany(sql, numbers))
+    assert await world.run("SELECT * FROM t") == []
+
+
+async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_statements, "READ_TIME", 3600.0)
+    reading = asyncio.ensure_future(world.run(FOREVER))
+    other = Handle(world.calls, asyncio.get_running_loop())
+    await asyncio.to_thread(other.execute, "UPDATE scheduled_tasks SET status = 'paused'")
+    assert await world.database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
+    assert not reading.done()
+    world.statements.stop()
+    with pytest.raises(sqlite3.OperationalError):
+        await reading
+
+
+async def test_answers_are_bounded_in_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="LIMIT"):
+        await world.run(f"SELECT zeroblob({ANSWER_BYTES}) UNION ALL SELECT 1")
+    with pytest.raises(sqlite3.DataError, match="MiB"):
+        await world.run("SELECT ?", "x" * 5_000_000)
+    monkeypatch.setattr(plugin_statements, "MAX_ROWS", 10)
+    with pytest.raises(sqlite3.OperationalError, match="LIMIT"):
+        await world.run(f"SELECT i FROM ({FOREVER.replace('count(*)', 'i')})")
+
+
+async def test_while_the_database_cannot_be_written_a_plugin_is_told_why(world: World) -> None:
+    world.database.condition.failed("blocked", "The disk is full.")
+    with pytest.raises(sqlite3.OperationalError, match="The disk is full"):
+        await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+
+
+async def test_another_programs_lock_is_an_error_after_a_short_wait(world: World) -> None:
+    with closing(sqlite3.connect(world.database.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+        other.execute("ROLLBACK")
+    await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+
+
+async def test_a_file_that_was_replaced_is_not_written(world: World, tmp_path: Path) -> None:
+    await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+    path = world.database.path
+    path.rename(tmp_path / "moved")
+    path.touch()
+    try:
+        with pytest.raises(sqlite3.OperationalError, match="Another file"):
+            await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+    finally:
+        (tmp_path / "moved").rename(path)
+
+
+async def test_no_connection_is_opened_before_a_plugin_needs_one(world: World) -> None:
+    assert world.database._further == []
+    await world.run("SELECT 1")
+    assert len(world.database._further) == 1
+    await world.run("DELETE FROM scheduled_tasks")
+    await world.run("DELETE FROM scheduled_tasks")
+    assert len(world.database._further) == 2
