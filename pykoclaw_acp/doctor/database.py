@@ -11,6 +11,7 @@ from typing import Final
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.link.places import DATABASE
+from pykoclaw_acp.system.lineage import WORKER_NAME
 
 FIX: Final = "Use SQLite 3.51.3 or newer: on x86_64 `pip install pysqlite3`, elsewhere a Python that is linked with it."
 # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
@@ -156,8 +157,11 @@ def _library(process: Path) -> tuple[str, bool]:
 
 
 def command(context: Context, pid: int) -> str:
-    """The name of a process."""
+    """The name of a process; of one that holds the database, and is a worker, also why."""
     try:
-        return (context.proc / str(pid) / "comm").read_text().strip()
+        name = (context.proc / str(pid) / "comm").read_text().strip()
     except OSError:
         return "ended"
+    if name == WORKER_NAME:  # workers themselves never open it
+        return f"{name}: a plugin of pykoclaw opened it in a session"
+    return name

@@ -366,6 +366,18 @@ def test_other_program_using_database_named_with_its_library(context: Context) -
         assert found.level == ("warning" if affected else "ok")
 
 
+def test_a_worker_that_holds_the_database_is_named_with_the_reason(
+    context: Context, tmp_path: Path
+) -> None:
+    path = database(context, "WAL")
+    process = tmp_path / "proc/17"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/5").symlink_to(path)
+    (process / "comm").write_text("pykoclaw-worker\n")
+    found = doctor_database.other_programs(replace(context, proc=tmp_path / "proc"))
+    assert "pid 17 (pykoclaw-worker: a plugin of pykoclaw opened it in a session)" in found.found
+
+
 READER = """
 import sqlite3, sys
 c = sqlite3.connect(sys.argv[1], isolation_level=None)
