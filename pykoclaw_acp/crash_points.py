@@ -29,6 +29,9 @@ STEPS: Final = (
 ADOPTION: Final = ("spool_taken", "conversation_united", "recovered", "worker_attached")
 # In the conversion of an old log.
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
+# In a delivery, and in the run of a scheduled task.
+DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
+EVERY: Final = STEPS + ADOPTION + CONVERSION + DELIVERY
 
 _remaining: dict[str, int] = {}
 
@@ -38,8 +41,8 @@ def arm(where: str | None) -> None:
     _remaining.clear()
     if where is not None:
         name, _, count = where.partition(":")
-        if name not in STEPS + ADOPTION + CONVERSION:
-            known = ", ".join(STEPS + ADOPTION + CONVERSION)
+        if name not in EVERY:
+            known = ", ".join(EVERY)
             raise ConfigurationError(f"PYKOCLAW_CRASH_AT names no step; there are {known}.")
         _remaining[name] = int(count or 1)
 

@@ -32,11 +32,14 @@ from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
+from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import conversations, history_copy, overview, privacy
+from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -71,8 +74,13 @@ class App:
         self.conversion = Conversion(
             database, lambda: not any(session.busy for session in sessions.live)
         )
+        self._changes = Changes(database)
+        self._changes.tell(sessions.deliveries_wanted)
+        self._deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         loop = asyncio.get_running_loop()
         self._side_tasks = [
+            loop.create_task(self._changes.run(), name="look for changes of other programs"),
+            loop.create_task(self._deliverer.run(), name="deliver"),
             loop.create_task(_purge(database), name="purge deleted sessions"),
             loop.create_task(_convert(self.conversion), name="convert old logs"),
         ]

@@ -69,6 +69,8 @@ class Sessions:
         self.requests = AllRequests(self._find_broker, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
+        self.deliveries_wanted = asyncio.Event()
+        """Set when deliveries may have come, or a conversation to which some are addressed."""
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.workers: Workers
@@ -202,6 +204,7 @@ class Sessions:
         session.record.closed = False
         await self._soon(self._journal.reopen(replace(session.record)))
         session.opened = True
+        self.deliveries_wanted.set()
         own = {
             "cwd": session.record.cwd,
             "additional_directories": directories,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -26,6 +26,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import Event, OpenTools, ToolEnded
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -33,10 +34,11 @@ from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState, Tu
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
-from pykoclaw_acp.sessions.ports import Client, Journal, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import Client, DeliveryStore, Journal, Workers, Workspaces
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.background import BackgroundTurns
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
@@ -72,7 +74,8 @@ class Session:
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()
-        self._background: set[str] = set()  # turns that Claude began by itself
+        self._background = BackgroundTurns()
+        self.gives_up_worker = False  # as soon as the turn has ended, for the sake of others
         self._worker_outdated = False
         self._adopted_epoch: int | None = None
         self.choosing = Choosing(state, journal, workers)
@@ -209,7 +212,7 @@ class Session:
                 leaving.append(self._tasks.start(self._runner.stop(one)))
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._runner.finish(one, outcomes.CANCELLED)))
-        background = self._background if turn is None and until is None else ()
+        background = list(self._background) if turn is None and until is None else []
         return leaving + [
             self._tasks.start(self._runner.stop_background(turn_id)) for turn_id in background
         ]
@@ -217,6 +220,23 @@ class Session:
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
         await self._queue.idle()
+
+    @contextlib.asynccontextmanager
+    async def between_turns(self) -> AsyncIterator[None]:
+        """Wait until no turn runs; none begins meanwhile."""
+        with self._queue.hold():
+            while (turn := self._queue.current) is not None or self._background:
+                await (self._background.over() if turn is None else turn.over())
+            yield
+
+    async def receive(self, delivery: Delivery, store: DeliveryStore) -> None:
+        """Show a message that another program delivers; raises as `DeliveryStore.deliver`."""
+        seqs, events = await store.deliver(self.id, delivery)
+        crash_points.reached("delivery_committed")
+        if events:
+            self.record.prompted, self.record.auxiliary = True, False
+            self.log.committed(seqs, None, events)
+            self._save_memory()
 
     async def suspend(self) -> None:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
@@ -237,7 +257,7 @@ class Session:
         it began itself.
         """
         self._state.epoch = self._adopted_epoch = epoch
-        self._background.update(background)
+        self._background.begin(background)
         self.log.open_tools = open_tools
         if turn is None:
             self._workers.release(self.id)
@@ -320,16 +340,15 @@ class Session:
         if turn_id in self._background:
             await self._runner.stop_background(turn_id)
         elif turn := self._queue.running(turn_id):
-            with self._queue.hold():
-                self.cancel(turn)
-                await turn.over()
-                self._workers.release(self.id)
-                self._workers.evict(self.id)
-
-    @property
-    def gives_up_worker(self) -> bool:
-        """Whether its worker ends as soon as the turn has, for the sake of others."""
-        return self._queue.held
+            self.gives_up_worker = True
+            try:
+                with self._queue.hold():
+                    self.cancel(turn)
+                    await turn.over()
+                    self._workers.release(self.id)
+                    self._workers.evict(self.id)
+            finally:
+                self.gives_up_worker = False
 
     def told_options(self, options: WorkerOptions) -> None:
         """Take the options with which a client opened the session under another daemon; an adopted
@@ -383,9 +402,9 @@ class Session:
                 self.permissions.withdraw(frame.ask_id)
             elif isinstance(frame, TurnStarted) and frame.background:
                 self._state.epoch = epoch
-                self._background.add(frame.turn_id)
+                self._background.begin([frame.turn_id])
         for turn_id, outcome in ends.items():
-            self._background.discard(turn_id)
+            self._background.end(turn_id)
             self.record.claude_session_id = outcome.claude_session_id
             self._workers.set_resume(self.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
@@ -400,10 +419,10 @@ class Session:
         if turn is not None and turn.state != TurnState.QUEUED and epoch == self._state.epoch:
             await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
             closed = []
-        for turn_id in list(self._background):
+        for turn_id in self._background:
             outcome = outcomes.background_lost(message)
             await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
-            self._background.discard(turn_id)
+            self._background.end(turn_id)
             closed = []
         if closed:
             await self.log.tell(closed, patient=True)

@@ -91,6 +91,17 @@ def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
     )
 
 
+def received(session_id: str, clock: int) -> Statement:
+    """A message for the user was delivered: from now on the session is a conversation in use."""
+    at = now_ms()
+    return Statement(
+        "UPDATE acp_sessions SET auxiliary = 0, prompted_at = COALESCE(prompted_at, ?), pruned_at = NULL,"
+        " updated_at = ?, used_clock = ? WHERE acp_session_id = ? AND deleted_at IS NULL",
+        (at, at, clock, session_id),
+        rows=1,
+    )
+
+
 def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
     """Apply events that change the session's mode, model or title."""
     for event in events:

@@ -137,11 +137,6 @@ class TurnQueue:
             if not self._holds:
                 self._unheld.set()
 
-    @property
-    def held(self) -> bool:
-        """Whether no turn may begin."""
-        return self._holds > 0
-
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
         while self._runner is not None:
@@ -164,8 +159,8 @@ class TurnQueue:
         try:
             if running is not None:
                 await running.over()
-                await self._unheld.wait()
-            while self._waiting:
+                self.current = None
+            while await self._may_begin():
                 turn = self.current = self._waiting.popleft()
                 self._all_waiting.remove(turn)
                 with structlog.contextvars.bound_contextvars(
@@ -173,8 +168,12 @@ class TurnQueue:
                 ):
                     await self._run(turn)
                 self.current = None
-                await self._unheld.wait()
         finally:
             self.current = None
             self._runner = None
         self._rest()
+
+    async def _may_begin(self) -> bool:
+        """Whether a turn waits, as soon as it may begin."""
+        await self._unheld.wait()
+        return bool(self._waiting)

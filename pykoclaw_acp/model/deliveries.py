@@ -1,0 +1,118 @@
+"""Messages that pykoclaw's programs deliver to a conversation: pure functions, by pykoclaw's
+rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.model.events import MAX_TEXT, Event, Text, split_text
+from pykoclaw_acp.model.prompt_text import Note
+
+OWN: Final = "acp"  # the channel of ACP clients
+NO_CHANNEL: Final = "chat"  # of a name without one
+CHANNELS: Final = frozenset({"wa", "acp", "matrix", "tg", "chat", "slack"})
+SENT: Final = "send-cli"  # in place of a task's id: `pykoclaw send`
+LONGEST: Final = 1024 * 1024  # characters of a message that are shown
+LONGEST_NOTE: Final = 16 * 1024  # characters of a message that Claude is given
+
+_OPEN, _CLOSE = "<reply>", "</reply>"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A row of `delivery_queue` for a session; `message` holds its first `LONGEST` characters of
+    `length`.
+    """
+
+    delivery_id: str
+    task_id: str
+    message: str
+    length: int
+    created_at: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.message.strip()
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Deliveries that wait for a session, in their order; `deleted`: the session is gone."""
+
+    session_id: str
+    deleted: bool
+    delivery_ids: list[str]
+
+
+def shown(delivery: Delivery) -> list[Event]:
+    """A message of its own in the session's log, set off by empty lines; none for an empty one."""
+    if delivery.is_empty:
+        return []
+    said = f"\n\n**{_heading(delivery)}**\n\n{_cut(delivery, LONGEST)}\n\n"
+    return [Text(f"delivery-{delivery.delivery_id}", part) for part in split_text(said, MAX_TEXT)]
+
+
+def note(delivery: Delivery) -> Note:
+    """What Claude is told of a delivery that the user was shown."""
+    return Note(
+        f"delivery-{delivery.delivery_id}",
+        f"{_heading(delivery)} The user was shown this message, of {delivery.created_at}:\n\n"
+        f"{_cut(delivery, LONGEST_NOTE)}",
+    )
+
+
+def target(conversation: str, wanted: str | None) -> tuple[str, str]:
+    """The conversation and channel that the result of a task in `conversation` is delivered to;
+    `wanted` is the task's own target.
+    """
+    to = wanted or conversation
+    if channel(to) in CHANNELS and "-" in to:
+        return to, channel(to)
+    own, hyphen, rest = conversation.partition("-")
+    if not hyphen or own not in CHANNELS:
+        return to, channel(to)
+    if to == rest or rest.endswith(f"-{to}"):
+        return conversation, own
+    return f"{own}-{to}", own
+
+
+def channel(name: str) -> str:
+    """The channel of a conversation: what comes before the first hyphen."""
+    prefix, hyphen, _ = name.partition("-")
+    return prefix if hyphen else NO_CHANNEL
+
+
+def without_reply_tags(text: str) -> str:
+    """The contents of `<reply>` tags, one to a line; without a closed tag the text as it is."""
+    found = list(_replies(text))
+    return "\n".join(filter(None, map(str.strip, found))) if found else text
+
+
+def _replies(text: str) -> Iterator[str]:
+    at = text.find(_OPEN)
+    while at >= 0:
+        begin = at + len(_OPEN)
+        end = text.find(_CLOSE, begin)
+        if end < 0:
+            return
+        yield text[begin:end]
+        at = text.find(_OPEN, end + len(_CLOSE))
+
+
+def _heading(delivery: Delivery) -> str:
+    if delivery.task_id == SENT:
+        return "Delivered by `pykoclaw send`."
+    return f"Result of the scheduled task {delivery.task_id}."
+
+
+def _cut(delivery: Delivery, limit: int) -> str:
+    if delivery.length <= limit:
+        return delivery.message
+    return (
+        f"{delivery.message[:limit]}\n\n(Cut: the message has {delivery.length:,} characters. All of it is in "
+        f"the table delivery_queue, id {delivery.delivery_id}.)"
+    )

@@ -1,0 +1,140 @@
+"""Delivers what other programs send to conversations: into their sessions' logs, once, in order,
+between turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.deliveries import Waiting
+from pykoclaw_acp.sessions.ports import DeliveryStore
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.tasks import Tasks
+
+MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of its own
+PAUSE: Final = 0.5  # s before the next try
+LONG_PAUSE: Final = 10.0  # s after a look that failed
+MOST_AT_ONCE: Final = 8  # sessions
+DELETED: Final = "The session of this conversation was deleted."
+
+log: Final = structlog.get_logger()
+
+
+class Deliverer:
+    """Empties the queue of deliveries for known conversations, as often as they are wanted.
+
+    What is for a conversation that has no session waits until it has one.
+    """
+
+    def __init__(self, sessions: Sessions, store: DeliveryStore) -> None:
+        self._sessions = sessions
+        self._store = store
+        self._wanted = sessions.deliveries_wanted
+        self._tasks = Tasks()
+        self._active: set[str] = set()  # sessions whose deliveries are being delivered
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def run(self) -> None:
+        """Deliver until cancelled, or until the store is closed."""
+        self._wanted.set()
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                await self._look()
+        except StoreClosed:
+            return
+        finally:
+            self._tasks.cancel()
+
+    async def _look(self) -> None:
+        try:
+            await self._store.writable()
+            waiting = await self._store.waiting()
+        except StoreUnavailable:
+            self._later(PAUSE)
+            return
+        except StoreClosed:
+            raise
+        except Exception:
+            log.exception("Deliveries could not be read", action="deliveries_unread")
+            self._later(LONG_PAUSE)
+            return
+        for one in waiting:
+            if one.session_id not in self._active:
+                self._active.add(one.session_id)
+                self._tasks.start(self._of_session(one), name="deliveries")
+
+    def _later(self, pause: float) -> None:
+        asyncio.get_running_loop().call_later(pause, self._wanted.set)
+
+    async def _of_session(self, waiting: Waiting) -> None:
+        try:
+            await self._deliver_all(waiting)
+        except (StoreUnavailable, Conflict) as error:
+            # A conflict: one was marked by another program, or the session is gone.
+            log.info("Deliveries wait", action="deliveries_wait", reason=str(error))
+            self._later(PAUSE)  # the look waits until the store can be written
+        except StoreClosed:
+            pass
+        except Exception:
+            session = waiting.session_id
+            log.exception("Deliveries failed", action="deliveries_failed", session=session)
+            self._later(LONG_PAUSE)
+        else:
+            self._wanted.set()  # what came meanwhile
+        finally:
+            self._active.discard(waiting.session_id)
+
+    async def _deliver_all(self, waiting: Waiting) -> None:
+        async with self._room:
+            session = await self._sessions.find(waiting.session_id)
+            if session is None:
+                for delivery_id in waiting.delivery_ids:
+                    await self._give_up(delivery_id, DELETED)
+                return
+        async with session.between_turns(), self._room:
+            for delivery_id in waiting.delivery_ids:
+                for _ in range(MOST_TRIES):
+                    if await self._deliver(session, delivery_id):
+                        break
+                    await asyncio.sleep(PAUSE)  # those after it wait
+
+    async def _deliver(self, session: Session, delivery_id: str) -> bool:
+        """Deliver one; False if that is to be tried again."""
+        try:
+            delivery = await self._store.delivery(delivery_id)
+            if delivery is None:
+                return True
+            await session.receive(delivery, self._store)
+        except (StoreUnavailable, StoreClosed, Conflict):
+            raise
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            tries = await self._store.count_attempt(delivery_id, reason)
+            log.exception(
+                "A delivery could not be written",
+                action="delivery_not_written",
+                delivery=delivery_id,
+                tries=tries,
+            )
+            if tries < MOST_TRIES:
+                return False
+            await self._give_up(delivery_id, reason)
+        else:
+            log.info(
+                "Delivered", action="delivered", session=session.id, delivery=delivery_id,
+                task=delivery.task_id,
+            )  # fmt: skip
+        return True
+
+    async def _give_up(self, delivery_id: str, reason: str) -> None:
+        await self._store.give_up(delivery_id, reason)
+        log.error(
+            "A delivery failed", action="delivery_failed", delivery=delivery_id, reason=reason
+        )

@@ -1,0 +1,102 @@
+"""`delivery_queue`, which pykoclaw's programs fill, and `acp_deliveries`: what of it could not be
+shown.
+
+A row's conversation is a session's conversation, `acp-` and an id of a session, or such an id
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.model.deliveries import LONGEST, OWN, Delivery, Waiting
+from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+
+MOST_WAITING: Final = 10_000  # rows that are looked at together
+
+# CROSS JOIN fixes the order: the rows that wait first, then sessions by their indexes. Each SELECT
+# returns the rows in the order in which they were inserted.
+_WAITING: Final = " UNION ALL ".join(
+    "SELECT d.id, d.created_at, COALESCE(s.alias_of, s.acp_session_id), s.deleted_at IS NOT NULL"  # noqa: S608  constants
+    f" FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"
+    f" WHERE d.channel_prefix = '{OWN}' AND d.status = 'pending'"
+    for matches in (
+        "s.conversation_name = d.conversation",
+        f"d.conversation LIKE '{OWN}-%' AND s.acp_session_id = SUBSTR(d.conversation, {len(OWN) + 2})",
+        "s.acp_session_id = d.conversation",
+    )
+)
+# As bytes: one text that is not UTF-8 must not keep the others from being read.
+_ROW: Final = (
+    f"SELECT task_id, created_at, LENGTH(message), CAST(SUBSTR(message, 1, {LONGEST}) AS BLOB)"  # noqa: S608  constant
+    " FROM delivery_queue WHERE id = ? AND status = 'pending'"
+)
+
+
+async def waiting(database: Database) -> list[Waiting]:
+    """Deliveries for conversations that have a session, or had one that was deleted, by session."""
+    rows = await database.read(f"{_WAITING} LIMIT {MOST_WAITING}")
+    rows.sort(key=lambda row: str(row[1]))  # stable: rows of one time stay in their order
+    owners: dict[str, tuple[str, bool]] = {}
+    for delivery_id, _, session_id, deleted in rows:
+        known = owners.get(delivery_id)
+        if known is None or (known[1] and not deleted):
+            owners[delivery_id] = (session_id, bool(deleted))
+    found: dict[str, Waiting] = {}
+    for delivery_id, (session_id, deleted) in owners.items():
+        found.setdefault(session_id, Waiting(session_id, deleted, [])).delivery_ids.append(
+            delivery_id
+        )
+    return list(found.values())
+
+
+async def find(database: Database, delivery_id: str) -> Delivery | None:
+    """A delivery that still waits."""
+    rows = await database.read(_ROW, (delivery_id,))
+    return _delivery(delivery_id, *rows[0]) if rows else None
+
+
+def _delivery(delivery_id: str, task: Any, created_at: Any, length: Any, message: Any) -> Delivery:
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else ""
+    return Delivery(delivery_id, str(task), text, max(int(length or 0), len(text)), str(created_at))
+
+
+def delivered(delivery_id: str) -> tuple[Statement, ...]:
+    """It was shown; fails with Conflict if it does not wait any more."""
+    return (
+        Statement(
+            "UPDATE delivery_queue SET status = 'delivered', delivered_at = ? WHERE id = ?"
+            " AND status = 'pending'",
+            (now_text(), delivery_id),
+            rows=1,
+        ),
+        Statement("DELETE FROM acp_deliveries WHERE delivery_id = ?", (delivery_id,)),
+    )
+
+
+def count_attempt(delivery_id: str, reason: str) -> Statement:
+    """It could not be shown."""
+    return Statement(
+        "INSERT INTO acp_deliveries (delivery_id, attempts, reason, tried_at) VALUES (?, 1, ?, ?)"
+        " ON CONFLICT (delivery_id) DO UPDATE SET attempts = acp_deliveries.attempts + 1,"
+        " reason = excluded.reason, tried_at = excluded.tried_at",
+        (delivery_id, reason, now_ms()),
+    )
+
+
+def failed(delivery_id: str) -> Statement:
+    """It is not tried again."""
+    return Statement(
+        "UPDATE delivery_queue SET status = 'failed' WHERE id = ? AND status = 'pending'",
+        (delivery_id,),
+    )
+
+
+async def attempts(database: Database, delivery_id: str) -> int:
+    """How often it could not be shown."""
+    rows = await database.read(
+        "SELECT attempts FROM acp_deliveries WHERE delivery_id = ?", (delivery_id,)
+    )
+    return int(rows[0][0]) if rows else 0

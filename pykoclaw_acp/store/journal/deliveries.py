@@ -1,0 +1,45 @@
+"""Deliveries, over `store/deliveries.py`: what is shown is committed with what says so."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.model import deliveries as rules
+from pykoclaw_acp.model.deliveries import Delivery, Waiting
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.store import deliveries, events, notes, sessions
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+
+class SqlDeliveryStore(SqlStore):
+    """Implements `sessions.ports.deliveries.DeliveryStore`."""
+
+    async def waiting(self) -> list[Waiting]:
+        """Deliveries for conversations that have a session, or had one, by session."""
+        return await deliveries.waiting(self._database)
+
+    async def delivery(self, delivery_id: str) -> Delivery | None:
+        """A delivery, if it still waits."""
+        return await deliveries.find(self._database, delivery_id)
+
+    async def deliver(self, session_id: str, delivery: Delivery) -> tuple[list[int], list[Event]]:
+        """Log the message, add a note for Claude, and mark the delivery as delivered."""
+        said = rules.shown(delivery)
+        statements = deliveries.delivered(delivery.delivery_id)
+        if said:
+            note = rules.note(delivery)
+            statements = (
+                *statements,
+                sessions.received(session_id, self.clock.now()),
+                notes.add(session_id, note.note_id, note.text),
+            )
+        return await self._commit(Unit(statements, events.rows(session_id, None, said))), said
+
+    async def count_attempt(self, delivery_id: str, reason: str) -> int:
+        """Note that a delivery could not be shown; returns how often that has happened."""
+        await self._run(deliveries.count_attempt(delivery_id, reason))
+        return await deliveries.attempts(self._database, delivery_id)
+
+    async def give_up(self, delivery_id: str, reason: str) -> None:
+        """End a delivery as failed."""
+        counted = deliveries.count_attempt(delivery_id, reason)
+        await self._commit(Unit((counted, deliveries.failed(delivery_id))))

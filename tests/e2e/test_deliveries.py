@@ -1,0 +1,83 @@
+"""What pykoclaw's programs deliver to a conversation, on the real CLI: seen once, in order,
+whatever happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.integration.queueing import enqueue, fetch, status
+from tests.waiting import eventually
+
+
+def name(session: str) -> str:
+    return f"acp-{session[:8]}"
+
+
+async def settled(stack: Stack) -> None:
+    path = stack.data / "pykoclaw.db"
+    await eventually(
+        lambda: not fetch(path, "SELECT id FROM delivery_queue WHERE status = 'pending'")
+    )
+
+
+async def conversation(stack: Stack) -> tuple[Client, str]:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Good morning."))
+    return client, session
+
+
+async def test_claude_knows_what_was_delivered_while_idle(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    enqueue(stack.data / "pykoclaw.db", name(session), "The job found 3 errors.", task="12345678")
+    await client.until(lambda: "The job found 3 errors." in client.text(session))
+    await client.prompt(session, text("Three."))
+    asked = str(stack.asked()[-1]["messages"][-1])
+    assert asked.count("The job found 3 errors.") == 1
+    await client.load(session, stack.work)
+    assert client.text(session).count("The job found 3 errors.") == 1
+    places = [client.text(session).index(part) for part in ("morning", "3 errors", "Three.")]
+    assert places == sorted(places)
+
+
+async def test_delivery_in_the_middle_of_a_turn_comes_after_it(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    prompt = client.prompting(session, script("repeat 40x50ms w{n} ", "text Over."))
+    await client.until(lambda: "w3 " in client.text(session))
+    delivery = enqueue(stack.data / "pykoclaw.db", name(session), "news")
+    await client.until(lambda: "w20 " in client.text(session))
+    assert status(stack.data / "pykoclaw.db", delivery) == "pending"
+    await client.answer(prompt)
+    await client.until(lambda: "news" in client.text(session))
+    assert client.text(session).index("Over.") < client.text(session).index("news")
+
+
+async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -> None:
+    """Closed, evicted, and unattached while the daemon is killed right after its commit."""
+    client, session = await conversation(stack)
+    await client.call("session/close", sessionId=session)
+    await stack.no_worker()
+    await client.close()
+    path = stack.data / "pykoclaw.db"
+    enqueue(path, name(session), "to a closed session;")
+    await settled(stack)
+    await stack.end_daemon(signal.SIGKILL)
+    for number in range(3):
+        enqueue(path, f"acp-{session}", f"while nobody was there {number};")
+    dying = await stack.daemon(PYKOCLAW_CRASH_AT="delivery_committed:2")
+    await asyncio.wait_for(dying.wait(), 60)
+    assert (
+        len(fetch(path, "SELECT 1 FROM delivery_queue WHERE status = 'pending'")) == 1
+    )  # killed in between
+    client = await stack.front()
+    await settled(stack)
+    await client.load(session, stack.work)
+    shown = client.text(session)
+    parts = ["to a closed session;", *(f"while nobody was there {n};" for n in range(3))]
+    await client.until(lambda: parts[-1] in client.text(session))
+    assert [shown.count(part) for part in parts] == [1] * 4
+    assert [shown.index(part) for part in parts] == sorted(shown.index(part) for part in parts)
+    assert fetch(path, "SELECT DISTINCT status FROM delivery_queue") == [("delivered",)]
