@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,10 @@ async def settled(path: Path) -> None:
     """Wait until no delivery waits."""
     waiting = "SELECT id FROM delivery_queue WHERE status = 'pending'"
     await eventually(lambda: not fetch(path, waiting))
+
+
+def _saw_once(client: Client, words: str) -> bool:
+    return client.text.count(words) == 1
 
 
 def order(text: str, *parts: str) -> list[int]:
@@ -137,7 +142,7 @@ async def test_unattended_session_shows_delivery_at_next_load(tmp_path: Path, pa
         for session in (closed, forgotten):
             client = Client()
             (await r.sessions.get(session.id)).subscribe(client, 0)
-            await eventually(lambda client=client: client.text.count("news") == 1)
+            await eventually(partial(_saw_once, client, "news"))
         assert (await r.sessions.get(closed.id)).record.closed
 
 
