@@ -65,10 +65,11 @@ async def test_no_prompt_is_accepted_twice(s: Subject) -> None:
         prompt(session, "a", keys=PromptKeys("front:2")),
         prompt("two", "b", keys=PromptKeys("front:1")),
         prompt(session, "b", keys=PromptKeys("front:2", "mine")),
-        prompt("nowhere", "b", keys=PromptKeys("front:2")),
     ):
         with pytest.raises(RowRefused):
             await s.journal.accept(refused)
+    with pytest.raises(Conflict):
+        await s.journal.accept(prompt("nowhere", "b", keys=PromptKeys("front:2")))
     await s.journal.accept(
         prompt("two", "b", keys=PromptKeys("front:2", "mine"))
     )  # of another session

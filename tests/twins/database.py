@@ -182,11 +182,11 @@ class MemoryDatabase:
             self.sessions[session_id].used_clock = self.clock.now()
 
     def insert_turn(self, row: TurnRow) -> None:
-        """Raises RowRefused if its id or a unique key exists, or if there is no such session."""
+        """Raises RowRefused if its id or a unique key exists, Conflict without such a session."""
+        self.session(row.session_id)
         others = self.turns.values()
         refused = (
             row.turn_id in self.turns
-            or row.session_id not in self.sessions
             or any(
                 row.keys.request is not None and one.keys.request == row.keys.request
                 for one in others
