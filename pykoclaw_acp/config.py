@@ -252,6 +252,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("PYKOCLAW_BRAVE_API_KEY", _BARE["brave_api_key"]),
         description="Key of the Brave Search API, for the tool brave_search; BRAVE_API_KEY is also taken.",
     )
+    scheduler: Annotated[Literal["on", "off"], BeforeValidator(_lowered)] = Field(
+        default="off",
+        description="Whether the daemon runs scheduled tasks: on, or off, for instance if `pykoclaw scheduler` does.",
+    )
     crash_points: str | None = Field(
         default=None,
         validation_alias="PYKOCLAW_CRASH_AT",

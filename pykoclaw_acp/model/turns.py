@@ -89,7 +89,8 @@ class Turn:
     clock). `spoke`: part of the answer is in the log. `cancelled`: set to stop the turn. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client. `attempts`:
-    daemons that died while preparing it; `begun`: this one is counted in the journal.
+    daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
+    the scheduled task whose run it is; `aside`: in a session of its own.
     """
 
     turn_id: str
@@ -104,6 +105,8 @@ class Turn:
     unattended: bool = False
     attempts: int = 0
     begun: bool = False
+    task_id: str | None = None
+    aside: bool = False
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

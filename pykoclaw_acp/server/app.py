@@ -10,6 +10,7 @@ import gc
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
@@ -35,16 +37,19 @@ from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
+from pykoclaw_acp.sessions.scheduler import Scheduler
+from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import conversations, history_copy, overview, privacy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
-from pykoclaw_acp.system import trusted_path
+from pykoclaw_acp.system import other_scheduler, trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.trust.watch import Watch
 
@@ -74,8 +79,16 @@ class App:
         self.conversion = Conversion(
             database, lambda: not any(session.busy for session in sessions.live)
         )
-        self._changes = Changes(database)
+        store = SqlTaskStore(database)
+        self.runs = TaskRuns(sessions, store, settings.data)
+        self.scheduler = (
+            Scheduler(store, self.runs, partial(other_scheduler.find, database.path))
+            if settings.scheduler == "on"
+            else None
+        )
+        self._changes = Changes(database.path)
         self._changes.tell(sessions.deliveries_wanted)
+        self._changes.tell(self.runs.changed)
         self._deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         loop = asyncio.get_running_loop()
         self._side_tasks = [
@@ -131,6 +144,13 @@ class App:
         """Sessions of the workers that may be alive, by pid and start time."""
         return self._launcher.whereabouts.sessions(await SqlWorkerStore(self.database).rows())
 
+    async def run_tasks(self) -> None:
+        """Go on with the scheduled tasks that an earlier daemon ran, and run those that are due."""
+        await self.database.condition.writable()
+        await until_done(self.runs.recover, "Runs of tasks could not be looked at")
+        if self.scheduler is not None:
+            await self.scheduler.run()
+
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half
         of `grace` (s).
@@ -148,6 +168,7 @@ class App:
 
     async def detach(self) -> None:
         """Close the database, and leave the workers to the next daemon."""
+        self.runs.stop()
         await self.sessions.suspend()
         await self.pool.detach()
         await self._close()

@@ -93,6 +93,7 @@ class Daemon:
             _start(self._app.ages.run(), "drop old cursors"),
             _start(_keep_log_small(self._places.log), "trim log"),
             _start(self._tell_condition(), "report condition"),
+            _start(self._app.run_tasks(), "run scheduled tasks"),
         ]
         self._starter.ready()
         inherited = self._listening.inherited

@@ -5,6 +5,7 @@ between turns.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 
 import structlog
@@ -20,6 +21,7 @@ MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of it
 PAUSE: Final = 0.5  # s before the next try
 LONG_PAUSE: Final = 10.0  # s after a look that failed
 MOST_AT_ONCE: Final = 8  # sessions
+REST: Final = 20  # times the duration of a look, until the next: many rows may wait for nobody
 DELETED: Final = "The session of this conversation was deleted."
 
 log: Final = structlog.get_logger()
@@ -46,7 +48,9 @@ class Deliverer:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
+                began = time.monotonic()
                 await self._look()
+                await asyncio.sleep(REST * (time.monotonic() - began))
         except StoreClosed:
             return
         finally:

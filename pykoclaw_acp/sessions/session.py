@@ -175,7 +175,7 @@ class Session:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
         turn.begun = not self._queue.busy  # at once: no commit of its own says so
         await self._journal.accept(turn)
-        helper = prompt_text.by_client_itself(turn.content, turn.client)
+        helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
         self.record.prompted = True
         self.deduplication.note_prompt()
@@ -184,6 +184,17 @@ class Session:
             await self._runner.finish(turn, outcomes.CANCELLED)
             return
         self.enqueue(turn)
+
+    async def run_task(self, turn: Turn) -> Turn:
+        """Accept the prompt of a scheduled task, also in a closed session; the turn that it was
+        before, if it comes again. Raises as `Intake.accept`.
+        """
+        async with self.intake.lock:
+            known = await self.deduplication.find(turn.keys, "")
+            if known is None:
+                self._queue.require_room(turn)
+                await self.submit(turn)
+        return known or turn
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""

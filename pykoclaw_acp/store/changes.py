@@ -1,31 +1,24 @@
-"""Notices what other programs commit to the database."""
+"""Notices that the database was written, by whatever program."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
-
-import structlog
-
-from pykoclaw_acp.store.database import Database, DatabaseClosed
-from pykoclaw_acp.store.sqlite import sqlite3
 
 LOOK: Final = 0.25  # s; two calls of stat(2), which is next to nothing on an idle machine
 
-log: Final = structlog.get_logger()
-
-_Look = tuple[tuple[int, int, int] | None, ...]
-
 
 class Changes:
-    """Sets events when another program may have committed; this process's own commits do not
-    count.
+    """Sets events when something may have been committed, within half a second.
+
+    Every commit changes the size or the time of the database or of its write-ahead log. SQLite's
+    own answer, `PRAGMA data_version`, would not count what this process writes for others.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, path: Path) -> None:
+        self._files = [os.fspath(path), f"{path}-wal"]
         self._listening: list[asyncio.Event] = []
 
     def tell(self, event: asyncio.Event) -> None:
@@ -33,39 +26,25 @@ class Changes:
         self._listening.append(event)
 
     async def run(self) -> None:
-        """Look until cancelled, or until the database is closed."""
-        seen, version = self._look(), -1
-        unsure = True
+        """Look until cancelled."""
+        seen, unsure = self._look(), False
         while True:
             await asyncio.sleep(LOOK)
-            now = self._look()
-            # Times of files are coarse: what is written right after a look may not show.
-            changed, seen = now != seen, now
-            if not (changed or unsure):
-                continue
-            unsure = changed
-            try:
-                found = await self._database.data_version()
-            except DatabaseClosed:
-                return
-            except sqlite3.Error as error:
-                log.debug("The database was not looked at", action="look_later", error=str(error))
-                unsure = True
-                continue
-            if found != version:
-                version = found
+            before, seen = seen, self._look()
+            changed = seen != before
+            if changed or unsure:
                 for event in self._listening:
                     event.set()
+            # Times of files are coarse: what was written right after this look may not show.
+            unsure = changed
 
-    def _look(self) -> _Look:
-        return tuple(self._stats())
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_state(file) for file in self._files]
 
-    def _stats(self) -> Iterator[tuple[int, int, int] | None]:
-        path = os.fspath(self._database.path)
-        for name in (path, f"{path}-wal"):
-            try:
-                found = os.stat(name)
-            except OSError:
-                yield None
-            else:
-                yield found.st_ino, found.st_size, found.st_mtime_ns
+
+def _state(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

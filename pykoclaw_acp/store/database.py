@@ -191,14 +191,6 @@ class Database:
         if self._checkpoints is not None and self._closing is None:
             self._checkpoints.written(())
 
-    async def data_version(self) -> int:
-        """A number that changes when another connection, of this process or another, has committed.
-
-        Commits of this object do not change it. Raises sqlite3.Error, DatabaseClosed.
-        """
-        self._require_open()
-        return await self._writer.run(_data_version)
-
     async def probe(self) -> None:
         """Wait for the writer to answer, an error included; for the watchdog: never returns if it
         hangs.
@@ -321,10 +313,6 @@ class Database:
     def _require_open(self) -> None:
         if self._closing is not None:
             raise DatabaseClosed(f"the database {self.path} was closed")
-
-
-def _data_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _tidy(connection: sqlite3.Connection, mode: JournalMode) -> None:

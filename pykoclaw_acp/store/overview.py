@@ -133,7 +133,8 @@ async def details(database: Database, session_id: str) -> Details:
         "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,)
     )
     rows = await database.read(
-        "SELECT turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at FROM acp_turns"  # noqa: S608  constant
+        "SELECT turn_id, CASE WHEN task_id IS NULL THEN origin ELSE 'task' END, state, stop_reason, error,"  # noqa: S608  constant
+        " created_at, started_at, ended_at FROM acp_turns"
         f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
         (session_id, TURNS_SHOWN),
     )

@@ -37,8 +37,8 @@ def insert(turn: Turn, prompt: str) -> Statement:
     """Insert a queued turn at the next position; `prompt` is its content as JSON."""
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
-        " client, state, created_at, sent_clock, unattended, attempts, position)"
-        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, {_POSITION})",
+        " client, state, created_at, sent_clock, unattended, attempts, task_id, position)"
+        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION})",
         (
             turn.turn_id,
             turn.session_id,
@@ -51,6 +51,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
             turn.sent,
             int(turn.unattended),
             int(turn.begun),
+            turn.task_id,
             turn.session_id,
             turn.session_id,
         ),
@@ -92,7 +93,7 @@ async def newest(database: Database, session_id: str, since: int) -> tuple[Turn,
     found = await _ended(
         database,
         "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
-        f" ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {UNFINISHED} AND ended_clock >= ?",
+        f" AND task_id IS NULL ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {UNFINISHED} AND ended_clock >= ?",
         (session_id, since),
     )
     return found[0] if found else None

@@ -26,7 +26,7 @@ from tests.waiting import eventually, within
 @asynccontextmanager
 async def delivering(r: Rig) -> AsyncIterator[None]:
     """A deliverer at work, and what tells it of changes."""
-    changes = Changes(r.database)
+    changes = Changes(r.database.path)
     changes.tell(r.sessions.deliveries_wanted)
     deliverer = Deliverer(r.sessions, SqlDeliveryStore(r.database))
     running = [asyncio.create_task(changes.run()), asyncio.create_task(deliverer.run())]

@@ -31,7 +31,7 @@ class MemoryTurnJournal(MemoryStore):
         def queue() -> None:
             self.database.queue(turn)
             row = self.database.session(turn.session_id)
-            helper = prompt_text.by_client_itself(turn.content, turn.client)
+            helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
             row.record.auxiliary = helper and (row.record.auxiliary or not row.record.prompted)
             row.record.prompted, row.pruned, row.used_clock = True, False, self.clock.now()
 

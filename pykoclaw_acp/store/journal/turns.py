@@ -24,7 +24,7 @@ class SqlTurnJournal(SqlStore):
 
     async def accept(self, turn: Turn) -> None:
         """Insert a prompt as `queued`, durably."""
-        helper = prompt_text.by_client_itself(turn.content, turn.client)
+        helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))

@@ -1,0 +1,108 @@
+"""Scheduled tasks and their runs: plain data, and pykoclaw's rules for results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from pykoclaw_acp.model.events import Event, Text, ToolStarted
+from pykoclaw_acp.model.schedule import compute_next_run
+
+SUMMARY: Final = 200  # characters of a result that `last_result` keeps
+_RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A row of `scheduled_tasks`."""
+
+    id: str
+    conversation: str
+    prompt: str
+    schedule_type: str
+    schedule_value: str
+    context_mode: str
+    target_conversation: str | None
+    next_run: str | None
+    last_run: str | None
+    last_result: str | None
+    status: str
+    created_at: str
+
+    @property
+    def isolated(self) -> bool:
+        """Whether it runs without the conversation's history."""
+        return self.context_mode != "group"
+
+    def after(self) -> str | None:
+        """Its next run, counted from now; None if there is none. Raises ValueError."""
+        if self.schedule_type not in ("cron", "interval"):
+            return None
+        return compute_next_run(self.schedule_type, self.schedule_value)
+
+
+@dataclass(slots=True)
+class TaskRun:
+    """A run from its claim to its result; `turn_id` is that of the turn that it is.
+
+    `claimed`: the next run that the claim has written. `manual`: somebody asked for it, and the
+    schedule does not change. `aside`: in a session of its own. `started_at`: ms since 1970.
+    """
+
+    turn_id: str
+    task: Task
+    claimed: str | None
+    manual: bool
+    started_at: int
+    session_id: str | None = None
+    aside: bool = False
+
+    @property
+    def began(self) -> datetime:
+        """When it was claimed."""
+        return datetime.fromtimestamp(self.started_at / 1000, UTC)
+
+    @property
+    def request_key(self) -> str:
+        """Under which its prompt is accepted once."""
+        return f"task:{self.turn_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """How a run ended; without an `error` its `text` is delivered, if there is any.
+
+    `next_run`: by the schedule, counted from the end. `shown`: the user was shown the text where
+    it would be delivered.
+    """
+
+    text: str
+    error: str | None
+    next_run: str | None
+    duration_ms: int
+    shown: bool = False
+
+    @property
+    def summary(self) -> str:
+        """What `last_result` keeps."""
+        if self.error is not None:
+            return f"Error: {self.error}"
+        return self.text[:SUMMARY] or "Completed"
+
+
+def answer(events: Iterable[Event | None]) -> str:
+    """The text of a turn, with a rule between what was said before and after tools."""
+    said: list[str] = []
+    tools = False
+    for event in events:
+        if isinstance(event, ToolStarted):
+            tools = bool(said)
+        elif isinstance(event, Text) and event.text:
+            if tools:
+                said.append(_RULE)
+            tools = False
+            said.append(event.text)
+    return "".join(said)

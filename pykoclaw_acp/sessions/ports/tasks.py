@@ -1,0 +1,56 @@
+"""Scheduled tasks, which other programs make, change and run as well."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class TaskStore(Store, Protocol):
+    """Tasks, and the runs of this program: each is claimed once and has one result."""
+
+    async def due(self, limit: int) -> list[Task]:
+        """Tasks whose time has come and that this program does not run, the first due first."""
+
+    async def next_due(self) -> str | None:
+        """When the next task is due that is not due yet."""
+
+    async def claim(self, run: TaskRun) -> None:
+        """Take a run, durably, and write the next run that the claim names.
+
+        Raises Conflict if the task is not as it was read, or runs.
+        """
+
+    async def refuse(self, task: Task, reason: str) -> None:
+        """Pause a due task whose schedule cannot be read. Raises Conflict as `claim`."""
+
+    async def place(self, run: TaskRun, turn_id: str | None = None) -> None:
+        """Note where the run takes place, and as which turn; `turn_id`: the one noted before, if
+        that has changed.
+        """
+
+    async def unfinished(self) -> list[TaskRun]:
+        """Runs without a result, the oldest first."""
+
+    async def session_of(self, conversation: str) -> str | None:
+        """The session of a conversation, also a deleted one."""
+
+    async def text(self, turn_id: str) -> str:
+        """What a turn has answered."""
+
+    async def finish(self, run: TaskRun, result: TaskResult) -> None:
+        """Write a run's result and enqueue its delivery, in one commit. Patient.
+
+        Raises Conflict if it has one.
+        """
+
+    async def continue_with(self, conversation: str, claude_session_id: str, cwd: str) -> None:
+        """Let the next turn of a conversation without a session go on from this one. Patient."""
+
+    async def left_aside(self, run: TaskRun) -> list[str]:
+        """Sessions of earlier runs of the task aside, which nobody needs any more."""
+
+    async def forget_earlier(self, run: TaskRun) -> None:
+        """Delete what is kept of the task's earlier runs. Patient."""

@@ -1,0 +1,111 @@
+"""The scheduler: runs tasks whose time has come, unless pykoclaw's own scheduler does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.scheduled import Task
+from pykoclaw_acp.sessions.ports.tasks import TaskStore
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+
+LONGEST_PAUSE: Final = 60.0  # s between two looks
+SHORTEST_PAUSE: Final = 0.05  # s
+STANDING_BY: Final = 10.0  # s between two looks for the other scheduler, while tasks are due
+AFTER_FAILURE: Final = 10.0  # s
+
+log: Final = structlog.get_logger()
+
+
+class Scheduler:
+    """Claims due tasks and runs them; looks again when a task may have changed.
+
+    `find_other` returns the pid of pykoclaw's scheduler, if that runs: it claims nothing, so this
+    one stands by.
+    """
+
+    def __init__(
+        self, store: TaskStore, runs: TaskRuns, find_other: Callable[[], int | None]
+    ) -> None:
+        self.other: int | None = None  # pid for which it stands by
+        self._store = store
+        self._runs = runs
+        self._find_other = find_other
+
+    async def run(self) -> None:
+        """Run until cancelled, or until the store is closed."""
+        wanted = self._runs.changed
+        while True:
+            wanted.clear()
+            try:
+                pause = await self._round()
+            except StoreClosed:
+                return
+            except StoreUnavailable:
+                await self._store.writable()
+                continue
+            except Exception:
+                log.exception("Tasks could not be looked at", action="scheduler_failed")
+                pause = AFTER_FAILURE
+            await _wait(wanted, pause)
+
+    async def _round(self) -> float:
+        """Claim what is due; returns for how long (s) nothing is."""
+        if not (room := self._runs.room):
+            return LONGEST_PAUSE
+        await self._store.writable()
+        due = await self._store.due(room)
+        if due and await self._stands_by():
+            return STANDING_BY
+        for task in due:
+            await self._claim(task)
+        return _until(await self._store.next_due()) if len(due) < room else 0
+
+    async def _claim(self, task: Task) -> None:
+        try:
+            try:
+                following = task.after()
+            except ValueError as error:
+                reason = f"The schedule cannot be read: {error}"
+                log.error("A task is paused", action="task_paused", task=task.id, reason=reason)
+                await self._store.refuse(task, reason)
+                return
+            await self._runs.begin(task, following)
+        except Conflict as error:
+            log.info("A task was not claimed", action="task_left", task=task.id, reason=str(error))
+
+    async def _stands_by(self) -> bool:
+        """Whether pykoclaw's scheduler runs; said in the log when that changes."""
+        before, self.other = self.other, await asyncio.to_thread(self._find_other)
+        if self.other is not None and before is None:
+            log.warning(
+                "pykoclaw's scheduler runs: this one stands by",
+                action="scheduler_stands_by",
+                pid=self.other,
+            )
+        elif self.other is None and before is not None:
+            log.warning("This scheduler runs the tasks from now on", action="scheduler_takes_over")
+        return self.other is not None
+
+
+def _until(due: str | None) -> float:
+    """Seconds until a time that is compared as a text: its digits count as UTC."""
+    try:
+        at = datetime.fromisoformat(due or "").replace(tzinfo=UTC)
+    except ValueError:
+        return LONGEST_PAUSE
+    pause = (at - datetime.now(UTC)).total_seconds()
+    return min(max(pause, SHORTEST_PAUSE), LONGEST_PAUSE)
+
+
+async def _wait(event: asyncio.Event, pause: float) -> None:
+    try:
+        async with asyncio.timeout(pause):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,210 @@
+"""Runs of scheduled tasks: each is a turn like any other, from its claim to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import structlog
+from msgspec.structs import replace
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import (
+    AcpError,
+    Conflict,
+    InvalidParams,
+    Overloaded,
+    SessionNotFound,
+    StoreClosed,
+    StoreUnavailable,
+)
+from pykoclaw_acp.model import deliveries
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions.ports.tasks import TaskStore
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.tasks import Tasks
+
+MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
+NOT_STARTED: Final = "not_started"  # the kind of failure of a prompt that a daemon gave up
+CANCELLED: Final = "The run was cancelled."
+
+log: Final = structlog.get_logger()
+
+
+class TaskRuns:
+    """Runs claimed tasks. `data` is the data directory; `changed` is set when a run has ended."""
+
+    def __init__(self, sessions: Sessions, store: TaskStore, data: Path) -> None:
+        self.changed = asyncio.Event()
+        self._sessions = sessions
+        self._store = store
+        self._data = data
+        self._tasks = Tasks()
+        self._running: dict[str, TaskRun] = {}  # by task
+
+    @property
+    def room(self) -> int:
+        """How many runs may begin now."""
+        return max(MOST_RUNS - len(self._running), 0)
+
+    @property
+    def running(self) -> list[TaskRun]:
+        """Those that have no result yet."""
+        return list(self._running.values())
+
+    async def recover(self) -> None:
+        """Go on with the runs of an earlier daemon: what was not accepted runs, what was has its
+        result written.
+        """
+        for run in await self._store.unfinished():
+            if run.task.id not in self._running:
+                log.info("A run goes on", action="task_recovered", task=run.task.id)
+                self._start(run)
+
+    async def begin(self, task: Task, claimed: str | None, *, manual: bool = False) -> TaskRun:
+        """Claim a task and run it. Raises Conflict if it is not as it was read, or runs."""
+        now = time.time_ns() // 1_000_000
+        run = TaskRun(str(uuid4()), task, claimed, manual, now)
+        await self._store.claim(run)
+        crash_points.reached("task_claimed")
+        log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
+        self._start(run)
+        return run
+
+    def stop(self) -> None:
+        """Leave the runs to the next daemon."""
+        self._tasks.cancel()
+
+    def _start(self, run: TaskRun) -> None:
+        self._running[run.task.id] = run
+        self._tasks.start(self._run(run), name="scheduled task")
+
+    async def _run(self, run: TaskRun) -> None:
+        async def act() -> None:
+            await self._to_its_end(run)
+
+        try:
+            await until_done(act, "A scheduled task's run could not go on", final=(Conflict,))
+        except StoreClosed:
+            return
+        except Conflict:
+            log.warning("The run has a result already", action="task_ended", task=run.task.id)
+        finally:
+            self._running.pop(run.task.id, None)
+            self.changed.set()
+
+    async def _to_its_end(self, run: TaskRun) -> None:
+        session: Session | None = None
+        outcome: Outcome | None = None
+        text = ""
+        try:
+            session, outcome = await self._turn_of(run)
+        except (StoreUnavailable, Overloaded):
+            raise
+        except AcpError as error:  # the session is gone, or there is no place for it
+            reason: str | None = str(error)
+        else:
+            text = await self._store.text(run.turn_id)
+            reason = _reason(outcome)
+        result = TaskResult(
+            text,
+            reason,
+            None if run.manual else _next(run.task),
+            max(time.time_ns() // 1_000_000 - run.started_at, 0),
+            shown=session is not None and not run.aside and _is_for(session, run.task),
+        )
+        await self._store.finish(run, result)
+        crash_points.reached("task_run_ended")
+        log.info(
+            "Task ended", action="task_ended", task=run.task.id, turn=run.turn_id, error=reason
+        )
+        self._sessions.deliveries_wanted.set()
+        if session is not None:
+            await self._tidy(run, session, outcome)
+
+    async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
+        """The run's turn, to its end. One that ended before it began is given another id."""
+        while True:
+            session = await self._session(run)
+            turn = await session.run_task(self._turn(run))
+            outcome, _ = await asyncio.shield(turn.ended)
+            if outcome.failure is None or outcome.failure.kind != NOT_STARTED:
+                return session, outcome
+            noted, run.turn_id = run.turn_id, str(uuid4())
+            await self._store.place(run, noted)
+
+    def _turn(self, run: TaskRun) -> Turn:
+        return Turn(
+            run.turn_id,
+            run.session_id or "",
+            [{"type": "text", "text": run.task.prompt}],
+            PromptKeys(request=run.request_key),
+            sent=self._sessions.clock.now(),
+            unattended=True,
+            task_id=run.task.id,
+            aside=run.aside,
+        )
+
+    async def _session(self, run: TaskRun) -> Session:
+        """Where the run takes place; noted before anything is sent there. Raises SessionNotFound."""
+        if run.session_id is not None:
+            return await self._sessions.get(run.session_id)
+        known = await self._store.session_of(run.task.conversation)
+        session = None if known is None else await self._sessions.find(known)
+        if session is None and known is not None and not run.task.isolated:
+            raise SessionNotFound(known)
+        if session is None or run.task.isolated:
+            cwd = session.record.cwd if session is not None else None
+            run.aside = True
+            session = await self._sessions.create(cwd or await self._folder(run.task), (), ())
+        elif session.record.cwd is None:
+            session.change_worker(replace(session.options, cwd=await self._folder(run.task)))
+        run.session_id = session.id
+        await self._store.place(run)
+        return session
+
+    async def _folder(self, task: Task) -> str:
+        """The directory of a conversation that no client has opened, as pykoclaw makes it."""
+        if "/" in task.conversation or task.conversation in ("", ".", ".."):
+            raise InvalidParams("The name of the task's conversation is none of a directory.")
+        folder = self._data / "conversations" / task.conversation
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        return str(folder)
+
+    async def _tidy(self, run: TaskRun, session: Session, outcome: Outcome | None) -> None:
+        """Keep the newest run of a task that runs aside, and no other."""
+        claude = None if outcome is None else outcome.claude_session_id
+        if run.aside and not run.task.isolated and claude is not None:
+            cwd = session.record.cwd or ""
+            await self._store.continue_with(run.task.conversation, claude, cwd)
+        for session_id in await self._store.left_aside(run):
+            if (earlier := await self._sessions.find(session_id)) is not None:
+                await self._sessions.delete(earlier)
+        await self._store.forget_earlier(run)
+
+
+def _reason(outcome: Outcome) -> str | None:
+    """Why there is no result; None of an answer."""
+    if outcome.state == TurnState.DONE:
+        return None
+    return CANCELLED if outcome.failure is None else outcome.failure.message
+
+
+def _next(task: Task) -> str | None:
+    try:
+        return task.after()
+    except ValueError:
+        return None  # it was readable as the run was claimed, or nobody had claimed it
+
+
+def _is_for(session: Session, task: Task) -> bool:
+    """Whether the result is delivered to where it was given."""
+    conversation, _ = deliveries.target(task.conversation, task.target_conversation)
+    own = f"{deliveries.OWN}-{session.id}"
+    return conversation in (session.record.conversation_name, own, session.id)

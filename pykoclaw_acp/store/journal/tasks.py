@@ -1,0 +1,65 @@
+"""Scheduled tasks, over `store/tasks.py`."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.store import tasks
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+
+class SqlTaskStore(SqlStore):
+    """Implements `sessions.ports.tasks.TaskStore`."""
+
+    async def due(self, limit: int) -> list[Task]:
+        """Tasks whose time has come and that this program does not run."""
+        return await tasks.due(self._database, limit)
+
+    async def next_due(self) -> str | None:
+        """When the next task is due that is not due yet."""
+        return await tasks.next_due(self._database)
+
+    async def claim(self, run: TaskRun) -> None:
+        """Take a run, durably, and write the next run that the claim names."""
+        try:
+            await self._commit(Unit(tasks.claim(run), durable=True))
+        except RowRefused as error:
+            raise Conflict(f"the task {run.task.id} runs") from error
+
+    async def refuse(self, task: Task, reason: str) -> None:
+        """Pause a due task whose schedule cannot be read."""
+        await self._commit(Unit(tasks.refuse(task, reason)))
+
+    async def place(self, run: TaskRun, turn_id: str | None = None) -> None:
+        """Note where the run takes place, and as which turn."""
+        await self._run(tasks.place(run, turn_id or run.turn_id))
+
+    async def unfinished(self) -> list[TaskRun]:
+        """Runs without a result, the oldest first."""
+        return await tasks.unfinished(self._database)
+
+    async def session_of(self, conversation: str) -> str | None:
+        """The session of a conversation, also a deleted one."""
+        return await tasks.session_of(self._database, conversation)
+
+    async def text(self, turn_id: str) -> str:
+        """What a turn has answered."""
+        return await tasks.text(self._database, turn_id)
+
+    async def finish(self, run: TaskRun, result: TaskResult) -> None:
+        """Write a run's result and enqueue its delivery, in one commit."""
+        await self._commit(Unit(tasks.result(run, result), durable=True), patient=True)
+
+    async def continue_with(self, conversation: str, claude_session_id: str, cwd: str) -> None:
+        """Let the next turn of a conversation without a session go on from this one."""
+        row = tasks.upsert_conversation(conversation, claude_session_id, cwd)
+        await self._run(row, patient=True)
+
+    async def left_aside(self, run: TaskRun) -> list[str]:
+        """Sessions of earlier runs of the task aside."""
+        return await tasks.left_aside(self._database, run.task.id, run.turn_id)
+
+    async def forget_earlier(self, run: TaskRun) -> None:
+        """Delete what is kept of the task's earlier runs."""
+        await self._run(tasks.forget_runs(run.task.id, run.turn_id), patient=True)

@@ -1,0 +1,285 @@
+"""`scheduled_tasks` and `task_run_logs`, which are pykoclaw's, and `acp_task_runs`, the runs of
+this program.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from pykoclaw_acp.model import deliveries
+from pykoclaw_acp.model.events import decode
+from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun, answer
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+
+_COLUMNS: Final = (
+    "id, conversation, prompt, schedule_type, schedule_value, COALESCE(context_mode, 'group'),"
+    " target_conversation, next_run, last_run, last_result, COALESCE(status, 'active'), created_at"
+)
+_NOT_RUNNING: Final = (
+    "NOT EXISTS (SELECT 1 FROM acp_task_runs r WHERE r.task_id = scheduled_tasks.id"
+    " AND r.ended_at IS NULL)"
+)
+_RUN: Final = "SELECT turn_id, task, claimed_next_run, manual, started_at, acp_session_id, aside FROM acp_task_runs"
+# The values are compared as texts, as pykoclaw does; whatever is no time is never due.
+_IS_DUE: Final = "status = 'active' AND next_run IS NOT NULL AND next_run <= ?"
+
+
+async def due(database: Database, limit: int) -> list[Task]:
+    """Tasks whose time has come and that do not run, the first due first."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE {_IS_DUE} AND {_NOT_RUNNING}"  # noqa: S608  constants
+        " ORDER BY next_run LIMIT ?",
+        (now_text(), limit),
+    )
+    return [Task(*row) for row in rows]
+
+
+async def next_due(database: Database) -> str | None:
+    """When the next task is due that is not due yet."""
+    rows = await database.read(
+        "SELECT next_run FROM scheduled_tasks WHERE status = 'active' AND next_run > ?"
+        " ORDER BY next_run LIMIT 1",
+        (now_text(),),
+    )
+    return str(rows[0][0]) if rows else None
+
+
+async def every(database: Database, limit: int) -> list[Task]:
+    """Tasks, the newest first."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM scheduled_tasks ORDER BY created_at DESC LIMIT ?",  # noqa: S608  constant
+        (limit,),
+    )
+    return [Task(*row) for row in rows]
+
+
+async def matching(database: Database, word: str) -> list[Task]:
+    """The task with this id, or two tasks at most whose ids begin so."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE id = ?",  # noqa: S608  constant
+        (word,),
+    )
+    if not rows and word:
+        rows = await database.read(
+            f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE id >= ? AND id < ? LIMIT 2",  # noqa: S608
+            (word, word + "\U0010ffff"),
+        )
+    return [Task(*row) for row in rows]
+
+
+async def logged(database: Database, task_id: str, limit: int) -> list[tuple[Any, ...]]:
+    """Runs of a task by any program, the newest first: time, duration (ms), status, result and
+    error.
+    """
+    return await database.read(
+        "SELECT run_at, duration_ms, status, result, error FROM task_run_logs WHERE task_id = ?"
+        " ORDER BY run_at DESC LIMIT ?",
+        (task_id, limit),
+    )
+
+
+def claim(run: TaskRun) -> tuple[Statement, ...]:
+    """Take a run, so that no other program of ours does; fails with Conflict if the task is not as
+    it was read, and with a refused row if it runs.
+    """
+    task = run.task
+    held = "" if run.manual else " AND status = 'active'"
+    taken = Statement(
+        f"UPDATE scheduled_tasks SET next_run = ? WHERE id = ?{held}"  # noqa: S608  constants
+        f" AND COALESCE(next_run, '') = ? AND {_NOT_RUNNING}",
+        (run.claimed, task.id, task.next_run or ""),
+        rows=1,
+    )
+    row = Statement(
+        "INSERT INTO acp_task_runs (turn_id, task_id, task, manual, claimed_next_run, started_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            run.turn_id,
+            task.id,
+            msgspec.json.encode(task).decode(),
+            int(run.manual),
+            run.claimed,
+            run.started_at,
+        ),
+    )
+    return taken, row
+
+
+def place(run: TaskRun, turn_id: str) -> Statement:
+    """Note where the run takes place, and as which turn; `turn_id` is the one noted before."""
+    return Statement(
+        "UPDATE acp_task_runs SET acp_session_id = ?, aside = ?, turn_id = ? WHERE turn_id = ?",
+        (run.session_id, int(run.aside), run.turn_id, turn_id),
+        rows=1,
+    )
+
+
+async def unfinished(database: Database) -> list[TaskRun]:
+    """Runs without a result, the oldest first."""
+    rows = await database.read(f"{_RUN} WHERE ended_at IS NULL ORDER BY started_at, turn_id")
+    return [
+        TaskRun(
+            turn_id,
+            msgspec.json.decode(task, type=Task),
+            claimed,
+            bool(manual),
+            started_at,
+            session_id,
+            bool(aside),
+        )
+        for turn_id, task, claimed, manual, started_at, session_id, aside in rows
+    ]
+
+
+async def session_of(database: Database, conversation: str) -> str | None:
+    """The session of a conversation; a deleted one if there is no other."""
+    rows = await database.read(
+        "SELECT acp_session_id FROM acp_sessions WHERE conversation_name = ? AND alias_of IS NULL"
+        " ORDER BY deleted_at IS NOT NULL LIMIT 1",
+        (conversation,),
+    )
+    return str(rows[0][0]) if rows else None
+
+
+async def text(database: Database, turn_id: str) -> str:
+    """What a turn has answered."""
+    rows = await database.read(
+        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
+        " WHERE t.turn_id = ? ORDER BY e.seq",
+        (turn_id,),
+    )
+    return answer(decode(payload) for (payload,) in rows)
+
+
+def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
+    """What pykoclaw writes after a run, and that it has ended; fails with Conflict if it had."""
+    done = Statement(
+        "UPDATE acp_task_runs SET ended_at = ? WHERE turn_id = ? AND ended_at IS NULL",
+        (now_ms(), run.turn_id),
+        rows=1,
+    )
+    return done, _after_run(run, ended), _log(run, ended), *_delivery(run, ended)
+
+
+def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
+    """The schedule of a task that was given another time meanwhile stays as it is."""
+    if run.manual:
+        return Statement(
+            "UPDATE scheduled_tasks SET last_run = ?, last_result = ? WHERE id = ?",
+            (now_text(), ended.summary, run.task.id),
+        )
+    return Statement(
+        "UPDATE scheduled_tasks SET last_run = ?, last_result = ?,"
+        " next_run = CASE WHEN COALESCE(next_run, '') = ? THEN ? ELSE next_run END,"
+        " status = CASE WHEN COALESCE(next_run, '') = ? AND ? = 1 THEN 'completed' ELSE status END"
+        " WHERE id = ?",
+        (
+            *(now_text(), ended.summary, run.claimed or "", ended.next_run),
+            *(run.claimed or "", int(ended.next_run is None), run.task.id),
+        ),
+    )
+
+
+def _log(run: TaskRun, ended: TaskResult) -> Statement:
+    return Statement(
+        "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            run.task.id,
+            now_text(run.began),
+            ended.duration_ms,
+            "success" if ended.error is None else "error",
+            ended.text or None,
+            ended.error,
+        ),
+    )
+
+
+def _delivery(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
+    if ended.error is not None or not ended.text:
+        return ()
+    task = run.task
+    conversation, channel = deliveries.target(task.conversation, task.target_conversation)
+    now = now_text()
+    row = (
+        *(uuid.uuid4().hex[:12], task.id, conversation, channel),
+        *(deliveries.without_reply_tags(ended.text), "delivered" if ended.shown else "pending"),
+        *(now, now if ended.shown else None),
+    )
+    insert = (
+        "INSERT INTO delivery_queue (id, task_id, task_run_log_id, conversation, channel_prefix, message, status,"
+        " created_at, delivered_at) VALUES (?, ?, NULL, ?, ?, ?, ?, ?, ?)"
+    )
+    return (Statement(insert, row),)
+
+
+def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
+    """Pause a due task whose schedule cannot be read, with the reason."""
+    error = f"Error: {reason}"
+    pause = (
+        "UPDATE scheduled_tasks SET status = 'paused', last_run = ?, last_result = ?"
+        " WHERE id = ? AND COALESCE(next_run, '') = ?"
+    )
+    log = (
+        "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"
+        " VALUES (?, ?, 0, 'error', NULL, ?)"
+    )
+    return (
+        Statement(pause, (now_text(), error, task.id, task.next_run or ""), rows=1),
+        Statement(log, (task.id, now_text(), reason)),
+    )
+
+
+def set_status(task_id: str, status: str, next_run: str | None = None) -> Statement:
+    """As pykoclaw's `update_task`; `next_run` stays as it is unless given."""
+    if next_run is None:
+        return Statement(
+            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (status, task_id), rows=1
+        )
+    return Statement(
+        "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?",
+        (next_run, status, task_id),
+        rows=1,
+    )
+
+
+def delete(task_id: str) -> tuple[Statement, ...]:
+    """As pykoclaw's `delete_task`: with its runs; what it has enqueued is delivered."""
+    return (
+        Statement("DELETE FROM task_run_logs WHERE task_id = ?", (task_id,)),
+        Statement("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,), rows=1),
+    )
+
+
+def upsert_conversation(name: str, claude_session_id: str, cwd: str) -> Statement:
+    """As pykoclaw's function of this name, without a system prompt."""
+    return Statement(
+        "INSERT INTO conversations (name, session_id, cwd, created_at, system_prompt_hash)"
+        " VALUES (?, ?, ?, ?, NULL) ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id,"
+        " cwd = excluded.cwd, system_prompt_hash = excluded.system_prompt_hash",
+        (name, claude_session_id, cwd, now_text()),
+    )
+
+
+async def left_aside(database: Database, task_id: str, turn_id: str) -> list[str]:
+    """Sessions of earlier runs of a task aside, apart from that of this run."""
+    rows = await database.read(
+        "SELECT acp_session_id FROM acp_task_runs WHERE task_id = ? AND aside = 1 AND ended_at IS NOT NULL"
+        " AND turn_id <> ? AND acp_session_id IS NOT NULL",
+        (task_id, turn_id),
+    )
+    return [session_id for (session_id,) in rows]
+
+
+def forget_runs(task_id: str, turn_id: str) -> Statement:
+    """Delete ended runs of a task, apart from this one."""
+    return Statement(
+        "DELETE FROM acp_task_runs WHERE task_id = ? AND ended_at IS NOT NULL AND turn_id <> ?",
+        (task_id, turn_id),
+    )

@@ -1,0 +1,333 @@
+"""Scheduled tasks: each due run happens once, and ends with what pykoclaw's scheduler writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.sessions.scheduler import Scheduler
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import tasks
+from pykoclaw_acp.store.changes import Changes
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
+from pykoclaw_acp.system import other_scheduler
+from tests.integration.queueing import execute, fetch
+from tests.integration.rig import Client, Rig, rig
+from tests.waiting import eventually, within
+
+PAST = "2026-01-01T00:00:00+00:00"
+
+
+def task(path: Path, conversation: str, prompt: str = "say 2", **fields: Any) -> str:
+    """A task that is due, unless said otherwise."""
+    row = {
+        "id": f"{len(fetch(path, 'SELECT 1 FROM scheduled_tasks')):08x}",
+        "conversation": conversation, "prompt": prompt, "schedule_type": "once", "schedule_value": PAST,
+        "context_mode": "group", "target_conversation": None, "next_run": PAST, "status": "active",
+        "created_at": now_text(), **fields,
+    }  # fmt: skip
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    execute(path, f"INSERT INTO scheduled_tasks ({names}) VALUES ({places})", *row.values())
+    return str(row["id"])
+
+
+def row(path: Path, task_id: str, *columns: str) -> tuple[Any, ...]:
+    (found,) = fetch(
+        path, f"SELECT {', '.join(columns)} FROM scheduled_tasks WHERE id = ?", task_id
+    )
+    return found
+
+
+def logs(path: Path, task_id: str) -> list[tuple[Any, ...]]:
+    return fetch(path, "SELECT status, result, error FROM task_run_logs WHERE task_id = ?", task_id)
+
+
+def nobody() -> int | None:
+    """There is no other scheduler."""
+    return None
+
+
+@asynccontextmanager
+async def scheduling(
+    r: Rig, find_other: Callable[[], int | None] = nobody
+) -> AsyncIterator[Scheduler]:
+    store = SqlTaskStore(r.database)
+    runs = TaskRuns(r.sessions, store, r.database.path.parent)
+    changes = Changes(r.database.path)
+    changes.tell(runs.changed)
+    scheduler = Scheduler(store, runs, find_other)
+    await runs.recover()
+    running = [asyncio.create_task(changes.run()), asyncio.create_task(scheduler.run())]
+    try:
+        yield scheduler
+    finally:
+        for one in running:
+            one.cancel()
+        runs.stop()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pykoclaw.db"
+
+
+async def attached(r: Rig) -> tuple[Session, Client]:
+    session, client = await r.session(), Client()
+    session.subscribe(client, 0)
+    return session, client
+
+
+async def test_due_task_runs_in_its_conversation_and_leaves_what_pykoclaw_does(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session, client = await attached(r)
+        name = session.record.conversation_name
+        once = task(path, name)
+        await eventually(lambda: row(path, once, "status") == ("completed",))
+        answer = client.text
+        assert answer
+        assert logs(path, once) == [("success", answer, None)]
+        next_run, last_run, last_result = row(path, once, "next_run", "last_run", "last_result")
+        assert (next_run, last_result) == (None, answer)
+        assert last_run.endswith("+00:00")
+        delivery = (
+            "SELECT task_id, conversation, channel_prefix, message, status FROM delivery_queue"
+        )
+        # The user has seen it where it would be delivered.
+        assert fetch(path, delivery) == [(once, name, "acp", answer, "delivered")]
+        assert fetch(path, "SELECT task_id, state FROM acp_turns") == [(once, "done")]
+
+
+async def test_result_for_another_conversation_is_enqueued_for_it(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        away = task(path, session.record.conversation_name, target_conversation="wa-andy-1@g.us")
+        await eventually(lambda: logs(path, away))
+        where = "SELECT conversation, channel_prefix, status FROM delivery_queue"
+        assert fetch(path, where) == [("wa-andy-1@g.us", "wa", "pending")]
+
+
+async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session, client = await attached(r)
+        await r.run(session, "say 1")
+        before = fetch(
+            path,
+            "SELECT session_id FROM conversations WHERE name = ?",
+            session.record.conversation_name,
+        )
+        for number in range(2):
+            one = task(
+                path, session.record.conversation_name, context_mode="isolated", id=f"task{number}"
+            )
+            await eventually(lambda one=one: logs(path, one))
+        assert len({spec.spec.session_id for spec in r.launcher.launched}) == 3
+        assert all(one.spec.resume_session_id is None for one in r.launcher.launched)
+        after = fetch(
+            path,
+            "SELECT session_id FROM conversations WHERE name = ?",
+            session.record.conversation_name,
+        )
+        assert after == before
+        assert {one.turn_id for one in client.shown} == {client.shown[0].turn_id}
+        states = fetch(path, "SELECT status FROM delivery_queue")
+        assert states == [("pending",)] * 2  # for the conversation, which has not seen it
+
+
+async def test_task_of_unknown_conversation_runs_in_its_directory(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        daily = task(path, "daily-report")
+        await eventually(lambda: logs(path, daily))
+        (worker,) = r.launcher.launched
+        assert worker.spec.options.cwd == str(tmp_path / "conversations" / "daily-report")
+        assert os.path.isdir(worker.spec.options.cwd)  # noqa: ASYNC240
+        known = "SELECT session_id, cwd FROM conversations WHERE name = 'daily-report'"
+        await eventually(
+            lambda: fetch(path, known) == [(worker.spec.session_id, worker.spec.options.cwd)]
+        )
+        escaping = task(path, "../../elsewhere")
+        await eventually(lambda: logs(path, escaping))
+        assert logs(path, escaping)[0][0] == "error"
+
+
+async def test_missed_ticks_coalesce_into_one_run(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        hourly = task(
+            path,
+            session.record.conversation_name,
+            schedule_type="interval",
+            schedule_value="3600000",
+        )
+        await eventually(lambda: logs(path, hourly))
+        await eventually(lambda: row(path, hourly, "last_result") != (None,))
+        status, next_run = row(path, hourly, "status", "next_run")
+        soon = datetime.now(UTC) + timedelta(minutes=59)
+        assert status == "active"
+        assert datetime.fromisoformat(next_run) > soon
+        assert not await within(lambda: len(logs(path, hourly)) > 1, 1)
+
+
+async def test_schedule_that_cannot_be_read_pauses_the_task(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        bad = task(
+            path, session.record.conversation_name, schedule_type="cron", schedule_value="often"
+        )
+        await eventually(lambda: row(path, bad, "status") == ("paused",))
+        ((state, _, error),) = logs(path, bad)
+        assert state == "error"
+        assert "cannot be read" in error
+        assert not r.launcher.launched
+
+
+async def test_two_schedulers_run_one_due_task_once(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        due = task(path, session.record.conversation_name)
+        async with scheduling(r), scheduling(r):
+            await eventually(lambda: logs(path, due))
+            assert not await within(lambda: len(logs(path, due)) > 1, 1)
+        assert len(fetch(path, "SELECT 1 FROM acp_turns")) == 1
+
+
+async def test_claim_fails_for_a_task_that_changed_or_runs(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        store = SqlTaskStore(r.database)
+        runs = TaskRuns(r.sessions, store, tmp_path)
+        due = task(path, session.record.conversation_name, "hang")
+        (known,) = await store.due(9)
+        execute(path, "UPDATE scheduled_tasks SET next_run = '2025' WHERE id = ?", due)
+        with pytest.raises(Conflict):
+            await runs.begin(known, None)
+        (known,) = await store.due(9)
+        await runs.begin(known, None)
+        assert await store.due(9) == []
+        (same,) = await tasks.matching(r.database, due)
+        with pytest.raises(Conflict):
+            await runs.begin(same, same.next_run, manual=True)
+        runs.stop()
+
+
+async def test_scheduler_stands_by_while_the_other_one_runs(tmp_path: Path, path: Path) -> None:
+    other: list[int] = [4711]
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        due = task(path, session.record.conversation_name)
+        async with scheduling(r, lambda: other[0] if other else None) as scheduler:
+            await eventually(lambda: scheduler.other == 4711)
+            assert not await within(lambda: logs(path, due) or r.launcher.launched, 1)
+            other.clear()
+            execute(path, "UPDATE scheduled_tasks SET prompt = 'say 1'")  # it looks again at once
+            await eventually(lambda: logs(path, due))
+            assert scheduler.other is None
+
+
+async def test_failed_turn_is_an_error_and_delivers_nothing(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        dying = task(path, session.record.conversation_name, "die")
+        await eventually(lambda: logs(path, dying))
+        ((state, _, error),) = logs(path, dying)
+        assert state == "error"
+        assert row(path, dying, "last_result") == (f"Error: {error}"[:10_000],)
+        assert row(path, dying, "status") == ("completed",)
+        assert fetch(path, "SELECT 1 FROM delivery_queue") == []
+
+
+@pytest.mark.parametrize("step", ["claimed", "accepted"])
+async def test_run_of_an_earlier_daemon_goes_on_once(tmp_path: Path, path: Path, step: str) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        due = task(path, session.record.conversation_name, "say 3")
+        store = SqlTaskStore(r.database)
+        runs = TaskRuns(r.sessions, store, tmp_path)
+        (known,) = await store.due(1)
+        if step == "claimed":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(TaskRuns, "_start", lambda *_: None)
+                await runs.begin(known, None)
+        else:
+            await runs.begin(known, None)
+            await eventually(lambda: fetch(path, "SELECT 1 FROM acp_turns"))
+            runs.stop()
+        async with scheduling(r):
+            await eventually(lambda: logs(path, due))
+        assert [state for state, _, _ in logs(path, due)] == ["success"]
+        assert len(fetch(path, "SELECT 1 FROM acp_turns")) == 1
+
+
+async def test_change_of_schedule_during_a_run_is_kept(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        once = task(path, session.record.conversation_name, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].contents)
+        execute(path, "UPDATE scheduled_tasks SET next_run = '2099' WHERE id = ?", once)
+        session.cancel()
+        await eventually(lambda: logs(path, once))
+        assert row(path, once, "next_run", "status") == ("2099", "active")
+
+
+async def test_many_due_tasks_leave_workers_for_people(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        for number in range(9):
+            session = await r.session()
+            task(path, session.record.conversation_name, "hang", id=f"t{number}")
+        await eventually(lambda: len(r.launcher.launched) == 4)
+        assert not await within(lambda: len(r.launcher.launched) > 4, 1)
+
+
+# --- the other scheduler's process
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pykoclaw scheduler", True),
+        ("/venv/bin/python /venv/bin/pykoclaw scheduler", True),
+        ("python3 -m pykoclaw scheduler", True),
+        ("python3 /usr/lib/pykoclaw/__main__.py scheduler", True),
+        ("pykoclaw acp", False),
+        ("grep pykoclaw", False),
+        ("vim scheduler", False),
+        ("pykoclaw-acp scheduler", False),
+    ],
+)
+def test_command_line_of_the_scheduler_is_recognised(line: str, expected: bool) -> None:
+    assert other_scheduler.is_scheduler(line.split()) is expected
+
+
+def test_scheduler_counts_if_it_has_this_database_open(tmp_path: Path) -> None:
+    database, elsewhere = tmp_path / "a.db", tmp_path / "b.db"
+    database.touch()
+    elsewhere.touch()
+    for pid, line, opened in (
+        (10, "pykoclaw\0acp\0", database),
+        (11, "pykoclaw\0scheduler\0", elsewhere),
+        (12, "python\0-m\0pykoclaw\0scheduler\0", database),
+    ):
+        folder = tmp_path / "proc" / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "cmdline").write_text(line)
+        os.symlink(opened, folder / "fd" / "3")
+    assert other_scheduler.find(database, tmp_path / "proc") == 12
+    (tmp_path / "proc" / "12" / "fd" / "3").unlink()
+    assert other_scheduler.find(database, tmp_path / "proc") is None
+    assert other_scheduler.find(tmp_path / "none", tmp_path / "proc") is None
