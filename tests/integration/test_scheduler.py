@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, 
             one = task(
                 path, session.record.conversation_name, context_mode="isolated", id=f"task{number}"
             )
-            await eventually(lambda one=one: logs(path, one))
+            await eventually(partial(logs, path, one))
         assert len({spec.spec.session_id for spec in r.launcher.launched}) == 3
         assert all(one.spec.resume_session_id is None for one in r.launcher.launched)
         after = fetch(
