@@ -111,7 +111,7 @@ class Relay:
         if self._failure is not None:
             return self._refused or self._ended
         lingers = time.monotonic() < self._linger_until
-        waited_for = self._ledger.open_requests() if lingers else self._ledger.quick_lines()
+        waited_for = self._ledger.quick_lines() or (lingers and self._ledger.open_requests())
         return not waited_for and (self._link is None or not self._link.out.waiting)
 
     def _step(self) -> None:
