@@ -9,10 +9,12 @@ umask 022
 
 usage() {
     cat <<'END'
-usage: deploy/install.sh [--system] [--program PATH] [--uninstall]
+usage: deploy/install.sh [--system] [--program PATH] [--profile NAME] [--uninstall]
 
   --system        for this machine, as the user pykoclaw (needs root), instead of for you
   --program PATH  the pykoclaw-acp to run; without it, the one that the unit's PATH or yours leads to
+  --profile NAME  editor (Claude asks before it acts) or pykoclaw (as pykoclaw's earlier ACP plugin: nobody is asked);
+                  without it, what is set stays; a person at a terminal is asked once
   --uninstall     stop the service and remove the units; conversations, keys and settings stay
 
 With DESTDIR set, the files of --system go below that directory, and nothing is started.
@@ -22,10 +24,11 @@ END
 say() { printf '%s\n' "$*"; }
 fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
 
-scope=user program='' action=install destdir=${DESTDIR:-}
+scope=user program='' profile='' action=install destdir=${DESTDIR:-}
 while [ $# -gt 0 ]; do
     case $1 in
         --system) scope=system ;;
+        --profile) [ $# -gt 1 ] || fail "--profile needs editor or pykoclaw."; profile=$2; shift ;;
         --uninstall) action=uninstall ;;
         --program) [ $# -gt 1 ] || fail "--program needs a path."; program=$2; shift ;;
         -h | --help) usage; exit 0 ;;
@@ -34,6 +37,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+case $profile in '' | editor | pykoclaw) ;; *) fail "There is no profile $profile; editor and pykoclaw are." ;; esac
 source=$(cd "$(dirname "$0")" && pwd)/$scope
 socket=pykoclaw-acp.socket service=pykoclaw-acp.service
 if [ $scope = system ]; then
@@ -132,6 +136,32 @@ choose_program() {
     rm -f "$new"
 }
 
+# The defaults of sessions, in the service's environment file: what was asked for, else what is set, else a person's
+# answer, who is asked once.
+choose_profile() {
+    file=$settings/environment
+    set_to=$(setting PYKOCLAW_PROFILE '')
+    if [ -z "$profile" ]; then
+        [ -z "$set_to" ] && [ -z "$destdir" ] && [ -t 0 ] && [ -t 1 ] || return 0
+        say "Which defaults are sessions to have (PYKOCLAW_PROFILE)?"
+        say "  editor    Claude asks before it changes files or runs commands"
+        say "  pykoclaw  as pykoclaw's earlier ACP plugin: nobody is asked (docs/migration.md)"
+        while :; do
+            printf 'Profile [editor]: '
+            IFS= read -r profile || { say; profile=''; return 0; }
+            case ${profile:=editor} in editor | pykoclaw) break ;; esac
+            say "Answer editor or pykoclaw."
+        done
+    fi
+    [ "$profile" != "$set_to" ] || return 0
+    # A copy has the mode of the file, which may hold keys, before it has its content.
+    cp -p "$file" "$file.new"
+    { grep -v '^PYKOCLAW_PROFILE=' "$file" || :; printf 'PYKOCLAW_PROFILE=%s\n' "$profile"; } >"$file.new"
+    mv -f "$file.new" "$file"
+    changed=yes
+    say "set PYKOCLAW_PROFILE=$profile in $file"
+}
+
 # --- a daemon that a client has started -------------------------------------------------------------------------------
 
 # It ends, its workers go on, and the service takes them over. Meanwhile no client may start another: the program keeps
@@ -188,6 +218,7 @@ install_units() {
     put "$source/$socket" "$units/$socket"
     put "$source/$service" "$units/$service"
     secret "$settings/environment"
+    choose_profile
     if [ $scope = system ]; then
         secret "$settings/anthropic_api_key"
         put "$source/sysusers.conf" "$destdir/etc/sysusers.d/pykoclaw-acp.conf"

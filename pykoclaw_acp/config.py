@@ -423,6 +423,20 @@ def unread() -> list[str]:
     return sorted(name.upper() for name in dotenv.settings("."))
 
 
+def why_unread() -> str | None:
+    """Which `./.env` is not read, and why; None if it is read, or has no settings of ours."""
+    here, home_file = Path(".env"), Path("~/.local/share/pykoclaw/.env").expanduser()
+    from pykoclaw_acp.trust import dotenv
+
+    if names := unread():
+        said = f"./.env is not read, as this directory is not trusted: {', '.join(names)}"
+        return f"{said} ({here.absolute()})"
+    reason = dotenv.trouble(".")
+    if reason is None or (home_file.exists() and here.exists() and here.samefile(home_file)):
+        return None
+    return f"./.env is not read: {reason} ({here.absolute()})"
+
+
 def require_own_data() -> None:
     """Raises ConfigurationError if only a `./.env` that is not read names the data directory.
 

@@ -38,8 +38,15 @@ def main(as_json: bool) -> int:
 def _context() -> report.Context:
     places = Places.find()
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
+    profile, mode, here = "editor", "default", []
     try:
         settings = config.load()
+        profile, mode = settings.profile, settings.permission_mode
+        here = [
+            line.env
+            for line in config.describe(settings)
+            if line.source == str(Path(".env").absolute())
+        ]
         cli_path = None if settings.cli_path is None else str(settings.cli_path)
         group = privacy.group_id(settings.group)
     except ConfigurationError as error:
@@ -62,6 +69,10 @@ def _context() -> report.Context:
         bad_settings=bad_settings,
         group=group,
         unread_settings=config.unread(),
+        why_unread=config.why_unread(),
+        here_settings=here,
+        profile=profile,
+        permission_mode=mode,
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
+from pykoclaw_acp.model.choices import BYPASS, may_bypass
 
 PROGRAM: Final = "pykoclaw-acp"
 # Claude Code's own variables: a key or a token, or a cloud that has its own way to log in.
@@ -81,6 +82,22 @@ def credential(context: Context) -> Finding:
     )
 
 
+def profile(context: Context) -> Finding:
+    """The profile, and whether Claude accepts the permission mode of new sessions."""
+    environment, whose = _environment(context)
+    mode = context.permission_mode
+    found = f"{context.profile}; permission mode of new sessions: {mode}"
+    if mode == BYPASS.id and not may_bypass(os.geteuid(), environment):
+        return Finding(
+            "profile",
+            "problem",
+            f"{found}, which Claude refuses to root",
+            f"Set IS_SANDBOX=1 in the environment of {whose} if this machine may be lost,"
+            " run as another user, or set PYKOCLAW_PERMISSION_MODE to another mode.",
+        )
+    return Finding("profile", "ok", found)
+
+
 def zed(context: Context) -> Finding:
     """Zed's configuration names pykoclaw-acp, with a command that exists."""
     folder = Path(context.environment.get("XDG_CONFIG_HOME") or context.home / ".config")
@@ -115,7 +132,7 @@ def mitto(context: Context) -> Finding:
     return _named(context, "Mitto", path, found)
 
 
-CHECKS: Final = (claude_cli, credential, zed, mitto)
+CHECKS: Final = (claude_cli, credential, profile, zed, mitto)
 
 
 def _named(context: Context, client: str, path: Path, commands: list[str]) -> Finding:

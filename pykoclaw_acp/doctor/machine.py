@@ -19,6 +19,7 @@ from pykoclaw_acp.system import reaper, trusted_path
 LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1024**3  # bytes
 FULL_DISK: Final = 100 * 1024**2  # bytes
+HOME_FILE: Final = "~/.local/share/pykoclaw/.env"
 UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
 
 
@@ -29,12 +30,31 @@ def settings(context: Context) -> Finding:
             "settings", "problem", context.bad_settings, "Correct the value where it comes from."
         )
     if context.unread_settings:
-        found = f"./.env is not read, as this directory is not trusted: {', '.join(context.unread_settings)}"
+        found = context.why_unread or "./.env is not read, as this directory is not trusted"
+        advice = "If they are yours, `pykoclaw-acp trust add` makes them count."
+        if "PYKOCLAW_DATA" in context.unread_settings:
+            advice += (
+                " pykoclaw itself reads that file, and uses another data directory here: set PYKOCLAW_DATA"
+                f" in the environment of both, or in {HOME_FILE}."
+            )
+        return Finding("settings", "warning", found, advice)
+    if context.why_unread is not None:
+        return Finding(
+            "settings", "warning", context.why_unread, "Correct the file, or take it away."
+        )
+    if context.environment.get("PYKOCLAW_DATA") == "":
         return Finding(
             "settings",
             "warning",
-            found,
-            "If they are yours, `pykoclaw-acp trust add` makes them count.",
+            "PYKOCLAW_DATA is empty: here it counts as unset, for pykoclaw it is the working directory",
+            "Unset it, or set it to the full path of the data directory.",
+        )
+    if context.here_settings:
+        return Finding(
+            "settings",
+            "ok",
+            f"data in {context.places.data}; ./.env counts for `serve` here, but not for clients:"
+            f" {', '.join(context.here_settings)}",
         )
     return Finding("settings", "ok", f"data in {context.places.data}")
 

@@ -42,6 +42,12 @@ class Context:
     """Whose members may use the database, too."""
     unread_settings: Sequence[str] = ()
     """Settings of a `./.env` that is not read, as the directory is not trusted."""
+    why_unread: str | None = None
+    """Which `./.env` is not read, and why."""
+    here_settings: Sequence[str] = ()
+    """Settings that come from a `./.env`."""
+    profile: str = "editor"
+    permission_mode: str = "default"
     proc: Path = field(default=Path("/proc"))
 
     @property

@@ -50,6 +50,22 @@ def settings(directory: str) -> Mapping[str, str]:
     }
 
 
+def trouble(directory: str) -> str | None:
+    """Why the directory's `.env` cannot be read by anybody; None if it can, or if there is none."""
+    path = os.path.join(directory, NAME)
+    if not os.path.lexists(path):
+        return None
+    try:
+        if not _is_small_file(path):
+            return f"it is no file, or larger than {MAX_FILE >> 20} MiB"
+        dotenv.read(path)
+    except OSError as error:
+        return error.strerror or "it cannot be opened"
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    return None
+
+
 def is_trusted(directory: str) -> bool:
     """Whether the directory's `.env` may be read."""
     outside = _outside()

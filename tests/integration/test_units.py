@@ -5,6 +5,7 @@ does and undoes.
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import socket
 import stat
@@ -240,6 +241,56 @@ def test_changed_unit_is_replaced_and_program_is_selectable(
         f'ExecStart="{other}" serve'
         in (unit.parent / "pykoclaw-acp.service.d/program.conf").read_text()
     )
+
+
+@needs_systemd
+def test_profile_is_set_and_kept(program: Path, empty_home: Path) -> None:
+    file = empty_home / ".config/pykoclaw/environment"
+    install(program)
+    assert file.read_text() == ""  # nobody was there to be asked
+    file.write_text("ANTHROPIC_API_KEY=mine")
+    assert f"set PYKOCLAW_PROFILE=pykoclaw in {file}" in install(program, "--profile", "pykoclaw")
+    install(program)
+    assert file.read_text() == "ANTHROPIC_API_KEY=mine\nPYKOCLAW_PROFILE=pykoclaw\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    install(program, "--profile", "editor")
+    assert file.read_text() == "ANTHROPIC_API_KEY=mine\nPYKOCLAW_PROFILE=editor\n"
+    with pytest.raises(AssertionError):
+        install(program, "--profile", "whatsapp")
+
+
+@needs_systemd
+def test_person_at_terminal_is_asked_for_profile_once(program: Path, empty_home: Path) -> None:
+    file = empty_home / ".config/pykoclaw/environment"
+    said = install_at_terminal(program, "whatsapp\npykoclaw\n")
+    assert said.count("Profile [editor]: ") == 2
+    assert file.read_text() == "PYKOCLAW_PROFILE=pykoclaw\n"
+    assert "Profile" not in install_at_terminal(program, "")
+    file.write_text("")
+    install_at_terminal(program, "\n")
+    assert file.read_text() == "PYKOCLAW_PROFILE=editor\n"
+
+
+def install_at_terminal(program: Path, typed: str) -> str:
+    """What it says to a person that types this."""
+    ours, terminal = pty.openpty()
+    os.write(ours, typed.encode())
+    path = f"{program.parent}:{os.environ['PATH']}"
+    process = subprocess.Popen(
+        [str(INSTALL)], stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(program.parent)},
+    )  # fmt: skip
+    os.close(terminal)
+    said = b""
+    try:
+        while data := os.read(ours, 4096):
+            said += data
+    except OSError:  # EIO: the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait(60) == 0, said
+    return said.decode()
 
 
 @needs_systemd

@@ -7,6 +7,7 @@ import pytest
 
 from pykoclaw_acp import config
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.link.places import Places
 from tests.trusting import trust_dotenv
 
 
@@ -217,3 +218,96 @@ def test_data_directory_from_unread_file_is_refused(
         config.require_own_data()
     monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / "own"))
     config.require_own_data()
+
+
+# --- settings of pykoclaw's users
+
+
+def test_the_profile_sets_what_is_not_set(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_PROFILE=Pykoclaw\n")
+    settings = config.load()
+    assert (settings.profile, settings.permission_mode) == ("pykoclaw", "bypassPermissions")
+    assert settings.setting_sources == ("project",)
+    assert source(settings, "permission_mode") == "profile pykoclaw"
+    assert source(settings, "model") == "default"
+    monkeypatch.setenv("PYKOCLAW_PERMISSION_MODE", "plan")
+    settings = config.load()
+    assert (settings.permission_mode, source(settings, "permission_mode")) == (
+        "plan",
+        "environment",
+    )
+    assert settings.setting_sources == ("project",)
+    monkeypatch.setenv("PYKOCLAW_PROFILE", "editor")  # the environment is the stronger one
+    settings = config.load()
+    assert (settings.profile, settings.setting_sources) == ("editor", ("user", "project", "local"))
+    monkeypatch.setenv("PYKOCLAW_PROFILE", "whatsapp")
+    with pytest.raises(ConfigurationError, match="PYKOCLAW_PROFILE is 'whatsapp'"):
+        config.load()
+
+
+def test_the_earlier_plugins_log_level_is_the_stronger_one(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_ACP_LOG_LEVEL=ERROR\n")
+    assert config.load().log_level == "info"  # it counts from the environment only
+    monkeypatch.setenv("PYKOCLAW_LOG_LEVEL", "CRITICAL")  # the WhatsApp bot's word
+    assert config.load().log_level == "error"
+    monkeypatch.setenv("PYKOCLAW_ACP_LOG_LEVEL", "Debug")
+    settings = config.load()
+    assert settings.log_level == "debug"
+    assert source(settings, "log_level") == "environment, PYKOCLAW_ACP_LOG_LEVEL"
+    monkeypatch.setenv("PYKOCLAW_ACP_LOG_LEVEL", "loud")
+    with pytest.raises(ConfigurationError, match="environment, PYKOCLAW_ACP_LOG_LEVEL"):
+        config.load()
+
+
+def test_an_agent_is_not_taken_for_claudes_cli(monkeypatch: pytest.MonkeyPatch) -> None:
+    for agent in ("pykoclaw", "/opt/pykoclaw/bin/pykoclaw", "./pykoclaw-acp"):
+        monkeypatch.setenv("PYKOCLAW_CLI_PATH", agent)
+        assert config.load().cli_path is None
+
+
+def test_an_empty_data_directory_is_never_the_working_directory(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_file = write(empty_home / ".local/share/pykoclaw/.env", f"PYKOCLAW_DATA={tmp_path}/data\n")
+    monkeypatch.setenv("PYKOCLAW_DATA", "")
+    assert (str(config.load().data), Places.find().data) == (f"{tmp_path}/data",) * 2
+    home_file.write_text("PYKOCLAW_DATA=\n")
+    default = str(empty_home / ".local/share/pykoclaw")
+    assert (str(config.load().data), Places.find().data) == (default,) * 2
+
+
+def test_two_meanings_of_the_data_directory_are_refused(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pykoclaw takes `~` for the name of a directory: with a database there, nobody can say which
+    one is meant.
+    """
+    monkeypatch.setenv("PYKOCLAW_DATA", "~/claw")
+    assert config.load().data == empty_home / "claw"
+    assert Places.find().data == str(empty_home / "claw")
+    write(tmp_path / "~/claw/pykoclaw.db", "")
+    for read in (config.load, Places.find):
+        with pytest.raises(ConfigurationError, match="full path") as caught:
+            read()
+        assert str(tmp_path / "~/claw") in str(caught.value)
+        assert str(empty_home / "claw") in str(caught.value)
+
+
+def test_it_is_said_which_file_is_not_read_and_why(empty_home: Path, tmp_path: Path) -> None:
+    assert config.why_unread() is None
+    file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\n")
+    said = config.why_unread()
+    assert said is not None
+    assert str(file) in said
+    assert "not trusted: PYKOCLAW_MODEL" in said
+    trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
+    assert config.why_unread() is None
+    file.write_bytes(b"PYKOCLAW_MODEL=\xff\n")
+    assert "not UTF-8" in (config.why_unread() or "")
+    file.unlink()
+    file.mkdir()
+    assert "no file" in (config.why_unread() or "")

@@ -549,3 +549,31 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     assert "delete it" in finding.advice
     Path(kept).unlink()
     assert machine.spools(context).level == "ok"
+
+
+def test_the_profile_is_told_and_what_claude_refuses_to_root(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = claude.profile(context)
+    assert (found.level, found.found) == (
+        "ok", "editor; permission mode of new sessions: default",
+    )  # fmt: skip
+    bypassing = replace(context, profile="pykoclaw", permission_mode="bypassPermissions")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    found = claude.profile(bypassing)
+    assert (found.level, "IS_SANDBOX=1" in found.advice) == ("problem", True)
+    environment = {**context.environment, "IS_SANDBOX": "1"}
+    assert claude.profile(replace(bypassing, environment=environment)).level == "ok"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert claude.profile(bypassing).level == "ok"
+
+
+def test_settings_that_mean_something_else_to_pykoclaw_are_told(context: Context) -> None:
+    unread = replace(context, why_unread="/x/.env", unread_settings=["PYKOCLAW_DATA"])
+    found = machine.settings(unread)
+    assert (found.level, found.found) == ("warning", "/x/.env")
+    assert "pykoclaw itself reads that file" in found.advice
+    empty = replace(context, environment={**context.environment, "PYKOCLAW_DATA": ""})
+    assert machine.settings(empty).level == "warning"
+    here = machine.settings(replace(context, here_settings=["PYKOCLAW_MODEL"]))
+    assert (here.level, "not for clients: PYKOCLAW_MODEL" in here.found) == ("ok", True)
