@@ -97,3 +97,23 @@ async def test_a_cloned_repository_still_needs_the_users_word(stack: Stack) -> N
         assert await client.close() == 0
     assert not list(repository.marks.iterdir())
     assert (repository.path / "made").exists()
+
+
+async def test_a_conversation_keeps_its_system_prompt(stack: Stack) -> None:
+    """Claude stores it with its session; everything else follows the profile at once."""
+    with contextlib.closing(Recorder(stack.model.url)) as recorder:
+        environment = {"ANTHROPIC_BASE_URL": recorder.url, "IS_SANDBOX": "1"}
+        client = await stack.start(**environment)
+        session = await client.new(stack.work)
+        await client.prompt(session, WORK)
+        assert len(client.questions) == 1
+        assert await client.close() == 0
+        recorder.bodies.clear()
+        client = await stack.start(**environment, PYKOCLAW_PROFILE="pykoclaw")
+        await client.load(session, stack.work)
+        await client.prompt(session, WORK)
+        assert await client.close() == 0
+    seen = Talk(recorder.bodies, client)
+    assert CLAUDE_CODE in seen.system
+    assert PROMPT not in seen.system
+    assert seen.asked == []
