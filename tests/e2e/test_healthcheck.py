@@ -7,11 +7,12 @@ import contextlib
 import json
 import re
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 
 import pytest
 
 from pykoclaw_acp import __version__
+from tests.double import installed
 from tests.e2e import pykoclaw_program
 from tests.e2e.commands import run
 from tests.e2e.harness import Stack
@@ -109,3 +110,24 @@ async def test_the_log_level_is_the_daemons(stack: Stack) -> None:
     logged = await run(stack, "logs", "--json", "--lines", "1000")
     assert '"level": "debug"' in logged.out
     assert (await run(stack, "--log-level", "loud")).status == 2
+
+
+async def test_beside_the_double_of_pykoclaw(stack: Stack) -> None:
+    """With its order of imports, its settings and its healthcheck, which gives up after 10 s."""
+    stack.environment = installed.environment(
+        installed.install(stack.root / "double"), stack.environment
+    )
+    check = (sys.executable, "-m", "tests.double", "healthcheck", "--", "pykoclaw", "acp")
+    for _ in ("cold", "warm"):
+        process = await asyncio.create_subprocess_exec(
+            *check, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root
+        )
+        out, said = await asyncio.wait_for(process.communicate(), 120)
+        assert (process.returncode, out) == (0, b""), said
+        assert OK.search(said.decode()), said
+    ours = await asyncio.create_subprocess_exec(
+        "pykoclaw", "acp", "--healthcheck",
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    out, said = await asyncio.wait_for(ours.communicate(), 120)
+    assert (ours.returncode, out, bool(OK.fullmatch(said.decode()))) == (0, b"", True), said
