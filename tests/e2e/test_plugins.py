@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pykoclaw_acp.store.sqlite import sqlite3
 from tests import plugins
+from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -106,6 +108,7 @@ async def test_a_plugins_tool_works_beside_a_clients_server(stack: Stack) -> Non
     command = (stack.root / "cmdline").read_text()
     assert "hello" in command
     assert SECRET not in command
+    assert [one for one in stack.processes() if SECRET in one.command] == []
     files = [path for path in stack.data.rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
@@ -217,3 +220,32 @@ async def test_tools_work_with_the_next_daemon(stack: Stack) -> None:
     await client.prompt(session, script(call("mcp__pykoclaw__list_tasks"), "text Done."))
     assert answers(stack)[-1] == "No tasks scheduled for this conversation."
     assert stack.worker(session).pid == worker
+
+
+OPENER = """
+    import os, sqlite3
+    from claude_agent_sdk import create_sdk_mcp_server, tool
+
+    class Plugin:
+        def get_mcp_servers(self, db, conversation):
+            path = os.path.expanduser("~/.local/share/pykoclaw/pykoclaw.db")
+            own = sqlite3.connect(path, check_same_thread=False)
+            @tool("count", "Counts.", {})
+            async def count(given):
+                (n,) = own.execute("SELECT count(*) FROM conversations").fetchone()
+                return {"content": [{"type": "text", "text": f"{n} in {own.__class__.__module__}"}]}
+            return {"opener": create_sdk_mcp_server("opener", tools=[count])}
+"""
+
+
+async def test_a_plugin_that_opens_the_file_itself_is_tolerated_and_named(stack: Stack) -> None:
+    plugins.install(stack.root / "plugins", "opener", OPENER)
+    client = await stack.front(**plugins.path(stack.root / "plugins"))
+    client.permit = allow
+    session = await client.new(stack.work)
+    await client.prompt(session, script(call("mcp__opener__count"), "text Done."))
+    (said,) = answers(stack)
+    assert said == f"1 in {sqlite3.Connection.__module__}"
+    result = await run(stack, "doctor", "--json")
+    found = next(one for one in result.json if one["check"] == "other programs")
+    assert f"pid {stack.worker(session).pid} (pykoclaw-worker: a plugin" in found["found"]
