@@ -47,8 +47,8 @@ class ImportedTranscripts:
         self._projects = files.folder() if projects is None else projects
         self._watcher = Watcher()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # By session: the Claude session that it follows and that of the row, and the standing.
-        self._seen: dict[str, tuple[tuple[str | None, str | None], Standing]] = {}
+        # By session: the Claude session that it follows, that of the row, and whether this exists.
+        self._seen: dict[str, tuple[tuple[str | None, str | None, bool], Standing]] = {}
         self._returned: dict[str, list[tuple[str, str | None]]] = {}  # turns of digests
 
     async def take_in(
@@ -92,13 +92,14 @@ class ImportedTranscripts:
         )
         before = self._seen.get(session)
         logged = list(look.found.logged)
-        if before is not None and before[0] == (followed, target) and not look.found.changed:
+        which = (followed, target, target in rows)
+        if before is not None and before[0] == which and not look.found.changed:
             standing, digest = before[1], None
         else:
             turns = await self._store.transcript_turns(session, ALL)
             standing, followed = await self._standing(session, followed, target, rows, turns)
             digest = await self._digest(session, followed, rows, turns, own)
-            self._remember(session, (followed, target), standing)
+            self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
             if standing is Standing.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = Standing.SAME  # our prompt is on its way into the transcript
@@ -106,10 +107,10 @@ class ImportedTranscripts:
         return Imported(standing, logged, text, digest_id, followed)
 
     def _remember(
-        self, session: str, sessions: tuple[str | None, str | None], standing: Standing
+        self, session: str, which: tuple[str | None, str | None, bool], standing: Standing
     ) -> None:
         self._seen.pop(session, None)
-        self._seen[session] = (sessions, standing)
+        self._seen[session] = (which, standing)
         if len(self._seen) > MOST_SEEN:
             del self._seen[next(iter(self._seen))]
 

@@ -1,0 +1,266 @@
+"""Transcripts that the real CLI has written: what other programs did is in the log once, and what we
+did is not imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.events import ToolEnded, ToolStarted, Usage, UserMessage
+from pykoclaw_acp.model.imports import Standing
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+from tests import folds
+from tests.integration.claude_world import World, told, world
+from tests.integration.journals import prompt
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as started:
+        yield started
+
+
+@pytest.fixture
+async def w(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[World]:
+    model.clear()
+    async with world(tmp_path, model) as made:
+        yield made
+
+
+def text(answer: str) -> str:
+    return f"[[script text {answer}]]"
+
+
+async def written(w: World, claude: str, words: str) -> None:
+    """The CLI writes down the end of a turn some 100 ms late."""
+    await eventually(lambda: words in w.transcript(claude).read_text())
+
+
+async def test_imported_turn_reads_as_a_live_one(w: World) -> None:
+    live, imported = await w.session(), await w.session()
+    (w.work / "a.txt").write_text("one\n")
+    script = (
+        "[[script thinking Hm. ;; text Let me look. ;; read a.txt ;; bash echo hi ;; & bash exit 3 ;;"
+        " write b.txt <<< two ;; edit b.txt <<< two => three ;;"
+        ' tool TaskCreate {"subject": "Think", "description": "a lot"} ;; text Done. ]]'
+    )
+    async with w.claude(session_id=live) as client:
+        claude = await w.ours(live, script, client)
+    await written(w, claude, "Done.")
+    found = await w.look(imported, claude)
+    mine = [one for one in await w.log(live) if not isinstance(one, Usage | UserMessage)]
+    theirs = [one for one in await w.log(imported) if not isinstance(one, UserMessage)]
+    assert len(mine) > 10
+    assert folds.seen(theirs) == folds.seen(mine)
+    assert [one.event for one in found.logged] == await w.log(imported)
+    assert (await w.look(live, claude)).logged == []
+
+
+async def test_turns_of_others_are_between_ours(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("first"), client)
+    await written(w, claude, "first")
+    assert (await w.look(session, claude)).standing is Standing.SAME
+    other = w.home / "elsewhere"
+    other.mkdir()
+    assert await w.terminal(text("second"), resume=claude, cwd=other) == claude
+    found = await w.look(session, claude)
+    assert (found.standing, found.digest) == (Standing.MOVED_ON, None)
+    assert told(one.event for one in found.logged) == f"[terminal: {text('second')}] second"
+    assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, text("third"), client)
+    await written(w, claude, "third")
+    found = await w.look(session, claude)
+    assert (found.standing, found.logged) == (Standing.SAME, [])
+    words = [f"[ours: {text('first')}]", "first", f"[terminal: {text('second')}]", "second"]
+    words += [f"[ours: {text('third')}]", "third"]
+    assert await w.said(session) == " ".join(words)
+
+
+async def test_conversation_of_others_is_imported_whole(w: World) -> None:
+    session = await w.session(conversation="wa-andy-1")
+    claude = await w.terminal(text("one"))
+    await w.terminal("/compact", resume=claude)
+    await w.terminal(text("two"), resume=claude)
+    found = await w.look(session, claude)
+    assert (found.standing, found.followed) == (Standing.MOVED_ON, claude)
+    said = f"[terminal: {text('one')}] one [terminal: {text('two')}] two"
+    assert await w.said(session) == said
+    again = await w.look(session, claude)
+    assert (again.standing, again.logged, again.digest) == (Standing.MOVED_ON, [], None)
+
+
+async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("ours"), client)
+    await w.look(session, claude)
+    blank = await w.terminal(text("The backup is done."))
+    found = await w.look(session, blank)
+    assert (found.standing, found.followed) == (Standing.SIDE, claude)
+    assert "The backup is done." in told(one.event for one in found.logged)
+    assert found.digest is not None
+    assert "Answered: The backup is done." in found.digest
+    again = await w.look(session, blank)
+    assert (again.standing, again.digest, again.logged) == (Standing.SIDE, None, [])
+    assert (await w.look(session, claude)).standing is Standing.SAME
+
+
+async def test_fork_that_holds_our_history_goes_on(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("ours"), client)
+    await written(w, claude, "ours")
+    await w.look(session, claude)
+    fork = await w.terminal(text("forked"), "--fork-session", resume=claude)
+    assert fork != claude
+    found = await w.look(session, fork)
+    assert (found.standing, found.followed, found.digest) == (Standing.MOVED_ON, fork, None)
+    words = f"[ours: {text('ours')}] ours [terminal: {text('forked')}] forked"
+    assert await w.said(session) == words
+    async with w.claude(resume=fork) as client:
+        assert await w.ours(session, text("again"), client) == fork
+    await written(w, fork, "again")
+    assert (await w.look(session, fork)).standing is Standing.SAME
+
+
+async def test_two_programs_at_once_lose_no_side(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("start"), client)
+        await written(w, claude, "start")
+        await w.look(session, claude)
+        slow = "[[script text Ours begins. ;; bash sleep 3 ;; text Ours ends.]]"
+        mine = asyncio.create_task(w.ours(session, slow, client))
+        await eventually(lambda: "Ours begins." in w.transcript(claude).read_text())
+        await w.terminal(text("Theirs."), resume=claude)
+        await mine
+    await written(w, claude, "Ours ends.")
+    found = await w.look(session, claude)
+    assert f"[terminal: {text('Theirs.')}] Theirs." in await w.said(session)
+    said = await w.said(session)
+    assert said.count("Ours ends.") == 2  # the prompt's script, and the answer
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, "[[script report]]", client)
+    known = str(w.model.requests()[-1]["messages"])
+    assert ("Theirs." in known) != ("Ours ends." in known)  # Claude knows one branch only
+    assert found.digest is not None
+    assert ("Theirs." in found.digest) == ("Theirs." not in known)
+    assert ("Ours ends." in found.digest) == ("Ours ends." not in known)
+    await written(w, claude, "This request held")
+    assert (await w.look(session, claude)).digest is None
+
+
+async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("past"), client)
+        await written(w, claude, "past")
+        await w.look(session, claude)
+        fresh = await w.ours(session, "/clear", client)
+        assert fresh != claude
+        await w.ours(session, text("present"), client)
+    await written(w, fresh, "present")
+    found = await w.look(session, fresh)
+    assert (found.standing, found.digest, found.logged) == (Standing.SAME, None, [])
+    assert found.followed == fresh
+
+
+async def test_turn_that_claude_began_by_itself_is_not_imported(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(
+            session, "[[script background sleep 0.5; echo x ;; text started]]", client
+        )
+        await w.look(session, claude)
+        await w.rest(prompt(session, "background"), client, background=True)
+        await client.set_model("sonnet")
+        await w.ours(session, text("with another model"), client)
+    await written(w, claude, "with another model")
+    assert "<command-name>/model" in w.transcript(claude).read_text()
+    before = await w.said(session)
+    found = await w.look(session, claude)
+    assert (found.standing, found.logged) == (Standing.SAME, [])
+    assert await w.said(session) == before
+    ended = [one for one in await w.log(session) if isinstance(one, ToolEnded)]
+    assert [one.status for one in ended] == ["completed"]
+
+
+async def test_background_turn_of_others_is_imported(w: World) -> None:
+    session = await w.session()
+    first = str(uuid.uuid4())
+    other = await w.session()
+    async with w.claude(session_id=first) as client:
+        await w.ours(other, "[[script background sleep 0.5; echo x ;; text started]]", client)
+        await w.rest(prompt(other, "background"), client, background=True)
+    await written(w, first, "task-notification")
+    await eventually(lambda: "no more steps" in w.transcript(first).read_text())
+    await w.look(session, first)
+    log = await w.log(session)
+    assert "no more steps" in told(log)
+    assert "task-notification" not in told(log)
+    assert [one.status for one in log if isinstance(one, ToolEnded)] == ["completed"]
+
+
+async def test_subagents_own_messages_are_not_imported(w: World) -> None:
+    session = await w.session()
+    script = (
+        '[[script\ntool Agent {"description": "Look", "prompt": "Say something.", "subagent_type":'
+        ' "general-purpose", "run_in_background": false}\ntext agent is done\n]]'
+    )
+    claude = await w.terminal(script)
+    await w.look(session, claude)
+    log = await w.log(session)
+    started = [one for one in log if isinstance(one, ToolStarted)]
+    assert [one.title for one in started] == ["Agent: Look"]
+    assert [one.status for one in log if isinstance(one, ToolEnded)] == ["completed"]
+    assert "agent is done" in told(log)
+
+
+async def test_scheduled_prompt_names_the_scheduler(w: World) -> None:
+    session = await w.session(conversation="acp-12345678")
+    await w.schedule("acp-12345678", text("job"))
+    other = await w.session()
+    async with w.claude(session_id=other) as client:
+        claude = await w.ours(other, text("job"), client)
+        await w.ours(other, text("chat"), client)
+    await written(w, claude, "chat")
+    await w.look(session, claude)
+    said = f"[scheduler: {text('job')}] job [pykoclaw: {text('chat')}] chat"
+    assert await w.said(session) == said
+
+
+async def test_transcript_that_is_gone_is_missing(w: World) -> None:
+    session = await w.session()
+    assert (await w.look(session, None)).standing is Standing.SAME
+    claude = await w.terminal(text("one"))
+    await w.look(session, claude)
+    path = w.transcript(claude)
+    moved = path.parent.parent / "other-project" / path.name
+    moved.parent.mkdir()
+    path.rename(moved)
+    assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+    moved.unlink()
+    assert (await w.look(session, claude)).standing is Standing.MISSING
+    assert (await w.look(session, str(uuid.uuid4()))).standing is Standing.MISSING
+    assert (await w.look(session, "../../etc/passwd")).standing is Standing.MISSING
+
+
+async def test_attached_session_hears_of_the_terminal(w: World) -> None:
+    session = await w.session()
+    claude = await w.terminal(text("one"))
+    await w.look(session, claude)
+    calls: list[str] = []
+    end = w.transcripts.watch(session, lambda: calls.append("changed"))
+    await w.terminal(text("two"), resume=claude)
+    await eventually(lambda: bool(calls))
+    assert "two" in told(one.event for one in (await w.look(session, claude)).logged)
+    end()

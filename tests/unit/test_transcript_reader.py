@@ -1,0 +1,281 @@
+"""Lines of a transcript become turns and events; those of our own turns do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.events import MAX_TEXT, Failure, Plan, ToolProgressed, UserMessage
+from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
+from tests.unit.transcripts import Reading, Transcript, words
+
+
+@pytest.fixture
+def t(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path / "t.jsonl")
+
+
+def test_turn_becomes_its_events_in_order(t: Transcript) -> None:
+    t.prompt("Hello", "p1")
+    t.add("attachment", attachment={"type": "date"})
+    t.say("Let me see.")
+    t.call("tool", command="ls")
+    t.result("tool", "a.txt")
+    t.say("There.")
+    assert words(Reading(t).look()) == [
+        "> Hello", "Let me see.", "Bash: ls …", "tool completed", "There."
+    ]  # fmt: skip
+
+
+def test_own_turns_are_left_out_with_all_that_follows_them(t: Transcript) -> None:
+    t.prompt("ours", "p1")
+    t.call("tool", command="ls")
+    t.result("tool")
+    t.say("own words")
+    t.prompt("theirs", "p2")
+    t.say("their words")
+    t.prompt("ours again", "p3")
+    t.say("own words")
+    reading = Reading(t, own=("p1", "p3"))
+    assert words(reading.look()) == ["> theirs", "their words"]
+    assert reading.parents == {"p1": None, "p2": "p1", "p3": "p2"}
+    assert [one.own for piece in reading.pieces for one in piece.turns] == [True, False, True]
+
+
+def test_each_look_goes_on_where_the_one_before_ended(t: Transcript) -> None:
+    reading = Reading(t)
+    t.prompt("one", "p1")
+    t.call("tool", command="ls")
+    assert words(reading.look()) == ["> one", "Bash: ls …"]
+    assert reading.look() == []
+    t.result("tool")
+    t.say("done")
+    assert words(reading.look()) == ["tool completed", "done"]
+    assert reading.pieces[-1].last == {"p1": t.head}
+
+
+def test_branches_are_told_apart_by_their_parents(t: Transcript) -> None:
+    t.prompt("start", "p1")
+    fork = t.say("started")
+    t.prompt("ours", "p2", parentUuid=fork)
+    ours = t.say("our words")
+    t.prompt("theirs", "p3", parentUuid=fork)
+    t.say("their words")
+    t.say("our last words", parentUuid=ours)
+    reading = Reading(t, own=("p1", "p2"))
+    assert words(reading.look()) == ["> theirs", "their words"]
+    assert reading.parents == {"p1": None, "p2": "p1", "p3": "p1"}
+    assert reading.pieces[-1].head == "p2"
+
+
+def test_entry_far_behind_its_parent_belongs_to_its_turn(t: Transcript) -> None:
+    t.prompt("start", "p1")
+    fork = t.say("started")
+    for n in range(40):
+        t.prompt(f"q{n}", f"q{n}")
+        t.say("a")
+    t.prompt("late", "late", parentUuid=fork)
+    t.prompt("lost", "lost", parentUuid="nothing")
+    reading = Reading(t)
+    reading.look()
+    assert reading.parents["late"] == "p1"
+    assert reading.parents["lost"] == "late"
+
+
+def test_compaction_does_not_break_the_chain(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    last = t.say("a")
+    t.add("system", subtype="compact_boundary", parentUuid=None, logicalParentUuid=last)
+    t.prompt("This session is being continued …", isCompactSummary=True)
+    t.prompt("<local-command-caveat>…</local-command-caveat>", isMeta=True)
+    t.prompt("<command-name>/compact</command-name><command-args></command-args>")
+    t.prompt("<local-command-stdout>Compacted</local-command-stdout>")
+    t.prompt("two", "p2")
+    reading = Reading(t)
+    assert words(reading.look()) == ["> one", "a", "> two"]
+    assert reading.parents == {"p1": None, "p2": "p1"}
+
+
+def test_command_that_claude_answers_is_a_prompt(t: Transcript) -> None:
+    t.prompt("<command-message>review</command-message>\n<command-name>/review</command-name>"
+             "<command-args>the diff</command-args>", "p1")  # fmt: skip
+    reading = Reading(t)
+    assert reading.look() == []  # nobody knows yet
+    t.prompt("Review the diff …", isMeta=True)
+    t.say("Looks good.")
+    assert words(reading.look()) == ["> /review the diff", "Looks good."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Request interrupted by user]",
+        "<bash-input>ls</bash-input>",
+        "<local-command-stdout>Set model</local-command-stdout>",
+    ],
+)
+def test_what_the_cli_writes_as_user_is_no_prompt(t: Transcript, text: str) -> None:
+    t.prompt("one", "p1")
+    t.prompt(text)
+    assert words(Reading(t).look()) == ["> one"]
+    t.prompt([{"type": "text", "text": text}])
+    assert words(Reading(t).look()) == ["> one"]
+
+
+def test_calls_without_result_fail_when_the_next_prompt_comes(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("tool", command="ls")
+    t.call("kept", command="sleep 9", run_in_background=True)
+    t.result("kept", "in the background", toolUseResult={"backgroundTaskId": "b"})
+    t.prompt("two", "p2")
+    events = Reading(t, own=("p2",)).look()
+    assert words(events)[1:] == [
+        "Bash: ls …", "Bash: sleep 9 …", "ToolProgressed", "tool failed"
+    ]  # fmt: skip
+    assert isinstance(events[3], ToolProgressed)
+
+
+def test_notice_ends_the_call_that_went_on_in_the_background(t: Transcript) -> None:
+    notice = (
+        "<task-notification>\n<tool-use-id>tool</tool-use-id>\n<status>completed</status>\n"
+        "<summary>Done (exit code 0)</summary>\n</task-notification>"
+    )
+    t.prompt("one", "p1")
+    t.call("tool", command="sleep 9", run_in_background=True)
+    t.result("tool", "in the background", toolUseResult={"backgroundTaskId": "b"})
+    t.say("started")
+    reading = Reading(t)
+    reading.look()
+    t.prompt(notice, "b1", turnOrigin="task_notification")
+    assert reading.look() == []
+    t.say("It is done.", "msg_b")
+    mine = Reading(t, own=("p1",), fields={"own_messages": ["msg_b"]})
+    assert mine.look() == []
+    assert [(one.uuid, one.own) for one in mine.pieces[0].turns] == [("p1", True), ("b1", True)]
+    assert Reading(t, own=("p1",), fields={"hold": True}).look() == []
+    assert words(reading.look()) == ["tool completed", "It is done."]
+
+
+def test_message_during_a_turn_is_shown(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    said = {"type": "queued_command", "prompt": "and this", "commandMode": "prompt"}
+    t.add("attachment", attachment=said)
+    t.say("fine")
+    assert words(Reading(t).look()) == ["> one", "> and this", "fine"]
+
+
+def test_copies_of_known_turns_are_passed_over_up_to_what_is_known(t: Transcript) -> None:
+    t.prompt("ours", "p1")
+    t.say("own words")
+    t.prompt("theirs", "p2")
+    known = t.say("known")
+    t.say("and more")
+    t.prompt("whole", "p3")
+    last = t.say("all known")
+    t.prompt("new", "p4")
+    reading = Reading(t, own=("p1",), fields={"known": {"p2": known, "p3": last}})
+    assert words(reading.look()) == ["and more", "> new"]
+    assert reading.parents == {"p1": None, "p2": "p1", "p3": "p2", "p4": "p3"}
+
+
+def test_sidechains_and_unknown_entries_are_passed_over(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    head = t.head
+    t.prompt("Look for it.", isSidechain=True)
+    t.say("subagent's words", isSidechain=True)
+    t.raw('{"type": "cost-state", "totalCostUSD": 1}\n{"type": "hologram", "uuid": "h"}\n')
+    t.head = head
+    t.say("a")
+    t.add("assistant", message={"id": "m", "model": "<synthetic>", "content": "No response."})
+    assert words(Reading(t).look()) == ["> one", "a"]
+
+
+def test_error_of_the_api_is_said(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.say("API Error: 529", isApiErrorMessage=True, error="overloaded_error")
+    assert Reading(t).look()[1:] == [Failure("e2-failure", "API Error: 529", "overloaded_error")]
+
+
+def test_damaged_lines_are_one_placeholder(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for line in ('{"type": "assis\n', "\0\0\0\n", "[1]\n", '{"type": "user", "uuid": 7}\n', "\n"):
+        t.raw(line)
+    t.raw("\udcff\udcfe\n")
+    t.say("after")
+    assert words(Reading(t).look()) == ["> one", DAMAGED, "after"]
+    assert Reading(t, own=("p1",)).look() == []  # the log has what we did
+
+
+def test_line_that_is_not_complete_waits(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    reading = Reading(t)
+    t.raw('{"type": "assistant", "uuid": "e2", "parentUuid": "p1", "message": {"id": "m",')
+    assert words(reading.look()) == ["> one"]
+    t.raw(' "content": [{"type": "text", "text": "whole"}]}}\n')
+    assert words(reading.look()) == ["whole"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [7, None, {"content": 7}, {"content": [7]}, {"content": [{}]}, {"content": [{"type": []}]}, {}],
+)
+def test_shapes_that_nobody_knows_end_nothing(t: Transcript, message: Any) -> None:
+    t.prompt("one", "p1")
+    t.add("assistant", message=message)
+    t.add("user", message=message)
+    t.add("attachment", attachment=message)
+    t.call("t", file_path=["x"])
+    t.add("user", message={"content": [{"type": "tool_result", "tool_use_id": {}}]})
+    t.add(
+        "assistant", message={"id": "m", "content": [{"type": "tool_use", "id": "u", "input": 1}]}
+    )
+    t.add("user", origin=[], toolUseResult=[1], message={"content": "x"}, turnOrigin=None)
+    t.say("after", "mm")
+    assert words(Reading(t).look())[-1] == "after"
+
+
+def test_half_an_emoji_is_no_damage(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.say("half \ud83d here")
+    assert words(Reading(t).look())[1].startswith("half ?")
+
+
+def test_images_are_shown_and_documents_named(t: Transcript) -> None:
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+    }
+    t.prompt([{"type": "text", "text": "Look:"}, image, {"type": "document"}], "p1")
+    assert [one.content for one in Reading(t).look() if isinstance(one, UserMessage)] == [
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        {"type": "text", "text": "(document)"},
+    ]
+
+
+def test_plan_goes_on_over_looks(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("a", "TaskCreate", subject="Think")
+    t.result("a", toolUseResult={"task": {"id": "1", "subject": "Think"}})
+    reading = Reading(t)
+    reading.look()
+    t.call("b", "TaskUpdate", taskId="1", status="completed")
+    t.result("b", toolUseResult={"taskId": "1"})
+    (plan,) = [one for one in reading.look() if isinstance(one, Plan)]
+    assert [(one.content, one.status) for one in plan.entries] == [("Think", "completed")]
+
+
+def test_long_texts_and_many_events_come_in_pieces(t: Transcript) -> None:
+    t.prompt("x" * (MAX_TEXT + 1), "p1")
+    for n in range(MOST_EVENTS):
+        t.say(f"{n}")
+    reading = Reading(t)
+    events = reading.look()
+    assert len(events) == MOST_EVENTS + 2
+    assert len(reading.pieces) > 1
+    assert [piece.done for piece in reading.pieces[:-1]] == [False] * (len(reading.pieces) - 1)
+    part = reading.pieces[0]
+    again = Reading(t, offset=part.offset, state=part.state)
+    assert again.look() == events[len(part.events) :]
