@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,8 @@ from pykoclaw_acp.transcripts.wire import Failed, Piece, Scan, SeenTurn
 
 ALL: Final = 1_000_000  # turns of a session that are asked for
 RECENT: Final = 256  # turns that may go on
-MOST_DEATHS: Final = 6  # of readers in one look
+MOST_DEATHS: Final = 9  # of readers in one look
+CAREFUL: Final = 500  # lines after a death that are read one by one
 MOST_LOGGED: Final = (
     1024 * 1024
 )  # characters of events that are returned; older ones are in the log
@@ -123,10 +125,12 @@ class Import:
 
     async def _pieces(self, scan: Scan) -> AsyncGenerator[Piece, None]:
         """The pieces; a reader that dies is replaced, and a line that kills readers is left out."""
-        for _ in range(MOST_DEATHS):
+        deaths: list[int] = []
+        while len(deaths) < MOST_DEATHS:
             try:
                 async with contextlib.aclosing(self.readers.ask(scan)) as answers:
-                    async for answer in answers:
+                    for left in itertools.count(CAREFUL, -1):
+                        answer = await anext(answers)
                         if isinstance(answer, Failed):
                             raise NotImported(answer.error)
                         assert isinstance(answer, Piece)
@@ -136,6 +140,9 @@ class Import:
                         scan = msgspec.structs.replace(
                             scan, offset=answer.offset, state=answer.state, skip_first=False
                         )
+                        if scan.careful and not left:
+                            scan.careful = False
+                            break
             except ReaderDied:
                 log.warning(
                     "The reader of a transcript died",
@@ -143,7 +150,9 @@ class Import:
                     session=self.record.session_id,
                     offset=scan.offset,
                 )
-                scan = msgspec.structs.replace(scan, careful=True, skip_first=scan.careful)
+                again = scan.careful and deaths[-1] == scan.offset
+                deaths.append(scan.offset)
+                scan = msgspec.structs.replace(scan, careful=True, skip_first=again)
         raise NotImported("its readers die")
 
     async def _commit(

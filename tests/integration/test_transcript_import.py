@@ -1,0 +1,396 @@
+"""The import against deaths, damage and size: each event is in the log once, in order, and the
+process that reads stays small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.events import Event, Text, UserMessage
+from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.system import lineage
+from pykoclaw_acp.transcripts import process, watching, wire
+from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.reader import DAMAGED
+from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
+from tests.integration.journals import Subject, subject
+from tests.unit.transcripts import Transcript, words
+from tests.waiting import eventually
+
+CLAUDE = "c1a0de00-0000-4000-8000-000000000000"
+MEMORY = 64 * 1024  # KiB, above an empty Python's
+
+
+class Place:
+    """A session, and a transcript beside it."""
+
+    def __init__(self, root: Path, s: Subject) -> None:
+        self.projects = root / "projects"
+        (self.projects / "-w").mkdir(parents=True)
+        self.transcript = Transcript(self.projects / "-w" / f"{CLAUDE}.jsonl")
+        self.s = s
+        self.store: Any = s.journal
+        self.made: list[ImportedTranscripts] = []
+        self.record = SessionRecord("one", "acp-one", "/w")
+
+    def transcripts(self) -> ImportedTranscripts:
+        """As a daemon that has just started has it."""
+        self.made.append(ImportedTranscripts(self.store, os.fspath(self.projects)))
+        return self.made[-1]
+
+    async def look(self, transcripts: ImportedTranscripts | None = None) -> Imported:
+        found = await self.s.journal.find("one")
+        assert found is not None
+        made = transcripts or (self.made[-1] if self.made else self.transcripts())
+        return await made.take_in(found, CLAUDE, own=())
+
+    async def logged(self) -> list[Event]:
+        """The log, page by page."""
+        read: list[Logged] = []
+        while page := await self.s.journal.read("one", len(read), 10_000):
+            read += page
+        assert [one.seq for one in read] == list(range(1, len(read) + 1))
+        return [one.event for one in read if one.event is not None]
+
+    async def log(self) -> list[str]:
+        return words(await self.logged())
+
+
+@pytest.fixture
+async def p(tmp_path: Path) -> AsyncIterator[Place]:
+    async with subject("sqlite", tmp_path) as made:
+        place = Place(tmp_path, made)
+        await made.session()
+        yield place
+        for one in place.made:
+            one.close()
+
+
+def turns(transcript: Transcript, count: int, first: int = 0) -> list[str]:
+    """So many turns; returns what the log has of them."""
+    said: list[str] = []
+    for n in range(first, first + count):
+        transcript.prompt(f"question {n}", f"p{n}")
+        transcript.call(f"t{n}", command=f"ls {n}")
+        transcript.result(f"t{n}", f"{n}.txt")
+        transcript.say(f"answer {n}")
+        said += [f"> question {n}", f"Bash: ls {n} …", f"t{n} completed", f"answer {n}"]
+    return said
+
+
+async def test_ten_thousand_messages_come_in_few_commits(p: Place) -> None:
+    said = turns(p.transcript, 2500)
+    pieces = await counted(p)
+    found = await p.look()
+    assert await p.log() == said
+    assert len(pieces) < 60
+    assert all(len(piece.events) <= 402 for piece in pieces)
+    newest = words(one.event for one in found.logged if one.event)
+    assert len(newest) > 1000
+    assert newest == said[-len(newest) :]
+
+
+async def counted(p: Place) -> list[ImportedPiece]:
+    """The pieces that are committed from now on."""
+    pieces: list[ImportedPiece] = []
+    commit = p.store.commit_piece
+
+    async def counting(session: str, piece: ImportedPiece) -> list[int]:
+        pieces.append(piece)
+        seqs: list[int] = await commit(session, piece)
+        return seqs
+
+    p.store.commit_piece = counting
+    return pieces
+
+
+async def test_unchanged_transcript_starts_no_process(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "IDLE", 0.01)
+    turns(p.transcript, 3)
+    await p.look()
+    await eventually(lambda: not p.made[0].readers.pids)
+    pieces = await counted(p)
+    found = await p.look()
+    assert (found.standing, found.logged, pieces) == (Standing.MOVED_ON, [], [])
+    assert p.made[0].readers.pids == []
+    again = p.transcripts()
+    assert (await p.look(again)).standing is Standing.MOVED_ON
+    assert (again.readers.pids, pieces) == ([], [])
+
+
+async def test_reader_is_nice_and_no_process_of_a_worker(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(next(iter(lineage.MARKS)), "one:two:3")
+    turns(p.transcript, 1)
+    await p.look()
+    (pid,) = p.made[0].readers.pids
+    assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
+    assert lineage.cookie(pid) is None
+
+
+async def test_server_that_dies_after_any_piece_goes_on(p: Place) -> None:
+    said = turns(p.transcript, 700)
+    commit = p.store.commit_piece
+    deaths = 0
+
+    async def dying(session: str, piece: ImportedPiece) -> list[int]:
+        nonlocal deaths
+        if deaths % 2 == 0:  # before the commit, then after it
+            deaths += 1
+            raise asyncio.CancelledError
+        deaths += 1
+        await commit(session, piece)
+        raise asyncio.CancelledError
+
+    p.store.commit_piece = dying
+    for _ in range(6):
+        with pytest.raises(asyncio.CancelledError):
+            await p.look(p.transcripts())
+    assert 0 < len(await p.log()) < len(said)
+    p.store.commit_piece = commit
+    await p.look(p.transcripts())
+    assert await p.log() == said
+
+
+async def test_killed_reader_is_replaced(p: Place) -> None:
+    said = turns(p.transcript, 1000)
+    commit = p.store.commit_piece
+    kills: list[int] = []
+
+    async def killing(session: str, piece: ImportedPiece) -> list[int]:
+        seqs: list[int] = await commit(session, piece)
+        if len(kills) < 3:
+            kills.extend(p.made[0].readers.pids)
+            os.kill(kills[-1], signal.SIGKILL)
+        return seqs
+
+    p.store.commit_piece = killing
+    await p.look()
+    assert len(set(kills)) >= 2
+    assert await p.log() == said
+
+
+async def test_line_that_kills_readers_costs_itself(p: Place) -> None:
+    before = turns(p.transcript, 150)
+    hostile = p.transcript.path.stat().st_size
+    p.transcript.say("hostile")
+    after = turns(p.transcript, 2, 900)
+    made = p.transcripts()
+    made.readers = Deadly(hostile)
+    await p.look(made)
+    assert await p.log() == [*before, DAMAGED, *after]
+
+
+class Deadly(ReaderProcesses):
+    """Readers that die of the line at `hostile`."""
+
+    def __init__(self, hostile: int) -> None:
+        super().__init__()
+        self._hostile = hostile
+
+    async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+        assert isinstance(request, wire.Scan)
+        skipped = request.skip_first and request.offset == self._hostile
+        async for answer in super().ask(request):
+            assert isinstance(answer, wire.Piece)
+            if answer.offset > self._hostile >= request.offset and not skipped:
+                raise ReaderDied
+            yield answer
+
+
+async def test_readers_that_always_die_end_the_look(p: Place) -> None:
+    turns(p.transcript, 2)
+    made = p.transcripts()
+    made.readers = Deadly(0)
+    p.transcript.raw("\n" * 20)
+    for n in range(20):
+        p.transcript.say(f"{n}")
+
+    class Always(Deadly):
+        async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+            raise ReaderDied
+            yield
+
+    made.readers = Always(0)
+    found = await p.look(made)
+    assert (found.logged, found.standing) == ([], Standing.MISSING)
+    made.readers = ReaderProcesses()
+    assert (await p.look(made)).standing is Standing.MOVED_ON
+
+
+async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> None:
+    said: list[str] = []
+
+    def write() -> None:
+        for n in range(300):
+            said.extend(turns(p.transcript, 1, n))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        await p.look()
+    writer.join()
+    await p.look()
+    assert await p.log() == said
+
+
+async def test_file_that_was_replaced_or_cut_tells_nothing_twice(p: Place) -> None:
+    said = turns(p.transcript, 30)
+    await p.look()
+    path = p.transcript.path
+    text = path.read_bytes()
+    copy = path.with_suffix(".new")
+    copy.write_bytes(text)
+    copy.replace(path)
+    assert (await p.look()).logged == []
+    path.write_bytes(text[: len(text) // 2])  # in place, in the middle of a line
+    assert (await p.look()).logged == []
+    path.write_bytes(text)
+    p.transcript.say("more")
+    await p.look()
+    assert await p.log() == [*said, "more"]
+
+
+async def test_line_cut_off_by_a_crash_is_damaged_later(p: Place) -> None:
+    said = turns(p.transcript, 1)
+    p.transcript.raw('{"type": "assistant", "uuid": "x", "mess')
+    await p.look()
+    assert await p.log() == said
+    p.transcript.raw("\n")
+    p.transcript.say("after")
+    await p.look()
+    assert await p.log() == [*said, DAMAGED, "after"]
+
+
+async def test_reader_of_huge_lines_stays_small(p: Place) -> None:
+    megabyte = "0123456789abcdef" * 65536
+    p.transcript.prompt("huge", "p1")
+    p.transcript.call("t1", command="cat big")
+    p.transcript.result("t1", megabyte * 30, toolUseResult={"stdout": megabyte * 30})
+    image = {"type": "base64", "media_type": "image/png", "data": "A" * 5_000_000}
+    p.transcript.call("t2", "Read", file_path="/w/a.png")
+    p.transcript.result(
+        "t2",
+        [{"type": "image", "source": image}] * 3,
+        toolUseResult={"file": {"base64": "A" * 5_000_000}},
+    )
+    p.transcript.say("😀" + megabyte * 20)
+    p.transcript.say("".join(chr(0x1F600 + n % 64) for n in range(120_000)))
+    p.transcript.prompt([{"type": "image", "source": image}], "p2")
+    p.transcript.say("{" * 2_000_000)
+    p.transcript.raw('{"uuid": "deep", "type": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
+    turns(p.transcript, 2000, 10)
+    await p.look()
+    (pid,) = p.made[0].readers.pids
+    more = peak(pid) - empty()
+    assert more < MEMORY, f"{more} KiB"
+    events = await p.logged()
+    assert isinstance(events[0], UserMessage)
+    said = [one for one in events if isinstance(one, Text)]
+    assert said[-1] == Text(said[-1].message_id, "answer 2009")
+    assert max(len(one.text) for one in said) <= 256 * 1024
+
+
+def peak(pid: int) -> int:
+    """Most memory that a process had, KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (found,) = [line for line in lines if line.startswith("VmHWM")]
+    return int(found.split()[1])
+
+
+def empty() -> int:
+    """Most memory that a Python without anything had, KiB."""
+    program = "print(open('/proc/self/status').read())"
+    out = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, check=True, text=True
+    ).stdout
+    (found,) = [line for line in out.splitlines() if line.startswith("VmHWM")]
+    return int(found.split()[1])
+
+
+async def test_two_long_imports_do_not_keep_a_third_waiting_for_ever(p: Place) -> None:
+    turns(p.transcript, 50)
+    for name in ("two", "three", "four"):
+        await p.s.session(name)
+    made = p.transcripts()
+    looks = []
+    for name in ("one", "two", "three", "four"):
+        found = await p.s.journal.find(name)
+        assert found is not None
+        looks.append(made.take_in(found, CLAUDE, own=()))
+    for one in await asyncio.gather(*looks):
+        assert len(one.logged) == 200
+    assert len(made.readers.pids) <= process.MOST
+
+
+async def test_emptied_session_stays_empty(p: Place) -> None:
+    turns(p.transcript, 5)
+    found = await p.s.journal.find("one")
+    assert found is not None
+    found.pruned_upto = 7
+    made = p.transcripts()
+    assert (await made.take_in(found, CLAUDE, own=())).logged == []
+    turns(p.transcript, 1, 5)
+    assert len((await made.take_in(found, CLAUDE, own=())).logged) == 4
+
+
+async def test_huge_import_returns_its_newest_events(p: Place) -> None:
+    p.transcript.prompt("x", "p1")
+    for _ in range(30):
+        p.transcript.say("y" * 100_000)
+    found = await p.look()
+    assert len(await p.log()) == 31
+    assert 5 < len(found.logged) < 15
+    assert found.logged[-1].seq == 31
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+async def test_changes_are_noticed_while_somebody_watches(
+    p: Place, monkeypatch: pytest.MonkeyPatch, inotify: bool
+) -> None:
+    monkeypatch.setattr(watching, "SETTLE", 0.01)
+    monkeypatch.setattr(watching, "LOOK_EVERY", 0.01)
+    if not inotify:
+        monkeypatch.setattr(watching._Inotify, "_add", lambda *_: False)
+    turns(p.transcript, 1)
+    await p.look()
+    made, calls = p.made[0], [0, 0]
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    def count(which: int) -> None:
+        calls[which] += 1
+
+    first = made.watch("one", lambda: count(0))
+    second = made.watch("one", lambda: count(1))
+    made.watch("other", lambda: count(1))()
+    turns(p.transcript, 1, 1)
+    await eventually(lambda: calls[0] >= 1 and calls[1] >= 1)
+    first()
+    before = calls[0]
+    p.transcript.path.rename(p.transcript.path.with_suffix(".gone"))
+    at = calls[1]
+    await eventually(lambda: calls[1] > at)
+    assert (await p.look()).standing is Standing.MISSING
+    p.transcript.path.with_suffix(".gone").rename(p.transcript.path)
+    assert (await p.look()).standing is Standing.MOVED_ON
+    turns(p.transcript, 1, 2)
+    at = calls[1]
+    await eventually(lambda: calls[1] > at)
+    second()
+    assert calls[0] == before
+    assert len(os.listdir("/proc/self/fd")) == descriptors
