@@ -21,6 +21,7 @@ from bench.holdings import fill, loads, memory
 from bench.lab import Lab
 from bench.logbook import write
 from bench.resident import attached, fronted, recovery, starts
+from bench.transcripts import imports
 from bench.turns import pacing, turns
 from bench.weight import live, stored
 from pykoclaw_acp.demo.surroundings import environment, temporary_home
@@ -87,6 +88,7 @@ def main() -> None:
                 partial(live, deltas=deltas // 50),
                 partial(crowd, requests=200 if chosen.quick else 1000),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),
+                partial(imports, messages=10_000),
             ):
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()

@@ -56,6 +56,11 @@ def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
     )
 
 
+def imported(session_id: str, source_uuid: str, event: Event) -> NewEvent:
+    """An event from a transcript as a row of the log: complete, of no turn, and never folded."""
+    return NewEvent(session_id, None, _KINDS[type(event)], encode(event), source_uuid)
+
+
 def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple[NewEvent, ...]:
     """Events as rows of the log."""
     return finished(rows_in_steps(session_id, turn_id, events))

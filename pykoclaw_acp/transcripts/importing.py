@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.model.events import Event, UserMessage, size
+from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
@@ -175,17 +175,12 @@ class Import:
             )
             for one in piece.turns
         ]
-        last = {} if hidden else piece.last
-        seqs = await self.store.commit_piece(
-            session, ImportedPiece(row, events, turns, last, told=told)
+        earlier = {} if hidden else {k: last for k, last in piece.last.items() if k not in seen}
+        logged = await self.store.commit_piece(
+            session, ImportedPiece(row, events, turns, earlier, told=told)
         )
         self.record.prompted = self.record.prompted or bool(events)
-        self.found.add(
-            [
-                Logged(seq, None, event, size(event))
-                for seq, (_, event) in zip(seqs, events, strict=True)
-            ]
-        )
+        self.found.add(logged)
 
     def _attributed(self, event: Event, turn: SeenTurn | None, prompts: list[str]) -> Event:
         """A user's message says who sent it."""

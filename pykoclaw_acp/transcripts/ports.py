@@ -10,6 +10,7 @@ from pykoclaw_acp.model.imports import (
     KnownTranscripts,
     TranscriptTurn,
 )
+from pykoclaw_acp.model.log import Logged
 
 
 class ImportStore(Protocol):
@@ -36,8 +37,11 @@ class ImportStore(Protocol):
     async def scheduled_prompts(self, conversation: str) -> list[str]:
         """Prompts of the scheduled tasks of a conversation."""
 
-    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
-        """Append the events of a piece, under the next seqs, with all that it says. Patient."""
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
+        """Append the events of a piece, under the next seqs, with all that it says. Patient.
+
+        Raises RowRefused if one of them was imported before.
+        """
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

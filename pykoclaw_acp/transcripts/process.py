@@ -37,6 +37,7 @@ class ReaderProcesses:
         self._idle: list[_Reader] = []
         self._busy: set[_Reader] = set()
         self._ending: asyncio.TimerHandle | None = None
+        self._closed = False
 
     @property
     def pids(self) -> list[int]:
@@ -46,6 +47,8 @@ class ReaderProcesses:
     async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
         """The answers to a request; raises ReaderDied, and OSError if no process can be started."""
         async with self._free:
+            if self._closed:
+                raise ReaderDied
             reader = self._idle.pop() if self._idle else await _Reader.start()
             self._busy.add(reader)
             whole = False
@@ -64,7 +67,8 @@ class ReaderProcesses:
                     reader.end()
 
     def close(self) -> None:
-        """End them all."""
+        """End them all; no other one is started."""
+        self._closed = True
         if self._ending is not None:
             self._ending.cancel()
         for reader in (*self._idle, *self._busy):

@@ -67,5 +67,10 @@ class State(msgspec.Struct, omit_defaults=True):
 
 
 def restored(state: str) -> State:
-    """The state that was kept with an offset; an empty one at the beginning."""
-    return msgspec.json.decode(state, type=State) if state else State()
+    """The state that was kept with an offset; an empty one at the beginning, and for one of another
+    version: what entries belong to is then searched for.
+    """
+    try:
+        return msgspec.json.decode(state, type=State) if state else State()
+    except msgspec.MsgspecError:
+        return State()

@@ -42,10 +42,10 @@ async def test_a_piece_is_logged_with_its_turns_and_its_place(s: Subject) -> Non
     session = await s.session()
     await s.journal.append(session, [Text("m", "before")])
     turns = [TranscriptTurn("t1", "claude", None, own=False, last_uuid="e1")]
-    seqs = await store(s).commit_piece(
+    committed = await store(s).commit_piece(
         session, piece(("e1:0", HELLO), ("e2:0", Text("a", "Hi")), turns=turns, last={"t1": "e2"})
     )
-    assert seqs == [2, 3]
+    assert (events(committed), places(committed)) == ([HELLO, Text("a", "Hi")], [2, 3])
     logged = await s.journal.read(session, 1, 100)
     assert (events(logged), places(logged)) == ([HELLO, Text("a", "Hi")], [2, 3])
     assert {one.turn_id for one in logged} == {None}
@@ -70,7 +70,7 @@ async def test_an_event_is_imported_once(s: Subject) -> None:
     assert events(await s.journal.read(session, 0, 100)) == [HELLO]
     assert (await store(s).known_transcripts(session)).rows["claude"].read_upto == 80
     other = await s.session("two")
-    assert await store(s).commit_piece(other, piece(("e1:0", HELLO))) == [1]
+    assert places(await store(s).commit_piece(other, piece(("e1:0", HELLO)))) == [1]
 
 
 async def test_imported_text_is_not_joined_with_what_follows(s: Subject) -> None:

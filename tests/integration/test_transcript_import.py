@@ -20,6 +20,7 @@ from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.system import lineage
 from pykoclaw_acp.transcripts import process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
@@ -107,10 +108,10 @@ async def counted(p: Place) -> list[ImportedPiece]:
     pieces: list[ImportedPiece] = []
     commit = p.store.commit_piece
 
-    async def counting(session: str, piece: ImportedPiece) -> list[int]:
+    async def counting(session: str, piece: ImportedPiece) -> list[Logged]:
         pieces.append(piece)
-        seqs: list[int] = await commit(session, piece)
-        return seqs
+        logged: list[Logged] = await commit(session, piece)
+        return logged
 
     p.store.commit_piece = counting
     return pieces
@@ -148,7 +149,7 @@ async def test_server_that_dies_after_any_piece_goes_on(p: Place) -> None:
     commit = p.store.commit_piece
     deaths = 0
 
-    async def dying(session: str, piece: ImportedPiece) -> list[int]:
+    async def dying(session: str, piece: ImportedPiece) -> list[Logged]:
         nonlocal deaths
         if deaths % 2 == 0:  # before the commit, then after it
             deaths += 1
@@ -172,12 +173,12 @@ async def test_killed_reader_is_replaced(p: Place) -> None:
     commit = p.store.commit_piece
     kills: list[int] = []
 
-    async def killing(session: str, piece: ImportedPiece) -> list[int]:
-        seqs: list[int] = await commit(session, piece)
+    async def killing(session: str, piece: ImportedPiece) -> list[Logged]:
+        logged: list[Logged] = await commit(session, piece)
         if len(kills) < 3:
             kills.extend(p.made[0].readers.pids)
             os.kill(kills[-1], signal.SIGKILL)
-        return seqs
+        return logged
 
     p.store.commit_piece = killing
     await p.look()
@@ -216,17 +217,14 @@ class Deadly(ReaderProcesses):
 async def test_readers_that_always_die_end_the_look(p: Place) -> None:
     turns(p.transcript, 2)
     made = p.transcripts()
-    made.readers = Deadly(0)
-    p.transcript.raw("\n" * 20)
-    for n in range(20):
-        p.transcript.say(f"{n}")
 
-    class Always(Deadly):
+    class Always(ReaderProcesses):
         async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
-            raise ReaderDied
-            yield
+            async for _ in super().ask(request):
+                raise ReaderDied
+            yield wire.Failed("never")
 
-    made.readers = Always(0)
+    made.readers = Always()
     found = await p.look(made)
     assert (found.logged, found.standing) == ([], Standing.MISSING)
     made.readers = ReaderProcesses()
@@ -321,6 +319,30 @@ def empty() -> int:
     ).stdout
     (found,) = [line for line in out.splitlines() if line.startswith("VmHWM")]
     return int(found.split()[1])
+
+
+async def test_state_of_another_version_is_done_without(p: Place) -> None:
+    said = turns(p.transcript, 20)
+    await p.look()
+    await p.store._run(Statement("UPDATE acp_transcripts SET state = '[7]'"))
+    said += turns(p.transcript, 1, 20)
+    p.transcript.say("and more")
+    await p.look()
+    assert await p.log() == [*said, "and more"]
+
+
+async def test_server_that_stops_starts_no_reader(p: Place) -> None:
+    turns(p.transcript, 500)
+    made, commit = p.transcripts(), p.store.commit_piece
+
+    async def stopping(session: str, piece: ImportedPiece) -> list[Logged]:
+        made.close()
+        logged: list[Logged] = await commit(session, piece)
+        return logged
+
+    p.store.commit_piece = stopping
+    await p.look(made)
+    assert made.readers.pids == []
 
 
 async def test_two_long_imports_do_not_keep_a_third_waiting_for_ever(p: Place) -> None:

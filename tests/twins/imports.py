@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
-from pykoclaw_acp.model.events import Text, Thinking, ToolStarted
+from pykoclaw_acp.model.events import Text, Thinking, ToolStarted, size
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import TurnState
 from tests.twins.base import MemoryStore
 
@@ -56,8 +57,8 @@ class MemoryImportStore(MemoryStore):
     async def scheduled_prompts(self, conversation: str) -> list[str]:
         return list(self.database.read().scheduled.get(conversation, []))
 
-    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
-        def commit() -> list[int]:
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
+        def commit() -> list[Logged]:
             tables = self.database
             tables.transcripts[session_id, piece.row.claude_session_id] = piece.row
             for turn in piece.turns:
@@ -75,7 +76,10 @@ class MemoryImportStore(MemoryStore):
             if seqs:
                 row = tables.session(session_id)
                 row.record.prompted, row.record.auxiliary, row.pruned = True, False, False
-            return seqs
+            return [
+                Logged(seq, None, event, size(event))
+                for seq, (_, event) in zip(seqs, piece.events, strict=True)
+            ]
 
         return await self.database.write(commit, patient=True)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-
-import msgspec
+from typing import Final
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import events, imports, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import NewEvent, Unit
 from pykoclaw_acp.tasks import in_pieces
+
+_WEIGHT: Final = 32 * 1024  # characters of rows that are made in one step
+_STEP: Final = 500  # characters that a row costs besides
 
 
 class SqlImportStore(SqlStore):
@@ -37,14 +40,18 @@ class SqlImportStore(SqlStore):
         """Prompts of the scheduled tasks of a conversation."""
         return await imports.scheduled(self._database, conversation)
 
-    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[int]:
+    async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         """Append the events of a piece, with all that it says."""
         rows = await in_pieces(_rows(session_id, piece.events))
         statements = (
             *sessions.follow(session_id, [event for _, event in piece.events]),
             *imports.piece(session_id, piece),
         )
-        return await self._commit(Unit(statements, rows), patient=True)
+        seqs = await self._commit(Unit(statements, rows), patient=True)
+        return [
+            Logged(seq, None, event, len(row.payload))
+            for seq, row, (_, event) in zip(seqs, rows, piece.events, strict=True)
+        ]
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool
@@ -63,8 +70,11 @@ def _rows(
     session_id: str, said: Sequence[tuple[str, Event]]
 ) -> Generator[None, None, tuple[NewEvent, ...]]:
     done: list[NewEvent] = []
+    weight = 0
     for source, event in said:
-        row = events.row(session_id, None, event)
-        done.append(msgspec.structs.replace(row, source_uuid=source))
-        yield
+        done.append(events.imported(session_id, source, event))
+        weight += _STEP + len(done[-1].payload)
+        if weight > _WEIGHT:
+            weight = 0
+            yield
     return tuple(done)
