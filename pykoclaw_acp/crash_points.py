@@ -26,12 +26,14 @@ STEPS: Final = (
     "response_sent",
 )
 # At a start that takes over from another daemon.
-ADOPTION: Final = ("spool_taken", "conversation_united", "recovered", "worker_attached")
+ADOPTION: Final = ("spool_taken", "recovered", "worker_attached")
+# In the merge of two logs.
+MERGING: Final = ("merge_piece_written", "conversation_united", "merge_piece_finished")
 # In the conversion of an old log.
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 # In a delivery, and in the run of a scheduled task.
 DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
-EVERY: Final = STEPS + ADOPTION + CONVERSION + DELIVERY
+EVERY: Final = STEPS + ADOPTION + MERGING + CONVERSION + DELIVERY
 
 _remaining: dict[str, int] = {}
 

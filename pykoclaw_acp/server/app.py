@@ -39,7 +39,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
-from pykoclaw_acp.store import conversations, history_copy, overview, privacy
+from pykoclaw_acp.store import conversations, deletion, history_copy, privacy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
@@ -283,7 +283,7 @@ async def _purge(database: Database) -> None:
     """Finish deletions; the next server continues if this is interrupted."""
     try:
         await database.condition.writable()
-        await overview.purge(database)
+        await deletion.purge(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
 

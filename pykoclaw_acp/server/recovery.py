@@ -55,6 +55,7 @@ async def recover(
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
     `standing` says which workers are the instance's own.
     """
+    await conversations.finish(database)
     ledger, journal = SqlWorkerStore(database), SessionJournal(database)
     rows = await ledger.rows()
     records = {row.session_id: await journal.find(row.session_id) for row in rows}

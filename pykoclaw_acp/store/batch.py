@@ -160,9 +160,9 @@ class _Transaction:
 
     def _number(self, event: NewEvent, worker: int | None) -> int:
         log = self.logs.of(self._connection, event.session_id)
-        if log.run is not None and not log.run.takes(event):
-            self._fold(log)
         seq = log.last + 1
+        if log.run is not None and not log.run.takes(event, seq):
+            self._fold(log)
         turn = self.logs.turn(self._connection, event, seq)
         replaced = log.follow(event, seq)
         if replaced is not None:

@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import merging, notes
+from pykoclaw_acp.store import merging, moving, notes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.merging import Ended
+from pykoclaw_acp.store.merging import Ended, Plan
 
 _SHARED: Final = (
     f"SELECT s.acp_session_id, s.conversation_name, {LAST_SEQ} FROM acp_sessions s"  # noqa: S608  constant
@@ -33,12 +33,12 @@ log: Final = structlog.get_logger()
 
 
 async def unite(database: Database, kept: Collection[str]) -> bool:
-    """Give each conversation one session, in one transaction each; returns whether there was
-    anything to do.
+    """Give each conversation one session; returns whether there was anything to do.
 
-    Logs to be moved are converted first, piece by piece, so that few rows move and other programs,
-    which give up after 5 s, can write in between. `kept`: sessions with a live worker, which are
-    preferred. The caller serves nobody yet, and no other worker lives.
+    Logs to be merged are converted first, so that few rows are copied. All that grows with the
+    logs is done in pieces, between which other programs can write; what shows changes in one
+    transaction for each conversation. `kept`: sessions with a live worker, which are preferred. The
+    caller serves nobody yet, and no other worker lives.
     """
     shared: dict[str, list[Ended]] = {}
     for session_id, name, last_seq in await database.read(_SHARED):
@@ -48,13 +48,21 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
         others = [one for one in sessions if one is not owner]
         if any(other.last_seq for other in others):
             await _convert(database, sessions)
-        await database.commit(await _union(database, owner, others), patient=True)
+        plan = await merging.plan(database, owner, others)
+        key = await moving.write(database, plan) if plan.moves else None
+        await database.commit(_union(plan, key, others), patient=True)
         log.info(
             "Sessions of one conversation were merged",
             action="conversation_united", conversation=name, session=owner.session_id, ids=len(sessions),
         )  # fmt: skip
         crash_points.reached("conversation_united")
+        await moving.finish(database)
     return bool(shared)
+
+
+async def finish(database: Database) -> None:
+    """Complete what an interrupted `unite` has left; before anything else is written."""
+    await moving.finish(database)
 
 
 async def _convert(database: Database, sessions: Sequence[Ended]) -> None:
@@ -79,15 +87,21 @@ def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
     return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))
 
 
-async def _union(database: Database, owner: Ended, others: Sequence[Ended]) -> Unit:
-    statements = await merging.merged(database, owner, others)
-    for other in others:
+def _union(plan: Plan, key: int | None, others: Sequence[Ended]) -> Unit:
+    """The transaction with which a conversation has one session. `key`: of the merged log."""
+    owner, ids = plan.owner, [other.session_id for other in others]
+    statements = list(
+        moving.switch(key, plan, ids)
+        if key is not None
+        else moving.move_turns(plan, ids, plan.turns)
+    )
+    for other in ids:
         alias = "UPDATE acp_sessions SET alias_of = ? WHERE acp_session_id = ?"
-        question = "UPDATE acp_permissions SET acp_session_id = ? WHERE acp_session_id = ?"
-        statements.append(Statement(alias, (owner.session_id, other.session_id), rows=1))
-        statements.append(Statement(question, (owner.session_id, other.session_id)))
-        statements.append(notes.move(other.session_id, owner.session_id))
-    statements.extend(_settled(owner.session_id))
+        question = "UPDATE acp_permissions SET acp_session_id = ? WHERE acp_session_id = ? AND outcome IS NULL"
+        statements.append(Statement(alias, (owner, other), rows=1))
+        statements.append(Statement(question, (owner, other)))
+        statements.append(notes.move(other, owner))
+    statements.extend(_settled(owner))
     return Unit(statements=tuple(statements), durable=True, renumbers=True)
 
 

@@ -19,13 +19,10 @@ from pykoclaw_acp.errors import Conflict, RowRefused, StoreUnavailable
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.folding import Row, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
+from pykoclaw_acp.store.pieces import PIECE_SIZE, SMALLEST, Pieces
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
 
-SMALLEST: Final = 100  # rows of a piece
-LARGEST: Final = 4000
-PIECE_SIZE: Final = 2 * 1024 * 1024  # characters after which a piece ends
-AIM: Final = 0.08  # s per commit: other writers wait that long
 REST: Final = 0.25  # pause before the next piece, as a fraction of its duration: clients come first
 LOOK: Final = 0.5  # s between checks while the daemon is busy
 RETRY: Final = 30.0  # s after a failed write
@@ -70,7 +67,7 @@ class Conversion:
         self.progress: Progress | None = None
         self._database = database
         self._idle: Callable[[], bool] = lambda: database.condition.is_writable and idle()
-        self._rows = SMALLEST * 5
+        self._pieces = Pieces(SMALLEST * 5)
 
     async def run(self) -> None:
         """Convert until no old log is left, or cancelled."""
@@ -119,24 +116,20 @@ class Conversion:
             if not found:
                 return 0
             session_id = str(found[0][0])
-        rows = await self._database.read(_PIECE, (session_id, self._rows), PIECE_SIZE)
+        rows = await self._database.read(_PIECE, (session_id, self._pieces.rows), PIECE_SIZE)
         if not rows:
             return 0
-        old_turns = bool(await self._database.read(_HAS_OLD_TURNS, (session_id,)))
-        unit = await asyncio.to_thread(_convert, session_id, rows, old_turns=old_turns)
+        while await self._database.read(_HAS_OLD_TURNS, (session_id,)):
+            number = Statement(NUMBER_OLD_TURNS, (session_id, session_id, self._pieces.rows))
+            await self._pieces.commit(self._database, Unit(statements=(number,)))
+        unit = await asyncio.to_thread(_convert, session_id, rows)
         crash_points.reached("log_piece_read")
-        began = time.monotonic()
-        await self._database.commit(unit)
+        await self._pieces.commit(self._database, unit)
         crash_points.reached("log_piece_converted")
-        took = time.monotonic() - began
-        if took > AIM:
-            self._rows = max(self._rows // 2, SMALLEST)
-        elif took < AIM / 2:
-            self._rows = min(self._rows * 2, LARGEST)
         return len(rows)
 
 
-def _convert(session_id: str, rows: Sequence[tuple[Any, ...]], *, old_turns: bool) -> Unit:
+def _convert(session_id: str, rows: Sequence[tuple[Any, ...]]) -> Unit:
     turns: list[str | None] = list(dict.fromkeys(turn_id for _, _, turn_id, _, _ in rows))
     numbers = {turn_id: number for number, turn_id in enumerate(turns)}
     old = [
@@ -144,8 +137,6 @@ def _convert(session_id: str, rows: Sequence[tuple[Any, ...]], *, old_turns: boo
         for seq, kind, turn_id, source, payload in rows
     ]
     statements = [Statement(GIVE_KEY, (session_id,))]
-    if old_turns:
-        statements.append(Statement(NUMBER_OLD_TURNS, (session_id,)))
     statements.append(Statement(_DELETE, (session_id, rows[0][0], rows[-1][0]), rows=len(rows)))
     statements += [
         Statement(

@@ -24,16 +24,33 @@ LAST_SEQ: Final = (
 """Last seq of the session `s`; the column counts for logs without rows: old ones and pruned ones."""
 
 # Turns that ended before there were positions come before all that have one, which left room for
-# them.
+# them: the newest of them get the places below those that are taken.
 NUMBER_OLD_TURNS: Final = (
     "UPDATE acp_turns SET position = old.place FROM"
-    " (SELECT turn_id, ROW_NUMBER() OVER (ORDER BY created_at, turn_id) AS place FROM acp_turns"
-    " WHERE acp_session_id = ? AND position IS NULL) AS old WHERE acp_turns.turn_id = old.turn_id"
+    " (SELECT turn_id, (SELECT COALESCE(MIN(position), COUNT(*) + 1) FROM acp_turns WHERE acp_session_id = ?)"
+    " - ROW_NUMBER() OVER (ORDER BY created_at DESC, turn_id DESC) AS place FROM acp_turns"
+    " WHERE acp_session_id = ? AND position IS NULL ORDER BY created_at DESC, turn_id DESC LIMIT ?)"
+    " AS old WHERE acp_turns.turn_id = old.turn_id"
 )
+NEXT_KEY: Final = (
+    "(SELECT COALESCE(MAX(k.log_key), 0) + 1 FROM (SELECT MAX(log_key) AS log_key FROM acp_sessions"
+    " UNION ALL SELECT MAX(log_key) FROM acp_log_leftovers) AS k)"
+)
+"""A key that no log has, also none that is being written or deleted."""
 GIVE_KEY: Final = (
-    "UPDATE acp_sessions SET log_key = (SELECT COALESCE(MAX(log_key), 0) + 1 FROM acp_sessions)"
-    " WHERE acp_session_id = ? AND log_key IS NULL"
+    f"UPDATE acp_sessions SET log_key = {NEXT_KEY} WHERE acp_session_id = ? AND log_key IS NULL"  # noqa: S608  constant
 )
+DROP: Final = (
+    (
+        "INSERT INTO acp_log_leftovers (log_key) SELECT log_key FROM acp_sessions"
+        " WHERE acp_session_id = ? AND log_key IS NOT NULL"
+    ),
+    "UPDATE acp_sessions SET log_key = NULL WHERE acp_session_id = ?",
+)
+"""Take the log from a session: its rows are deleted later, in pieces. For units that renumber."""
+PIECES: Final = 20_000
+"""Pieces of a message that are folded in one transaction, at most: 0.2 s."""
+_EVERY: Final = 1 << 31  # no limit
 _FIND: Final = f"SELECT s.log_key, {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?"  # noqa: S608  constant
 _TURN: Final = "SELECT position, first_seq FROM acp_turns WHERE turn_id = ?"
 _BEGIN: Final = (
@@ -67,14 +84,15 @@ class Run(NamedTuple):
     begin: int
     weight: int
 
-    def takes(self, event: NewEvent) -> bool:
-        """Whether the event continues the message and fits into one line with it."""
+    def takes(self, event: NewEvent, seq: int) -> bool:
+        """Whether the event continues the message and fits into one row with it."""
         same = (
             event.message == self.message
             and event.turn_id == self.turn_id
             and event.source_uuid is None
         )
-        return same and self.weight + event.weight <= folding.PART
+        fits = self.weight + event.weight <= folding.PART and seq < self.begin + PIECES
+        return same and fits
 
 
 @dataclass(slots=True)
@@ -153,7 +171,7 @@ def _begin_turn(connection: sqlite3.Connection, event: NewEvent, seq: int) -> in
     if row[1] is None:
         connection.execute(_BEGIN, (event.turn_id, seq, event.turn_id))
     if row[0] is None:
-        connection.execute(NUMBER_OLD_TURNS, (event.session_id,))
+        connection.execute(NUMBER_OLD_TURNS, (event.session_id, event.session_id, _EVERY))
         row = connection.execute(_TURN, (event.turn_id,)).fetchone()
     return None if row[0] is None else int(row[0])
 
@@ -196,7 +214,12 @@ def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: i
         mine = folding.message(event)
         if run is None:
             run = Run(mine, turn_id, seq, weight)
-        elif run.message == mine and run.turn_id == turn_id and run.weight + weight <= folding.PART:
+        elif (
+            run.message == mine
+            and run.turn_id == turn_id
+            and run.weight + weight <= folding.PART
+            and seq > last - PIECES
+        ):
             run = run._replace(begin=seq, weight=run.weight + weight)
         else:
             break

@@ -1,5 +1,5 @@
-"""Merging the logs of sessions that become one, in the order in which their turns began; no turn is
-split.
+"""How logs of sessions that become one are merged: in the order in which their turns began; no turn
+is split.
 
 The logs are converted: none of their rows is in `acp_events`. The merged log starts above all old
 seqs, so that a seq tells by itself whether it is an old one; `acp_merged_logs` maps old seqs to new
@@ -8,15 +8,16 @@ ones. Turns get new positions, in the order of the merged log.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.logs import GIVE_KEY
-from pykoclaw_acp.store.sql import LOG_KEY
+from pykoclaw_acp.model import turns as turn_states
+from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.store.database import Database
 
 _SPANS: Final = (
     "SELECT t.turn_id, MIN(e.first_seq), MAX(e.seq) FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
@@ -27,39 +28,6 @@ _TURNS: Final = (
     "SELECT turn_id, position, COALESCE(dispatched_at, started_at, created_at), state FROM acp_turns"
     " WHERE acp_session_id = ? ORDER BY COALESCE(position, 0), created_at, turn_id"
 )
-# Which frames of a worker are in the log counts for the owner's workers alone.
-_MOVE: Final = (
-    f"UPDATE acp_log SET log_key = {LOG_KEY}, seq = seq + ?, first_seq = first_seq + ?, turn = turn + ?,"  # noqa: S608
-    f" epoch = CASE WHEN ? = ? THEN epoch END, frame = CASE WHEN ? = ? THEN frame END WHERE log_key = {LOG_KEY}"
-    " AND seq BETWEEN ? AND ?"
-)
-_MOVE_TURN: Final = (
-    "UPDATE acp_turns SET acp_session_id = ?, position = ?, first_seq = first_seq + ?, last_seq = last_seq + ?"
-    " WHERE turn_id = ?"
-)
-# Two prompts under one key were two: the owner's keeps it.
-_FREE_KEYS: Final = (
-    "UPDATE acp_turns SET idempotency_key = NULL WHERE acp_session_id = ? AND idempotency_key IN"
-    " (SELECT idempotency_key FROM acp_turns WHERE acp_session_id = ?)"
-)
-
-
-def _place(column: str) -> str:
-    """SQL: the new seq of a cursor's column; unchanged if it lies before all merged parts."""
-    found = (
-        "FROM acp_merged_logs m"
-        f" WHERE m.acp_session_id = acp_cursors.acp_session_id AND m.first_seq <= acp_cursors.{column}"
-    )
-    return (
-        f"COALESCE((SELECT CASE WHEN {column} < m.last_seq THEN {column} ELSE m.last_seq END + m.moved_by {found}"
-        f" AND m.first_seq = (SELECT MAX(m.first_seq) {found})), {column})"
-    )
-
-
-_MOVE_CURSORS: Final = (
-    f"UPDATE acp_cursors SET seq = {_place('seq')},"  # noqa: S608
-    f" least = {_place('least')} WHERE acp_session_id = ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +36,43 @@ class Ended:
 
     session_id: str
     last_seq: int
+
+
+class Run(NamedTuple):
+    """Contiguous events of a log, and by how much their seqs and positions grow."""
+
+    session_id: str
+    first: int
+    last: int
+    by: int
+    turn_by: int
+
+
+class MovedTurn(NamedTuple):
+    """A turn, with its position in the merged log, and by how much its seqs grow."""
+
+    turn_id: str
+    position: int
+    by: int
+    unfinished: bool
+
+
+@dataclass(slots=True)
+class Plan:
+    """A merge: the same for the same logs, so that one that was interrupted is recognized."""
+
+    owner: str
+    moves: bool
+    """Whether there are logs to merge; otherwise only the turns of others move."""
+    last: int
+    """Last seq of the merged log; the last that any log had assigned if no row is left."""
+    runs: list[Run] = field(default_factory=list)
+    turns: list[MovedTurn] = field(default_factory=list)
+
+    @property
+    def sha256(self) -> str:
+        """Its name."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,8 @@ async def moved(database: Database, session_id: str, seq: int) -> int:
     return min(seq, rows[0][0]) + rows[0][1] if rows else seq
 
 
-async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> list[Statement]:
-    """Statements that move the others' logs and turns to the owner; its log stays if it is the only
-    one.
-    """
+async def plan(database: Database, owner: Ended, others: Sequence[Ended]) -> Plan:
+    """How the others' logs and turns become the owner's; its log stays if it is the only one."""
     sessions = [owner, *others]
     logs: list[list[_Part]] = []
     waiting: list[list[_Turn]] = []
@@ -118,19 +121,17 @@ async def merged(database: Database, owner: Ended, others: Sequence[Ended]) -> l
             [
                 turn
                 for turn in turns
-                if turn.turn_id not in told and (turn.state == "queued" or not stays)
+                if turn.turn_id not in told and (turn.state == TurnState.QUEUED or not stays)
             ]
         )
         places.extend(turn.position for turn in turns if turn.position is not None)
-    statements = [Statement(_FREE_KEYS, (other.session_id, owner.session_id)) for other in others]
+    made = Plan(owner.session_id, moves=move, last=max(one.last_seq for one in sessions))
     positions = _Positions(max(places, default=0))
-    if move:
-        statements.append(Statement(GIVE_KEY, (owner.session_id,)))
-        statements.extend(_moved(logs, owner, max(one.last_seq for one in sessions), positions))
-        statements.extend(Statement(_MOVE_CURSORS, (one.session_id,)) for one in sessions)
+    for part in heapq.merge(*logs, key=lambda part: part.at):
+        _place(made, part, positions)
     for turn in heapq.merge(*waiting, key=lambda turn: turn.at):
-        statements.extend(_turns(owner, positions.give([turn])[1], 0))
-    return statements
+        made.turns.extend(_moved([turn], positions.give([turn])[1], 0))
+    return made
 
 
 class _Positions:
@@ -181,33 +182,26 @@ async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) ->
     return parts
 
 
-def _moved(
-    logs: Iterable[list[_Part]], owner: Ended, last: int, positions: _Positions
-) -> Iterator[Statement]:
-    runs: list[
-        tuple[str, int, int, int]
-    ] = []  # session, first and last place, by how much they move
-    for part in heapq.merge(*logs, key=lambda part: part.at):
-        by = last + 1 - part.first
-        turn_by, new_positions = positions.give(part.turns)
-        last = part.last + by
-        session_id, new = part.session_id, owner.session_id
-        places = (session_id, part.first, part.last)
-        yield Statement(_MOVE, (new, by, by, turn_by, new, session_id, new, session_id, *places))
-        yield from _turns(owner, new_positions, by)
-        if runs and runs[-1][0] == session_id and runs[-1][2:] == (part.first - 1, by):
-            runs[-1] = (session_id, runs[-1][1], part.last, by)
-        else:
-            runs.append((session_id, part.first, part.last, by))
-    for run in runs:
-        yield Statement("INSERT INTO acp_merged_logs VALUES (?, ?, ?, ?)", run, rows=1)
-    yield Statement(
-        "UPDATE acp_sessions SET last_seq = ? WHERE acp_session_id = ?",
-        (last, owner.session_id),
-        rows=1,
-    )
+def _place(made: Plan, part: _Part, positions: _Positions) -> None:
+    """Add a part at the end of the merged log; it joins the part before if they stay together."""
+    by = made.last + 1 - part.first
+    turn_by, new_positions = positions.give(part.turns)
+    made.last = part.last + by
+    made.turns.extend(_moved(part.turns, new_positions, by))
+    before = made.runs[-1] if made.runs else None
+    if before is not None and before == (
+        part.session_id,
+        before.first,
+        part.first - 1,
+        by,
+        turn_by,
+    ):
+        made.runs[-1] = before._replace(last=part.last)
+    else:
+        made.runs.append(Run(part.session_id, part.first, part.last, by, turn_by))
 
 
-def _turns(owner: Ended, positions: dict[str, int], by: int) -> Iterator[Statement]:
-    for turn_id, position in positions.items():
-        yield Statement(_MOVE_TURN, (owner.session_id, position, by, by, turn_id), rows=1)
+def _moved(turns: Iterable[_Turn], positions: dict[str, int], by: int) -> Iterator[MovedTurn]:
+    for turn in turns:
+        unfinished = turn.state in turn_states.UNFINISHED
+        yield MovedTurn(turn.turn_id, positions[turn.turn_id], by, unfinished)

@@ -10,32 +10,19 @@ from typing import Any, Final
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import STARTED, TurnState
 from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import QUEUED, UNFINISHED
 from pykoclaw_acp.store.turns import NEWEST_FIRST
 from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
-PURGE: Final = 5000  # rows deleted per transaction, so that the writer is soon free
 
 # The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
     "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
     " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
     f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED}) FROM acp_sessions s"
-)
-# CROSS JOIN fixes the order: deleted sessions first, then their events by key.
-_LEFT: Final = tuple(
-    (
-        (
-            f"SELECT s.{key}, MIN(e.seq), MAX(e.seq) FROM acp_sessions s"  # noqa: S608  constants
-            f" CROSS JOIN {table} e ON e.{key} = s.{key} WHERE s.deleted_at IS NOT NULL GROUP BY s.{key}"
-        ),
-        f"DELETE FROM {table} WHERE {key} = ? AND seq < ?",  # noqa: S608
-    )
-    for table, key in (("acp_events", "acp_session_id"), ("acp_log", "log_key"))
 )
 
 
@@ -202,43 +189,6 @@ async def workers(database: Database) -> list[WorkerSummary]:
         state: WorkerState = "asking" if asks else "working" if works else "idle"
         found.append(WorkerSummary(session_id, title, epoch, pid, protocol, created_at, state))
     return found
-
-
-async def delete(database: Database, session_id: str) -> None:
-    """Delete a session: hidden by the first commit, its contents gone at the return.
-
-    The rows of its ids stay, without a title, because an id is never used again; its request key
-    becomes free.
-    """
-    change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
-    at = now_ms()
-    gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
-    aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
-    await database.commit(Unit(statements=(gone, aliases), durable=True))
-    await purge(database)
-
-
-async def purge(database: Database) -> None:
-    """Delete the contents of deleted sessions, also after an interrupted deletion."""
-    for left, delete_before in _LEFT:
-        for key, first, last in await database.read(left):
-            for seq in range(first + PURGE, last + PURGE + 1, PURGE):
-                await database.commit(Unit(statements=(Statement(delete_before, (key, seq)),)))
-    deleted = "(SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
-    tables = (
-        "acp_turns",
-        "acp_permissions",
-        "acp_cursors",
-        "acp_merged_logs",
-        "acp_notes",
-        "acp_transcripts",
-        "acp_transcript_turns",
-    )
-    rest = tuple(
-        Statement(f"DELETE FROM {table} WHERE acp_session_id IN {deleted}")  # noqa: S608  constant
-        for table in tables
-    )
-    await database.commit(Unit(statements=rest))
 
 
 def size(database: Database) -> int:

@@ -13,8 +13,8 @@ from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
+from pykoclaw_acp.store.logs import DROP, LAST_SEQ
+from pykoclaw_acp.store.sql import UNFINISHED
 
 
 def now_ms() -> int:
@@ -133,8 +133,9 @@ _UNUSED: Final = (
     f" AND state IN {UNFINISHED})"
     " AND NOT EXISTS (SELECT 1 FROM acp_permissions WHERE acp_permissions.acp_session_id = acp_sessions.acp_session_id"
     " AND outcome IS NULL)"
+    # A log in the old form is converted first: only logs with a key are hidden at once.
+    " AND NOT EXISTS (SELECT 1 FROM acp_events WHERE acp_events.acp_session_id = acp_sessions.acp_session_id)"
 )
-_CONTENTS: Final = ("acp_events", "acp_turns", "acp_permissions", "acp_cursors", "acp_notes")
 
 
 async def unused(database: Database, before: int) -> list[str]:
@@ -147,8 +148,9 @@ async def unused(database: Database, before: int) -> list[str]:
 
 
 def prune(session_id: str, before: int) -> tuple[Statement, ...]:
-    """Hide an unused session and delete its contents; `last_seq` stays, since no seq is assigned
-    twice.
+    """Hide an unused session and its log; `last_seq` stays, since no seq is assigned twice.
+
+    For a unit that renumbers. What is left is deleted in pieces (`store/deletion.py`).
     """
     hide = (
         "UPDATE acp_sessions SET pruned_at = ?, last_seq ="  # noqa: S608  constants
@@ -158,11 +160,9 @@ def prune(session_id: str, before: int) -> tuple[Statement, ...]:
     )
     return (
         Statement(hide, (now_ms(), session_id, before), rows=1),
-        Statement(f"DELETE FROM acp_log WHERE log_key = {LOG_KEY}", (session_id,)),  # noqa: S608  constant
-        *(
-            Statement(f"DELETE FROM {table} WHERE acp_session_id = ?", (session_id,))  # noqa: S608  constant
-            for table in _CONTENTS
-        ),
+        *(Statement(sql, (session_id,)) for sql in DROP),
+        Statement("DELETE FROM acp_cursors WHERE acp_session_id = ?", (session_id,)),
+        Statement("DELETE FROM acp_notes WHERE acp_session_id = ?", (session_id,)),
     )
 
 

@@ -14,7 +14,7 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import overview, permissions
+from pykoclaw_acp.store import deletion, overview, permissions, pieces
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.callers import caller, prompted
 from tests.integration.memory_launcher import MemoryChannel
@@ -147,7 +147,7 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
 async def test_deleted_session_is_gone_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "PURGE", 4)
+    monkeypatch.setattr(pieces, "LARGEST", 4)
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         kept = await prompted(r, "say 2")
         await prompted(r)
@@ -215,7 +215,7 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
         r.database.read = explained  # type: ignore[method-assign]
         await overview.listing(r.database, every=False, limit=1)
         assert any("t USING INDEX acp_turns_unfinished" in step for step in steps)
-        await overview.purge(r.database)
+        await deletion.purge(r.database)
         await permissions.matching(r.database, "q")
         await permissions.is_open(r.database, "q")
         await permissions.waiting(r.database)
@@ -224,7 +224,7 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
             for step in steps
             if step.startswith("SCAN") and "acp_permissions_open" not in step
         }
-        assert scanned == {"s"}, "only the sessions"
+        assert scanned == {"s", "acp_log_leftovers"}, "only the sessions, and what is being deleted"
 
 
 async def test_a_session_is_renamed(tmp_path: Path) -> None:

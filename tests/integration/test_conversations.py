@@ -7,7 +7,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import Any, Final
 
 import pytest
 
+import pykoclaw_acp
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import EventFrame, FromWorker, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import StaleEpoch
@@ -23,7 +28,16 @@ from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import batch, conversations, conversion, cursors, events, merging, overview
+from pykoclaw_acp.store import (
+    batch,
+    conversations,
+    cursors,
+    deletion,
+    events,
+    merging,
+    overview,
+    pieces,
+)
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -193,27 +207,86 @@ async def test_each_old_seq_leads_to_its_event(database: Database, old_until: in
         assert await merging.moved(database, session_id, 1000) == moved
 
 
-async def test_merge_moves_few_rows_even_for_long_logs(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of rows that each transaction changed; pieces have 50 rows at most."""
+    monkeypatch.setattr(pieces, "SMALLEST", 10)
+    monkeypatch.setattr(pieces, "LARGEST", 50)
+    real, counts = batch.BatchWriter._transact, list[int]()
+
+    def counting(self: Any, connection: sqlite3.Connection, units: Sequence[Unit]) -> Any:
+        before = connection.total_changes
+        try:
+            return real(self, connection, units)
+        finally:
+            counts.append(connection.total_changes - before)
+
+    monkeypatch.setattr(batch.BatchWriter, "_transact", counting)
+    return counts
+
+
+async def long_logs(database: Database, *, old: bool = False) -> None:
+    """Two logs of 150 turns each, which took turns, with questions that were settled."""
+    for session_id, begin in ((ONE, 0), (TWO, 1)):
+        await make(database, session_id)
+        for at in range(begin, 300, 2):
+            said = [Text(f"{at} {number}", f"{at} ") for number in range(3)]
+            await say(database, session_id, at + 1, f"turn {at}", *said, old=old)
+            asked = Statement(
+                "INSERT INTO acp_permissions (permission_id, acp_session_id, request, policy, outcome, created_at)"
+                " VALUES (?, ?, '{}', 'attended', 'selected', 1)",
+                (f"q{at}", session_id),
+            )
+            await database.commit(Unit(statements=(asked,)))
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_no_transaction_of_a_merge_changes_many_rows(
+    database: Database, changed: list[int], old: bool
 ) -> None:
-    """In no transaction more of them than the converter takes at a time."""
-    monkeypatch.setattr(conversion, "SMALLEST", 10)
-    monkeypatch.setattr(conversion, "LARGEST", 50)
-    await make(database, ONE)
-    await make(database, TWO)
-    for session_id, at in ((ONE, 10), (TWO, 20)):
-        await say(database, session_id, at, f"turn {at}", *[f"{at} "] * 120, old=True)
-    real, changed = batch._Transaction._execute, []
-
-    def counting(self: Any, statement: Statement) -> None:
-        before = self._connection.total_changes
-        real(self, statement)
-        changed.append(self._connection.total_changes - before)
-
-    monkeypatch.setattr(batch._Transaction, "_execute", counting)
+    await long_logs(database, old=old)
+    changed.clear()
     await conversations.unite(database, kept=())
-    assert words(await log(database, ONE)) == "10 " * 120 + "20 " * 120
+    assert words(await log(database, ONE)) == "".join(f"{at} " * 3 for at in range(300))
+    assert await database.read("SELECT DISTINCT acp_session_id FROM acp_permissions") == [(ONE,)]
+    await deletion.purge(database)
+    assert sum(changed) > 1800
+    assert max(changed) <= 120
+
+
+async def test_no_transaction_of_a_deletion_changes_many_rows(
+    database: Database, changed: list[int]
+) -> None:
+    await long_logs(database)
+    changed.clear()
+    await deletion.delete(database, ONE)
+    journal = SessionJournal(database)
+    assert await database.read("SELECT DISTINCT acp_session_id FROM acp_turns") == [(TWO,)]
+    assert await journal.prune(TWO, 1)
+    for table in ("acp_log", "acp_turns", "acp_permissions", "acp_log_leftovers"):
+        assert await database.read(f"SELECT 1 FROM {table}") == [], table
+    assert await database.commit(Unit(events=events.rows(TWO, None, [Text("m", "x")]))) == [451]
+    assert sum(changed) > 1500
     assert max(changed) <= 50
+
+
+async def test_old_turns_are_numbered_in_pieces_in_their_order(
+    database: Database, changed: list[int]
+) -> None:
+    await make(database, ONE)
+    for at in range(120):
+        await say(database, ONE, at + 1, f"turn {at:03}", "x ", old=True)
+    queued = Statement(
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at, position)"
+        " VALUES ('next', ?, 'client', '[]', 'queued', 1, 121)",
+        (ONE,),
+    )
+    await database.commit(Unit(statements=(queued,)))
+    changed.clear()
+    await Conversion(database, lambda: True).run()
+    rows = await database.read("SELECT turn_id, position FROM acp_turns ORDER BY position")
+    assert rows == [*((f"turn {at:03}", at + 1) for at in range(120)), ("next", 121)]
+    assert max(changed) < 170  # a piece of 50 events, of a turn each
 
 
 async def test_single_log_is_not_changed(database: Database) -> None:
@@ -343,22 +416,43 @@ async def test_other_conversations_and_deleted_sessions_are_left_alone(database:
     assert found.session_id == THREE
 
 
-async def snapshot(database: Database) -> list[list[tuple[Any, ...]]]:
-    tables = (
-        "acp_sessions",
-        "acp_events",
-        "acp_log",
-        "acp_turns",
-        "acp_cursors",
-        "acp_merged_logs",
-    )
-    return [await database.read(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
+async def shown(database: Database) -> list[list[Any]]:
+    """All that anybody is told of the two sessions."""
+    tables = ("acp_sessions", "acp_turns", "acp_cursors", "acp_merged_logs")
+    rows = [await database.read(f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
+    return [*rows, await log(database, ONE), await log(database, TWO)]
 
 
-async def test_merge_failing_at_any_statement_is_rolled_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def require_merged(database: Database) -> None:
+    """The merge is complete, and has left nothing behind."""
+    merged = await log(database, ONE)
+    assert words(merged) == "a1 a1 b1 a2 - a2! b2 b2! "
+    told = [(one.turn_id, one.event.text) for one in merged if isinstance(one.event, Text)]
+    assert all(text.startswith(turn_id or "?") for turn_id, text in told)
+    rows = await database.read("SELECT acp_session_id, turn_id FROM acp_turns ORDER BY position")
+    assert rows == [(ONE, turn) for turn in ("a1", "b1", "a2", "b2")]
+    places = [await merging.moved(database, TWO, seq) for seq in (1, 2, 3)]
+    told_there = [(await events.read(database, ONE, place - 1, 1))[0].event for place in places]
+    assert [one.text.split()[0] for one in told_there if isinstance(one, Text)] == [
+        "b1",
+        "b2",
+        "b2!",
+    ]
+    (cursor,) = await cursors.of(database, TWO, "client")
+    assert cursor.seq == places[1]
+    await deletion.purge(database)
+    for table in ("acp_log_leftovers", "acp_merging_runs", "acp_merging_turns"):
+        assert await database.read(f"SELECT * FROM {table}") == [], table
+    assert len(await database.read("SELECT DISTINCT log_key FROM acp_log")) == 1
+
+
+@pytest.mark.parametrize("piece", [1, 1000])
+async def test_merge_failing_at_any_statement_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    """What a kill at that statement leaves: the transaction is rolled back."""
+    """What a kill at that statement leaves: its transaction is rolled back."""
+    monkeypatch.setattr(pieces, "SMALLEST", piece)
+    monkeypatch.setattr(pieces, "LARGEST", piece)
     real = batch._Transaction._execute
     left = itertools.count()
 
@@ -372,8 +466,9 @@ async def test_merge_failing_at_any_statement_is_rolled_back(
         database = await Database.open(path)
         try:
             await two_logs(database, old_until=35)
+            await confirm(database, TWO, "client", 2)
             await Conversion(database, lambda: True).run()
-            before = await snapshot(database)
+            before = await shown(database)
             left = itertools.count()
             with monkeypatch.context() as patched:
                 patched.setattr(batch._Transaction, "_execute", breaking)
@@ -384,14 +479,87 @@ async def test_merge_failing_at_any_statement_is_rolled_back(
                 else:
                     failed = False
             if failed:
-                assert await snapshot(database) == before
+                if not await conversations.aliases(database):
+                    assert await shown(database) == before
+                await conversations.finish(database)
                 await conversations.unite(database, kept=())
-            assert words(await log(database, ONE)) == "a1 a1 b1 a2 - a2! b2 b2! "
+            await require_merged(database)
         finally:
             await database.close()
         if not failed:
             assert at > 10
             return
+
+
+UNITE = """
+import asyncio, pathlib, sys
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.store import conversations, pieces
+from pykoclaw_acp.store.database import Database
+async def main():
+    database = await Database.open(pathlib.Path(sys.argv[1]))
+    pieces.LARGEST = pieces.SMALLEST = 1
+    crash_points.arm(sys.argv[2])
+    await conversations.finish(database)
+    await conversations.unite(database, kept=())
+    await database.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("step", crash_points.MERGING)
+async def test_each_start_after_a_kill_continues_the_merge(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "pykoclaw.db"
+    database = await Database.open(path)
+    await two_logs(database)
+    await confirm(database, TWO, "client", 2)
+    await database.close()
+    root = os.fspath(Path(pykoclaw_acp.__file__).parents[1])
+    codes = [0]
+    for _ in range(20):
+        done = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", UNITE, os.fspath(path), step,
+            env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        codes.append(await done.wait())
+        if codes[-1] == 0:
+            break
+        assert codes[-1] == -signal.SIGKILL
+    assert codes[-1] == 0, "each start does a part"
+    assert len(codes) > 2
+    database = await Database.open(path)
+    try:
+        await require_merged(database)
+    finally:
+        await database.close()
+
+
+async def test_interrupted_merge_begins_anew_if_a_log_grew(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "SMALLEST", 1)
+    monkeypatch.setattr(pieces, "LARGEST", 1)
+    await two_logs(database)
+    reached = crash_points.reached
+
+    def stop(step: str) -> None:
+        reached(step)
+        if step == "merge_piece_written":
+            raise InterruptedError
+
+    monkeypatch.setattr(crash_points, "reached", stop)
+    with pytest.raises(InterruptedError):
+        await conversations.unite(database, kept=())
+    monkeypatch.setattr(crash_points, "reached", reached)
+    assert words(await log(database, TWO)) == "b1 b2 b2! "
+    await say(database, TWO, 70, "b3", "b3 ")
+    await make(database, THREE, name="acp-33333333")
+    await say(database, THREE, 80, "c1", "c1 ")  # its log gets no key that is in use
+    await conversations.unite(database, kept=())
+    await deletion.purge(database)
+    assert words(await log(database, ONE)) == "a1 a1 b1 a2 - a2! b2 b2! b3 "
+    assert words(await log(database, THREE)) == "c1 "
+    assert len(await database.read("SELECT DISTINCT log_key FROM acp_log")) == 2
 
 
 # --- sessions

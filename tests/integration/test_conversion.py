@@ -28,7 +28,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.retention import Pruner
-from pykoclaw_acp.store import conversion, events, overview, turns
+from pykoclaw_acp.store import conversion, deletion, events, overview, pieces, turns
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -97,16 +97,14 @@ async def old_session(r: Rig) -> str:
     return session
 
 
-def converter(r: Rig, rows: int = 7) -> Conversion:
-    made = Conversion(r.database, lambda: True)
-    made._rows = rows
-    return made
+def converter(r: Rig) -> Conversion:
+    return Conversion(r.database, lambda: True)
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversion, "LARGEST", 7)
-    monkeypatch.setattr(conversion, "SMALLEST", 7)
+    monkeypatch.setattr(pieces, "LARGEST", 7)
+    monkeypatch.setattr(pieces, "SMALLEST", 7)
 
 
 async def read(r: Rig, session: str, after: int) -> list[Logged]:
@@ -211,7 +209,7 @@ async def test_session_deleted_or_pruned_during_conversion_is_gone(
         convert = conversion._convert
 
         def late(*given: Any, **more: Any) -> Unit:
-            asyncio.run_coroutine_threadsafe(overview.delete(r.database, session), loop).result(30)
+            asyncio.run_coroutine_threadsafe(deletion.delete(r.database, session), loop).result(30)
             return convert(*given, **more)
 
         loop = asyncio.get_running_loop()
@@ -228,7 +226,10 @@ async def test_unused_old_session_is_pruned_without_seq_reuse(tmp_path: Path) ->
         await converter(r).step()
         unused = "UPDATE acp_sessions SET prompted_at = NULL, used_clock = 0"
         await r.database.commit(Unit((Statement(unused),)))
-        assert await Pruner(r.sessions, SessionJournal(r.database), after=-1.0).prune() == 1
+        pruner = Pruner(r.sessions, SessionJournal(r.database), after=-1.0)
+        assert await pruner.prune() == 0, "its log is not converted"
+        await converter(r).run()
+        assert await pruner.prune() == 1
         assert await read(r, session, 0) == []
         assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
         assert await r.database.commit(
@@ -281,11 +282,11 @@ async def test_full_disk_delays_conversion_and_loses_nothing(
 CONVERT = """
 import asyncio, pathlib, sys
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import conversion
+from pykoclaw_acp.store import conversion, pieces
 from pykoclaw_acp.store.database import Database
 async def main():
     database = await Database.open(pathlib.Path(sys.argv[1]))
-    conversion.LARGEST = conversion.SMALLEST = 7
+    pieces.LARGEST = pieces.SMALLEST = 7
     crash_points.arm(sys.argv[2])
     await conversion.Conversion(database, lambda: True).run()
     await database.close()

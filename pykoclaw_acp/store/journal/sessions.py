@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import merging, overview, sessions, turns
+from pykoclaw_acp.store import deletion, merging, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -59,7 +59,7 @@ class SqlSessionStore(SqlStore):
 
     async def delete(self, session_id: str) -> None:
         """Delete the session's contents, and hide it for ever."""
-        await overview.delete(self._database, session_id)
+        await deletion.delete(self._database, session_id)
 
     async def unused(self, before: int) -> list[str]:
         """Sessions that may be pruned."""
@@ -68,7 +68,9 @@ class SqlSessionStore(SqlStore):
     async def prune(self, session_id: str, before: int) -> bool:
         """Delete the contents and hide the session, if it is still unused."""
         try:
-            await self._commit(Unit(statements=sessions.prune(session_id, before)))
+            unit = Unit(statements=sessions.prune(session_id, before), renumbers=True)
+            await self._commit(unit)
         except Conflict:
             return False
+        await deletion.empty(self._database, session_id)
         return True

@@ -1,0 +1,127 @@
+"""Deletion of sessions and logs: hidden by one short transaction, and deleted in pieces afterwards."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.logs import DROP
+from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
+from pykoclaw_acp.store.sessions import now_ms
+
+_LEFTOVERS: Final = "SELECT log_key FROM acp_log_leftovers"
+_FORGET: Final = "DELETE FROM acp_log_leftovers WHERE log_key = ?"
+
+
+class _Owner(NamedTuple):
+    """A column that says to whom rows belong, and SQL: whether they may be deleted."""
+
+    column: str
+    allowed: str
+
+
+class _Table(NamedTuple):
+    """A table, the key of an owner's rows, and what makes a row large."""
+
+    name: str
+    key: str
+    large: str
+
+
+_LOG: Final = _Owner("log_key", "EXISTS (SELECT 1 FROM acp_log_leftovers WHERE log_key = ?)")
+# Somebody may use a pruned session again while its old turns are deleted.
+_SESSION: Final = _Owner(
+    "acp_session_id",
+    "EXISTS (SELECT 1 FROM acp_sessions WHERE acp_session_id = ?"
+    " AND (deleted_at IS NOT NULL OR pruned_at IS NOT NULL))",
+)
+_OF_LOG: Final = (
+    _Table("acp_log", "seq", "payload"),
+    _Table("acp_merging_runs", "last_seq", "acp_session_id"),
+    _Table("acp_merging_turns", "turn_id", "turn_id"),
+)
+_OF_PRUNED: Final = (
+    _Table("acp_turns", "turn_id", "prompt"),
+    _Table("acp_permissions", "permission_id", "request"),
+)
+_OF_DELETED: Final = (
+    _Table("acp_events", "seq", "payload"),
+    *_OF_PRUNED,
+    _Table("acp_merged_logs", "first_seq", "acp_session_id"),
+    _Table("acp_notes", "note_id", "text"),
+    _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
+    _Table("acp_transcripts", "claude_session_id", "path"),
+)
+_CURSORS: Final = (
+    "DELETE FROM acp_cursors WHERE acp_session_id IN"
+    " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
+)
+
+
+async def delete(database: Database, session_id: str) -> None:
+    """Delete a session: hidden by the first commit, its contents gone at the return.
+
+    The rows of its ids stay, without a title, because an id is never used again; its request key
+    becomes free.
+    """
+    change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
+    at = now_ms()
+    gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
+    aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
+    await database.commit(Unit(statements=(gone, aliases), durable=True))
+    await purge(database)
+
+
+async def purge(database: Database) -> None:
+    """Delete the contents of deleted and pruned sessions, also after an interrupted deletion."""
+    logged = (
+        "SELECT s.acp_session_id FROM acp_sessions s"
+        " WHERE s.deleted_at IS NOT NULL AND s.log_key IS NOT NULL"
+    )
+    for (session_id,) in await database.read(logged):
+        drop = tuple(Statement(sql, (session_id,)) for sql in DROP)
+        await database.commit(Unit(statements=drop, renumbers=True))
+    await _clear_leftovers(database)
+    for table in _OF_DELETED:
+        pruned = " OR s.pruned_at IS NOT NULL" if table in _OF_PRUNED else ""
+        # CROSS JOIN fixes the order: sessions first, then their rows by key.
+        hidden = await database.read(
+            f"SELECT DISTINCT s.acp_session_id FROM acp_sessions s CROSS JOIN {table.name} e"  # noqa: S608  constants
+            f" ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL{pruned}"
+        )
+        for (session_id,) in hidden:
+            await _clear(database, table, _SESSION, session_id)
+    await database.commit(Unit(statements=(Statement(_CURSORS),)))
+
+
+async def empty(database: Database, session_id: str) -> None:
+    """Delete what a session that was just pruned has left."""
+    await _clear_leftovers(database)
+    for table in _OF_PRUNED:
+        await _clear(database, table, _SESSION, session_id)
+
+
+async def _clear_leftovers(database: Database) -> None:
+    for (log_key,) in await database.read(_LEFTOVERS):
+        for table in _OF_LOG:
+            await _clear(database, table, _LOG, log_key)
+        await database.commit(Unit(statements=(Statement(_FORGET, (log_key,)),)))
+
+
+async def _clear(database: Database, table: _Table, owner: _Owner, value: object) -> None:
+    """Delete an owner's rows, in pieces, as long as that is allowed."""
+    mine = f"FROM {table.name} WHERE {owner.column} = ? AND {owner.allowed} LIMIT ?"
+    lengths = f"SELECT LENGTH({table.large}) {mine}"
+    delete = (
+        f"DELETE FROM {table.name} WHERE {owner.column} = ?"  # noqa: S608  constants
+        f" AND {table.key} IN (SELECT {table.key} {mine})"
+    )
+    pieces = Pieces()
+    while found := await database.read(lengths, (value, value, pieces.rows)):
+        size = rows = 0
+        for (length,) in found:
+            if rows and size + length > PIECE_SIZE:
+                break
+            size, rows = size + length, rows + 1
+        piece = Statement(delete, (value, value, value, rows))
+        await pieces.commit(database, Unit(statements=(piece,)))
