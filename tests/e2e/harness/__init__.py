@@ -1,6 +1,6 @@
 """The whole program under test: a raw ACP client, the processes behind it, and a home of their own.
 
-Every frame that a server writes is validated against the schema models of the official Python SDK.
+Every frame that a server writes is validated against the official JSON schema.
 """
 
 from tests.e2e.harness.client import Client, RpcError, ServerGone

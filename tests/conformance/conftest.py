@@ -1,0 +1,89 @@
+"""Which agent is tested: ours over the front and over `serve --stdio`, or any other by `--agent`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+from tests.conformance.agents import Agent, CommandAgent
+from tests.e2e.harness.stack import PROGRAM, Stack
+
+OURS = {"front": PROGRAM, "stdio": (*PROGRAM, "serve", "--stdio")}
+GIVEN = "given"
+PATIENCE = 60.0  # seconds
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "the agent that tests/conformance examines")
+    group.addoption("--agent", metavar="COMMAND", help="an ACP agent on stdio; default: ours")
+    group.addoption(
+        "--agent-env", metavar="NAME=VALUE", action="append", default=[],
+        help="a variable of its environment; {url} is the scripted model's address, {home} an empty home",
+    )  # fmt: skip
+    group.addoption(
+        "--agent-login", metavar="ID", help="an authentication method that needs no person"
+    )
+    group.addoption(
+        "--agent-own-model", action="store_true",
+        help="it does not use the scripted model: rules that need it are left out",
+    )  # fmt: skip
+    group.addoption(
+        "--agent-patience", metavar="SECONDS", type=float, default=PATIENCE,
+        help="how long an answer may take; default: 60",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "must: a rule that agents MUST keep")
+    config.addinivalue_line("markers", "should: a rule that agents SHOULD keep")
+
+
+def kinds(config: pytest.Config) -> list[str]:
+    """What is tested."""
+    return [GIVEN] if config.getoption("--agent", None) else list(OURS)
+
+
+@pytest.fixture(scope="session")
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def agent(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel
+) -> AsyncIterator[Agent]:
+    """The agent, and what was exchanged with it so far."""
+    stack = Stack(tmp_path_factory.mktemp(request.param), model)
+    made = _agent(request.config, request.param, stack)
+    try:
+        yield made
+        await made.close()
+    except BaseException:
+        await stack.kill_everything()
+        raise
+    if request.param == GIVEN:
+        await stack.kill_everything()
+    else:
+        await stack.close()
+
+
+def _agent(config: pytest.Config, kind: str, stack: Stack) -> Agent:
+    patience = config.getoption("--agent-patience", PATIENCE)
+    if kind != GIVEN:
+        return CommandAgent(OURS[kind], stack.environment, stack.root, patience)
+    given = dict(one.split("=", 1) for one in config.getoption("--agent-env"))
+    places = {"url": stack.model.url, "home": os.fspath(stack.home)}
+    environment = stack.environment | {
+        name: value.format(**places) for name, value in given.items()
+    }
+    command = shlex.split(config.getoption("--agent"))
+    made = CommandAgent(command, environment, stack.root, patience)
+    made.login = config.getoption("--agent-login")
+    made.scripted = not config.getoption("--agent-own-model")
+    return made

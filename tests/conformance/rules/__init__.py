@@ -1,0 +1,21 @@
+"""All rules; importing this registers them, in the order in which they run."""
+
+from tests.conformance.rules import (
+    catalogue,
+    choosing,
+    initializing,
+    prompting,
+    sessions,
+    transport,
+    updating,
+)
+
+__all__ = [
+    "catalogue",
+    "choosing",
+    "initializing",
+    "prompting",
+    "sessions",
+    "transport",
+    "updating",
+]

@@ -1,0 +1,244 @@
+"""Modes, configuration options and permission requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.conformance import scripts
+from tests.conformance.agents import Agent
+from tests.conformance.peer import CANCELLED, Frame, Peer, choosing, selected
+from tests.conformance.recording import Recording
+from tests.conformance.registry import check, must, must_always, unsupported
+
+OPENING = ("session/new", "session/load", "session/resume", "session/fork")
+
+
+async def _choices(agent: Agent, peer: Peer, field: str) -> tuple[str, Any]:
+    """A new session and this field of its answer."""
+    made = await peer.call("session/new", cwd=str(agent.directory()), mcpServers=[])
+    if not made.get(field):
+        unsupported(f"session/new gives no {field}")
+    return made["sessionId"], made[field]
+
+
+# --- modes
+
+
+@must_always
+def the_current_mode_is_available(recording: Recording) -> None:
+    """`modes.currentModeId` is one of `availableModes`, whose ids differ."""
+    for _, result in recording.results(*OPENING):
+        if modes := result.get("modes"):
+            ids = [one["id"] for one in modes["availableModes"]]
+            check(modes["currentModeId"] in ids, f"the current mode is not available: {modes}")
+            check(len(ids) == len(set(ids)), f"a mode twice: {ids}")
+
+
+@must
+async def available_modes_can_be_set(agent: Agent) -> None:
+    """`session/set_mode` with an available mode succeeds, also while a turn runs."""
+    async with agent.client() as peer:
+        session, modes = await _choices(agent, peer, "modes")
+        for mode in modes["availableModes"]:
+            await peer.call("session/set_mode", sessionId=session, modeId=mode["id"])
+        current = modes["currentModeId"]
+        await peer.call("session/set_mode", sessionId=session, modeId=current)
+        running = peer.begin_prompt(session, agent.script(scripts.LONG))
+        await peer.until(lambda: "w2" in peer.said(session), "the running answer")
+        other = next((m["id"] for m in modes["availableModes"] if m["id"] != current), current)
+        await peer.call("session/set_mode", sessionId=session, modeId=other)
+        check(not running.done(), "the mode was set only after the turn")
+        peer.notify("session/cancel", sessionId=session)
+        await peer.answer(running, "the cancelled prompt")
+
+
+@must
+async def unknown_modes_are_invalid(agent: Agent) -> None:
+    """`session/set_mode` with a mode that is not available is answered with -32602."""
+    async with agent.client() as peer:
+        session, _ = await _choices(agent, peer, "modes")
+        error = await peer.refused("session/set_mode", sessionId=session, modeId="no-such-mode")
+        check(error["code"] == -32602, f"not -32602: {error}")
+
+
+@must
+async def a_mode_is_kept(agent: Agent) -> None:
+    """The mode that was set is the current one when the session is opened again."""
+    async with agent.client() as peer:
+        made = {"cwd": str(agent.directory()), "mcpServers": []}
+        answer = await peer.call("session/new", **made)
+        modes, session = answer.get("modes"), answer["sessionId"]
+        if not modes or len(modes["availableModes"]) < 2:
+            unsupported("session/new offers no modes to choose from")
+        peer.needs("loadSession")
+        await peer.prompt(session, agent.text("Hello."))
+        other = next(m for m in modes["availableModes"] if m["id"] != modes["currentModeId"])
+        await peer.call("session/set_mode", sessionId=session, modeId=other["id"])
+        loaded = await peer.call("session/load", sessionId=session, **made)
+        current = (loaded.get("modes") or {}).get("currentModeId")
+        check(current == other["id"], f"{other['id']} was set, {current} is current")
+
+
+# --- configuration options
+
+
+def _lists(recording: Recording) -> Iterator[list[Frame]]:
+    """Every list of options that the agent has sent."""
+    for _, result in recording.results(*OPENING, "session/set_config_option"):
+        yield result.get("configOptions") or []
+    for _, update in recording.updates("config_option_update"):
+        yield update["configOptions"]
+
+
+def _values(option: Frame) -> list[Any]:
+    flat: list[Frame] = []
+    for one in option.get("options", []):
+        flat += one.get("options", [one])
+    return [one["value"] for one in flat]
+
+
+@must_always
+def options_have_a_valid_value(recording: Recording) -> None:
+    """Each option has a current value, which is one of its values; ids differ."""
+    for options in _lists(recording):
+        ids = [one["id"] for one in options]
+        check(len(ids) == len(set(ids)), f"an option twice: {ids}")
+        for one in options:
+            if one.get("type") == "select":
+                check(one.get("currentValue") in _values(one), f"not one of its values: {one}")
+            elif one.get("type") == "boolean":
+                check(isinstance(one.get("currentValue"), bool), f"neither on nor off: {one}")
+
+
+@must_always
+def switches_are_only_for_clients_that_know_them(recording: Recording) -> None:
+    """Options of the type `boolean` are sent to clients with `session.configOptions.boolean`."""
+    if recording.has("session.configOptions.boolean"):
+        return
+    for options in _lists(recording):
+        found = [one for one in options if one.get("type") == "boolean"]
+        check(not found, f"sent to a client that has not advertised it: {found}")
+
+
+@must_always
+def modes_and_the_option_for_them_agree(recording: Recording) -> None:
+    """An answer with `modes` and an option of the category `mode` names one and the same mode."""
+    for _, result in recording.results(*OPENING):
+        modes = result.get("modes")
+        for one in result.get("configOptions") or []:
+            if modes and one.get("category") == "mode":
+                check(
+                    one["currentValue"] == modes["currentModeId"],
+                    f"modes says {modes['currentModeId']}, the option {one['currentValue']}",
+                )
+
+
+@must
+async def setting_an_option_gives_the_whole_list(agent: Agent) -> None:
+    """`session/set_config_option` answers with all options, among them the new value."""
+    async with agent.client() as peer:
+        session, options = await _choices(agent, peer, "configOptions")
+        for option in options:
+            for value in _values(option)[:3]:
+                params = {"sessionId": session, "configId": option["id"], "value": value}
+                listed = (await peer.call("session/set_config_option", **params))["configOptions"]
+                ids = [one["id"] for one in listed]
+                check(option["id"] in ids, f"{option['id']} is missing: {ids}")
+                (found,) = [one for one in listed if one["id"] == option["id"]]
+                check(found["currentValue"] == value, f"{value!r} was set, the answer has {found}")
+                check(len(ids) >= len(options), f"not the whole list: {ids}")
+            params = {"sessionId": session, "configId": option["id"]}
+            await peer.call("session/set_config_option", **params, value=option["currentValue"])
+
+
+@must
+async def unknown_options_are_invalid(agent: Agent) -> None:
+    """`session/set_config_option` with an unknown option or value is answered with -32602."""
+    async with agent.client() as peer:
+        session, options = await _choices(agent, peer, "configOptions")
+        known = options[0]["id"]
+        for option, value in (("no-such-option", "x"), (known, "no such value"), (known, [1])):
+            params = {"sessionId": session, "configId": option, "value": value}
+            error = await peer.refused("session/set_config_option", **params)
+            check(error["code"] == -32602, f"{option}={value!r} is answered with {error}")
+
+
+@must
+async def a_mode_set_as_mode_is_set_as_option(agent: Agent) -> None:
+    """After `session/set_mode` the option of the category `mode` has that value."""
+    async with agent.client() as peer:
+        made = await peer.call("session/new", cwd=str(agent.directory()), mcpServers=[])
+        options = [one for one in made.get("configOptions") or [] if one.get("category") == "mode"]
+        modes = made.get("modes")
+        if not modes or not options:
+            unsupported("session/new does not give the mode both ways")
+        session, option = made["sessionId"], options[0]
+        for mode in modes["availableModes"][:3]:
+            await peer.call("session/set_mode", sessionId=session, modeId=mode["id"])
+            others = [one for one in made["configOptions"] if one["id"] != option["id"]]
+            again = others[0] if others else {**option, "currentValue": mode["id"]}
+            params = {"configId": again["id"], "value": again["currentValue"]}
+            set_again = await peer.call("session/set_config_option", sessionId=session, **params)
+            now = {one["id"]: one["currentValue"] for one in set_again["configOptions"]}
+            check(now.get(option["id"]) == mode["id"], f"{mode['id']} was set, the option is {now}")
+
+
+# --- session/request_permission
+
+
+@must_always
+def permission_requests_offer_a_choice(recording: Recording) -> None:
+    """A permission request has options with different ids, and names its tool call."""
+    for frame in recording.calls("session/request_permission"):
+        ids = [one["optionId"] for one in frame["params"]["options"]]
+        check(ids, f"no options: {frame}")
+        check(len(ids) == len(set(ids)), f"an option twice: {ids}")
+        check(frame["params"]["toolCall"]["toolCallId"], f"no tool call: {frame}")
+
+
+async def _decided(agent: Agent, decide: Callable[[Frame], Frame]) -> tuple[bool, Path]:
+    """Whether a tool has written its file after this decision."""
+    async with agent.client() as peer:
+        session = await agent.chat(peer)
+        path = agent.directory() / "made.txt"
+        peer.permit = decide
+        asked = len(peer.asked)
+        await peer.prompt(session, agent.script(f"write {path} <<< x", "text Done."))
+        if len(peer.asked) == asked:
+            unsupported("the agent asks for no permission")
+        return path.exists(), path
+
+
+@must
+async def what_is_allowed_runs(agent: Agent) -> None:
+    """A tool call whose permission request is answered with `allow_once` runs."""
+    ran, _ = await _decided(agent, choosing("allow_once"))
+    check(ran, "the tool has not run")
+
+
+@must
+async def what_is_rejected_does_not_run(agent: Agent) -> None:
+    """A tool call whose permission request is answered with `reject_once` does not run."""
+    ran, _ = await _decided(agent, choosing("reject_once"))
+    check(not ran, "the tool has run")
+
+
+@must
+async def a_cancelled_permission_request_allows_nothing(agent: Agent) -> None:
+    """The outcome `cancelled` is no permission."""
+    ran, _ = await _decided(agent, lambda _: CANCELLED)
+    check(not ran, "the tool has run")
+
+
+@must
+async def an_unknown_choice_allows_nothing(agent: Agent) -> None:
+    """An option that was not offered, and an unknown outcome, are no permission."""
+    for answer in (selected("no-such-option"), {"outcome": {"outcome": "_later"}}):
+
+        def decide(_: Frame, given: Frame = answer) -> Frame:
+            return given
+
+        ran, _ = await _decided(agent, decide)
+        check(not ran, f"the tool has run after {answer}")

@@ -1,0 +1,319 @@
+"""Making sessions, opening them again, and ending them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.agents import Agent
+from tests.conformance.peer import Frame, Peer
+from tests.conformance.recording import Recording
+from tests.conformance.registry import check, must, must_always, should
+
+HISTORY = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "plan"}
+
+
+def _opening(session: str, cwd: Path) -> Frame:
+    return {"sessionId": session, "cwd": str(cwd), "mcpServers": []}
+
+
+# --- session/new
+
+
+@must
+async def session_ids_are_unique(agent: Agent) -> None:
+    """Each new session has an id of its own that is not empty."""
+    async with agent.client() as peer:
+        made = [(await agent.session(peer))[0] for _ in range(3)]
+        check(all(made) and len(set(made)) == 3, f"ids of three new sessions: {made}")
+
+
+@must
+async def a_session_works_in_its_directory(agent: Agent) -> None:
+    """Relative paths of tools are those of the session's `cwd`, wherever the agent was started."""
+    async with agent.client() as peer:
+        session, cwd = await agent.session(peer)
+        await peer.prompt(session, agent.script("write here.txt <<< x", "text Done."))
+        check((cwd / "here.txt").exists(), "a file with a relative path is not below cwd")
+
+
+@must
+async def relative_directories_are_invalid(agent: Agent) -> None:
+    """`session/new` with a relative `cwd` is answered with -32602."""
+    async with agent.client() as peer:
+        error = await peer.refused("session/new", cwd="relative/path", mcpServers=[])
+        check(error["code"] == -32602, f"not -32602: {error}")
+
+
+@must
+async def required_parameters_are_demanded(agent: Agent) -> None:
+    """`session/new` without `cwd` or `mcpServers`, or with another kind of value, is -32602."""
+    async with agent.client() as peer:
+        cwd = str(agent.directory())
+        for params in (
+            {"mcpServers": []},
+            {"cwd": cwd},
+            {"cwd": [cwd], "mcpServers": []},
+            {"cwd": cwd, "mcpServers": "none"},
+        ):
+            error = await peer.refused("session/new", **params)
+            check(error["code"] == -32602, f"{params} is answered with {error}")
+
+
+@must
+async def malformed_mcp_servers_are_invalid(agent: Agent) -> None:
+    """A malformed entry of `mcpServers` is answered with -32602, and not left out."""
+    async with agent.client() as peer:
+        cwd = str(agent.directory())
+        for server in ({"name": "a"}, "a", {"name": "a", "command": 7, "args": [], "env": []}):
+            error = await peer.refused("session/new", cwd=cwd, mcpServers=[server])
+            check(error["code"] == -32602, f"{server} is answered with {error}")
+
+
+@must
+async def malformed_directories_are_invalid(agent: Agent) -> None:
+    """A malformed entry of `additionalDirectories` is answered with -32602."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.additionalDirectories")
+        made: dict[str, Any] = {"cwd": str(agent.directory()), "mcpServers": []}
+        for entry in (7, "relative/path"):
+            error = await peer.refused("session/new", **made, additionalDirectories=[entry])
+            check(error["code"] == -32602, f"{entry!r} is answered with {error}")
+
+
+# A stdio server of MCP that leaves a mark where it was told to.
+MCP_SERVER = """
+import json, os, sys
+open(os.environ["CONFORMANCE_MARK"], "w").close()
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "mark", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": []}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@must
+async def mcp_servers_on_stdio_are_started(agent: Agent) -> None:
+    """The agent starts a stdio MCP server of the session, with its arguments and environment."""
+    async with agent.client() as peer:
+        program = agent.directory() / "server.py"
+        program.write_text(MCP_SERVER)
+        mark = program.with_suffix(".started")
+        environment = [{"name": "CONFORMANCE_MARK", "value": str(mark)}]
+        server = {"name": "mark", "command": sys.executable, "args": [str(program)]}
+        session, _ = await agent.session(peer, mcpServers=[{**server, "env": environment}])
+        await peer.prompt(session, agent.text("Started."))
+        await peer.prompt(session, agent.text("Surely."))
+        check(mark.exists(), "the server was not started within two prompts")
+
+
+@must
+async def meta_is_no_parameter(agent: Agent) -> None:
+    """What `_meta` contains does not take the place of a parameter."""
+    async with agent.client() as peer:
+        evil = {"cwd": "relative", "mcpServers": 7, "sessionId": "evil", "self": 1}
+        session, _ = await agent.session(peer, _meta=evil)
+        check(session != "evil", "the id of the session is that in _meta")
+        await peer.prompt(session, agent.text("Hello."))
+        block = {"type": "text", "text": agent.text("Here.")}
+        params = {"sessionId": session, "prompt": [block], "_meta": {"sessionId": "evil"}}
+        await peer.call("session/prompt", **params)
+
+
+# --- unknown sessions
+
+
+@must
+async def a_prompt_for_an_unknown_session_is_not_found(agent: Agent) -> None:
+    """`session/prompt` with an unknown session is answered with -32002."""
+    async with agent.client() as peer:
+        block = {"type": "text", "text": "x"}
+        error = await peer.refused("session/prompt", sessionId="no-such-session", prompt=[block])
+        check(error["code"] == -32002, f"not -32002: {error}")
+
+
+@must
+async def loading_an_unknown_session_is_not_found(agent: Agent) -> None:
+    """`session/load` of an unknown session is answered with -32002."""
+    async with agent.client() as peer:
+        peer.needs("loadSession")
+        unknown = _opening("00000000-0000-4000-8000-000000000000", agent.directory())
+        error = await peer.refused("session/load", **unknown)
+        check(error["code"] == -32002, f"not -32002: {error}")
+
+
+@must
+async def resuming_an_unknown_session_is_not_found(agent: Agent) -> None:
+    """`session/resume` of an unknown session is answered with -32002."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.resume")
+        unknown = _opening("00000000-0000-4000-8000-000000000000", agent.directory())
+        error = await peer.refused("session/resume", **unknown)
+        check(error["code"] == -32002, f"not -32002: {error}")
+
+
+# --- session/load and session/resume
+
+
+async def _remembered(agent: Agent, peer: Peer) -> tuple[str, Path]:
+    """A session with two turns, of which the second has used a tool."""
+    session, cwd = await agent.session(peer)
+    await peer.prompt(session, "The word is ananas.\n" + agent.text("Remembered."))
+    tool = agent.script("thinking Let me see.", "write made.txt <<< x", "text Written.")
+    await peer.prompt(session, tool if agent.scripted else "Reply with the word once more.")
+    return session, cwd
+
+
+@must
+async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
+    """`session/load` sends the whole conversation as updates, in its order, and then answers."""
+    async with agent.fresh() as peer:
+        peer.needs("loadSession")
+        session, cwd = await _remembered(agent, peer)
+        live = _told(peer, session, 0)
+    async with agent.fresh() as peer:
+        since = peer.seen()
+        await peer.call("session/load", **_opening(session, cwd))
+        replayed = _told(peer, session, since)
+        kinds = [kind for kind, _ in replayed if kind != "user_message_chunk"]
+        check(
+            kinds == [kind for kind, _ in live if kind != "user_message_chunk"],
+            f"what was shown: {live}; what the load replays: {replayed}",
+        )
+        words = "".join(text for kind, text in replayed if kind == "agent_message_chunk")
+        shown = "".join(text for kind, text in live if kind == "agent_message_chunk")
+        check(words == shown, f"the answers were {shown!r}, the load says {words!r}")
+        asked = "".join(text for kind, text in replayed if kind == "user_message_chunk")
+        check("ananas" in asked, f"the user's words are missing: {asked!r}")
+        first = replayed[0][0] if replayed else None
+        check(first == "user_message_chunk", f"the replay begins with {first}")
+        since = peer.seen()
+        await peer.fence()
+        late = _told(peer, session, since)
+        check(not late, f"replayed after the answer: {late}")
+
+
+def _told(peer: Peer, session: str, since: int) -> list[tuple[str, str]]:
+    """Kind and text of the history's updates, the pieces of a message joined."""
+    told: list[tuple[str, str]] = []
+    for update in peer.updates(session, *HISTORY, since=since):
+        kind = update["sessionUpdate"]
+        if kind.endswith("_chunk"):
+            words = update["content"].get("text", "")
+            if told and told[-1][0] == kind:
+                words = told.pop()[1] + words
+            told.append((kind, words))
+        else:
+            told.append((kind, str(update.get("toolCallId"))))
+    return told
+
+
+async def _report(agent: Agent, peer: Peer, session: str) -> str:
+    """What the model gets with the next prompt."""
+    since = peer.seen()
+    await peer.prompt(session, agent.script("report"))
+    return peer.said(session, since=since)
+
+
+async def _remembers(agent: Agent, method: str, capability: str) -> None:
+    async with agent.fresh() as peer:
+        peer.needs(capability)
+        session, cwd = await agent.session(peer)
+        await peer.prompt(session, "The word is ananas.\n" + agent.text("Remembered."))
+    async with agent.fresh() as peer:
+        await peer.call(method, **_opening(session, cwd))
+        report = await _report(agent, peer, session)
+        check("ananas" in report, f"the model gets no earlier words: {report[:1000]}")
+
+
+@must
+async def a_loaded_session_remembers(agent: Agent) -> None:
+    """After `session/load` the model knows what was said."""
+    await _remembers(agent, "session/load", "loadSession")
+
+
+@must
+async def a_resumed_session_remembers(agent: Agent) -> None:
+    """After `session/resume` the model knows what was said."""
+    await _remembers(agent, "session/resume", "sessionCapabilities.resume")
+
+
+@must
+async def resuming_replays_nothing(agent: Agent) -> None:
+    """`session/resume` sends no history before its answer."""
+    async with agent.fresh() as peer:
+        peer.needs("sessionCapabilities.resume")
+        session, cwd = await agent.session(peer)
+        await peer.prompt(session, agent.text("Once."))
+    async with agent.fresh() as peer:
+        since = peer.seen()
+        await peer.call("session/resume", **_opening(session, cwd))
+        replayed = _told(peer, session, since)
+        check(not replayed, f"replayed by a resume: {replayed}")
+
+
+@must
+async def a_session_without_prompts_can_be_resumed(agent: Agent) -> None:
+    """`session/resume` works for a session that never had a prompt."""
+    async with agent.fresh() as peer:
+        peer.needs("sessionCapabilities.resume")
+        session, cwd = await agent.session(peer)
+    async with agent.fresh() as peer:
+        await peer.call("session/resume", **_opening(session, cwd))
+        await peer.prompt(session, agent.text("Hello."))
+
+
+@must_always
+def notices_are_not_replayed(recording: Recording) -> None:
+    """A load repeats no `notice`."""
+    loading: str | None = None
+    for line in recording.lines:
+        frame = line.frame or {}
+        if not line.by_agent and frame.get("method") == "session/load":
+            loading = json.dumps(frame["id"])
+        elif line.by_agent and "method" not in frame and json.dumps(frame.get("id")) == loading:
+            loading = None
+        elif loading is not None and frame.get("method") == "session/update":
+            kind = frame["params"]["update"]["sessionUpdate"]
+            check(kind != "notice", f"a notice within a load: {frame}")
+
+
+# --- session/close
+
+
+@must
+async def closing_cancels_what_runs(agent: Agent) -> None:
+    """`session/close` ends a running prompt with the stop reason `cancelled`, then answers."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.close")
+        session, _ = await agent.session(peer)
+        running = peer.begin_prompt(session, agent.script("repeat 600x100ms w{n} "))
+        await peer.until(lambda: "w2" in peer.said(session), "the running answer")
+        closing = peer.begin("session/close", sessionId=session)
+        answer = await peer.answer(running, "the running prompt")
+        reason = (answer.get("result") or {}).get("stopReason")
+        check(reason == "cancelled", f"the running prompt is answered with {answer}")
+        closed = await peer.answer(closing, "session/close")
+        check("result" in closed, f"session/close is answered with {closed}")
+
+
+@should
+async def a_closed_session_can_be_opened_again(agent: Agent) -> None:
+    """After `session/close`, `session/load` or `session/resume` opens the session."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.close")
+        session, cwd = await agent.session(peer)
+        await peer.prompt(session, agent.text("Once."))
+        await peer.call("session/close", sessionId=session)
+        offered = peer.recording.agent["agentCapabilities"]
+        method = "session/load" if offered.get("loadSession") else "session/resume"
+        await peer.call(method, **_opening(session, cwd))
