@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -105,6 +114,25 @@ def _sources_list(value: Any) -> Any:
     wanted = {word.strip() for word in value.split(",") if word.strip()}
     known = get_args(SettingSource)
     return (*(word for word in known if word in wanted), *sorted(wanted.difference(known)))
+
+
+def _targets(value: str | None, info: ValidationInfo) -> str | None:
+    if value is not None:
+        from pykoclaw_acp.notify import targets
+
+        found = targets.parse(value)
+        signed = any(isinstance(one, targets.Webhook) for one in found)
+        if signed and info.data.get("notify_secret") is None:
+            raise ValueError("webhooks are signed; set PYKOCLAW_NOTIFY_SECRET too")
+    return value
+
+
+def _hours(value: str | None) -> str | None:
+    if value is not None:
+        from pykoclaw_acp.notify.quiet import QuietHours
+
+        QuietHours.parse(value)
+    return value
 
 
 def _default_data() -> Path:
@@ -256,6 +284,17 @@ class Settings(BaseSettings):
         default="off",
         description="Whether the daemon runs scheduled tasks: on, or off, for instance if `pykoclaw scheduler` does.",
     )
+    notify_secret: str | None = Field(
+        default=None, description="Key of the signature of webhooks in PYKOCLAW_NOTIFY."
+    )
+    notify: Annotated[str | None, AfterValidator(_targets)] = Field(
+        default=None,
+        description="Who is told while nobody is there: programs, webhooks or conversations, separated by commas.",
+    )
+    notify_quiet: Annotated[str | None, AfterValidator(_hours)] = Field(
+        default=None,
+        description="Hours in which nobody is told, in local time, such as 22:00-07:00; told afterwards.",
+    )
     crash_points: str | None = Field(
         default=None,
         validation_alias="PYKOCLAW_CRASH_AT",
@@ -263,6 +302,13 @@ class Settings(BaseSettings):
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_serializer("notify")
+    def _without_secrets(self, value: str | None) -> str | None:
+        """Paths of webhooks and arguments of programs may be secrets."""
+        from pykoclaw_acp.notify import targets
+
+        return None if value is None else targets.shown(value)
 
     @classmethod
     def settings_customise_sources(
@@ -464,7 +510,8 @@ def _complaints(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False, include_context=False):
         place = str(problem["loc"][0])
         name = names.get(place, place)
-        value = MASK if looks_secret(name) else repr(problem["input"])[:_LONGEST_ECHO]
+        hidden = looks_secret(name) or name == "notify"  # which may contain secrets
+        value = MASK if hidden else repr(problem["input"])[:_LONGEST_ECHO]
         reason = problem["msg"].removeprefix("Value error, ")
         description = Settings.model_fields[name].description
         yield f"{_env(name)} is {value} (from {_origin(name, layers)}): {reason}. {description}"

@@ -32,6 +32,8 @@ StoreError                     nothing of what was to be written was kept
 └─ Conflict                    the database is not as the writer expected
    └─ StaleEpoch               frames of a worker that is not its session's newest
 
+NotAccepted                    who was to be notified did not accept the notice
+
 What a frame, a row or an outcome says of a failed turn is plain data: `model.failures.TurnFailure`.
 """
 
@@ -348,3 +350,7 @@ class Conflict(StoreError):
 
 class StaleEpoch(Conflict):
     """Frames of a worker that is not its session's newest; nothing of their unit was kept."""
+
+
+class NotAccepted(Exception):
+    """A command or webhook did not accept a notice; the message says why."""

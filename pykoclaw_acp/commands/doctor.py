@@ -39,6 +39,7 @@ def _context() -> report.Context:
     places = Places.find()
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
     profile, mode, here = "editor", "default", []
+    notify = None
     try:
         settings = config.load()
         profile, mode = settings.profile, settings.permission_mode
@@ -48,6 +49,7 @@ def _context() -> report.Context:
             if line.source == str(Path(".env").absolute())
         ]
         cli_path = None if settings.cli_path is None else str(settings.cli_path)
+        notify = settings.notify
         group = privacy.group_id(settings.group)
     except ConfigurationError as error:
         bad_settings = str(error)
@@ -73,6 +75,7 @@ def _context() -> report.Context:
         here_settings=here,
         profile=profile,
         permission_mode=mode,
+        notify=notify,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pykoclaw_acp.doctor import claude, database, machine, wal
+from pykoclaw_acp.doctor import claude, database, machine, notices, wal
 from pykoclaw_acp.doctor.report import Context, Finding
 
 Check = Callable[[Context], Finding]
@@ -35,4 +35,4 @@ def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
 
 def every() -> list[Check]:
     """All checks, in the order of the report."""
-    return [*machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS]
+    return [*machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS, *notices.CHECKS]

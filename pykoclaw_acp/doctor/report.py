@@ -48,6 +48,8 @@ class Context:
     """Settings that come from a `./.env`."""
     profile: str = "editor"
     permission_mode: str = "default"
+    notify: str | None = None
+    """PYKOCLAW_NOTIFY, if it is valid."""
     proc: Path = field(default=Path("/proc"))
 
     @property

@@ -189,11 +189,20 @@ class QuestionInfo(_Full, frozen=True, kw_only=True):
     form: str | None = None
 
 
+class UnacceptedNotices(_Full, frozen=True, kw_only=True):
+    """Notices that a target has not accepted, and why; `target`: its name, without secrets."""
+
+    target: str
+    notices: int
+    reason: str
+
+
 class Status(_Full, frozen=True, kw_only=True):
     """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
     turns.
 
     `conversion`: null when all logs are in the new form. `damaged`: files kept of damaged spools.
+    `unaccepted`: targets of PYKOCLAW_NOTIFY that have not accepted notices.
     """
 
     daemon: DaemonInfo
@@ -206,6 +215,7 @@ class Status(_Full, frozen=True, kw_only=True):
     database: DatabaseInfo
     damaged: list[str]
     conversion: Conversion | None = None
+    unaccepted: tuple[UnacceptedNotices, ...] = ()
 
 
 class SessionSummary(_Full, frozen=True, kw_only=True):

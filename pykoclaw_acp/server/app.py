@@ -30,11 +30,12 @@ from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.server import instances
+from pykoclaw_acp.server import instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
+from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.scheduler import Scheduler
@@ -43,6 +44,7 @@ from pykoclaw_acp.store import conversations, deletion, history_copy, privacy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.lock import DataLock
@@ -64,7 +66,7 @@ class App:
 
     def __init__(
         self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
-        statements: PluginStatements, identity: Identity, launcher: Launcher,
+        journal: HintingJournal, statements: PluginStatements, identity: Identity, launcher: Launcher,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.sessions = sessions
@@ -96,6 +98,9 @@ class App:
             loop.create_task(self._deliverer.run(), name="deliver"),
             loop.create_task(_purge(database), name="purge deleted sessions"),
             loop.create_task(_convert(self.conversion), name="convert old logs"),
+            loop.create_task(
+                notices.run(settings, database, journal, sessions), name="tell people"
+            ),
         ]
 
     @classmethod
@@ -115,9 +120,11 @@ class App:
             found = await _recover(database, identity, launcher, places, resident=resident)
             undo.pop_all()
         statements = PluginStatements(database)
+        journal = HintingJournal(database)
         sessions, pool = _wire(
-            settings, database, launcher, identity, statements, resident=resident
-        )
+            settings, database, launcher, identity,
+            journal=journal, statements=statements, resident=resident,
+        )  # fmt: skip
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
         if found is not None:
@@ -133,7 +140,7 @@ class App:
         )
         return cls(
             settings, lock, database, sessions, pool,
-            statements=statements, identity=identity, launcher=launcher,
+            journal=journal, statements=statements, identity=identity, launcher=launcher,
         )  # fmt: skip
 
     def owns_process(self, cookie: str) -> bool:
@@ -224,15 +231,16 @@ def _wire(
     database: Database,
     launcher: Launcher,
     identity: Identity,
-    statements: PluginStatements,
     *,
+    journal: Journal,
+    statements: PluginStatements,
     resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
     """Sessions and pool, which know each other."""
     workspaces = None if settings.workspace_trust == "off" else Watch()
     template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
     times = settings.fill(TurnTimes)
-    sessions = Sessions(SessionJournal(database), template, times, instances.alive, workspaces)
+    sessions = Sessions(journal, template, times, instances.alive, workspaces)
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end

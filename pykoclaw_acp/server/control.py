@@ -26,7 +26,7 @@ from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.workspace_words import DONE
-from pykoclaw_acp.store import instance, overview
+from pykoclaw_acp.store import instance, notices, overview
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
@@ -136,6 +136,10 @@ class Control:
             damaged=[
                 str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
             ],
+            unaccepted=tuple(
+                control.UnacceptedNotices(target=target, notices=count, reason=reason)
+                for target, count, reason in await notices.unaccepted(self._database)
+            ),
         )
 
     # --- sessions

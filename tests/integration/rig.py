@@ -20,7 +20,7 @@ from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.waiting import eventually
@@ -77,6 +77,8 @@ class Client:
 
 
 class Rig:
+    journal: HintingJournal
+
     def __init__(
         self, database: Database, sessions: Sessions, pool: WorkerPool, launcher: MemoryLauncher
     ) -> None:
@@ -112,7 +114,8 @@ class Rig:
 @asynccontextmanager
 async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
     database = await Database.open(path / "pykoclaw.db")
-    sessions = Sessions(SessionJournal(database), OPTIONS, TIMES)
+    journal = HintingJournal(database)
+    sessions = Sessions(journal, OPTIONS, TIMES)
     launcher = MemoryLauncher(path.parent)
     numbers = {
         "max_workers": 100,
@@ -131,7 +134,9 @@ async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
     )
     sessions.workers = pool
     try:
-        yield Rig(database, sessions, pool, launcher)
+        made = Rig(database, sessions, pool, launcher)
+        made.journal = journal
+        yield made
     finally:
         for session in sessions._live.values():
             for subscription in list(session.subscriptions):

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.doctor import checks, claude, machine, wal
+from pykoclaw_acp.doctor import checks, claude, machine, notices, wal
 from pykoclaw_acp.doctor import database as doctor_database
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.notify import targets
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -577,3 +578,29 @@ def test_settings_that_mean_something_else_to_pykoclaw_are_told(context: Context
     assert machine.settings(empty).level == "warning"
     here = machine.settings(replace(context, here_settings=["PYKOCLAW_MODEL"]))
     assert (here.level, "not for clients: PYKOCLAW_MODEL" in here.found) == ("ok", True)
+
+
+# --- notices
+
+
+def test_doctor_names_targets_that_cannot_be_told(context: Context) -> None:
+    told = notices.notices(replace(context, notify="wa-andy-1@g.us, https://example.com/S3CRET"))
+    assert told.level == "ok"
+    assert "wa-andy-1@g.us" in told.found
+    assert "S3CRET" not in told.found
+    missing = notices.notices(replace(context, notify=f"{context.home}/tell --now"))
+    assert missing.level == "problem"
+    path = program(context.home / "bin/tell")
+    assert notices.notices(replace(context, notify=f"{path} --now")).level == "ok"
+
+
+def test_doctor_says_why_notices_were_not_accepted(context: Context) -> None:
+    (target,) = targets.parse("https://example.com/S3CRET")
+    assert isinstance(target, targets.Webhook)
+    unaccepted = [{"target": target.key, "notices": 3, "reason": "HTTP status 500"}]
+    answered = {**status(), "unaccepted": unaccepted}
+    found = notices.notices(replace(context, notify=target.url, status=answered))
+    assert found.level == "warning"
+    assert "https://example.com/… has not accepted 3 notices: HTTP status 500" in found.found
+    other = notices.notices(replace(context, notify="wa-andy-1@g.us", status=answered))
+    assert other.level == "ok"

@@ -1,0 +1,3 @@
+"""Notices for people who are not there: a command, a webhook, or a conversation of
+another channel.
+"""

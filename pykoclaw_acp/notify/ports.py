@@ -1,0 +1,62 @@
+"""What notices need from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pykoclaw_acp.model.notices import (
+    DeliveryTarget,
+    EndedTurn,
+    Notice,
+    Notification,
+    NotificationOutcome,
+    PendingQuestion,
+)
+from pykoclaw_acp.system.clock import Clock
+
+
+class NoticeStore(Protocol):
+    """Notices in the database. Writes wait while it cannot be written."""
+
+    @property
+    def clock(self) -> Clock:
+        """The data directory's own clock."""
+
+    async def begin(self) -> tuple[list[str], list[str]]:
+        """Turns that ended, and permission requests that became pending, without a notice, since
+        notices are on; from now on if they were off.
+        """
+
+    async def ended_turn(self, turn_id: str) -> EndedTurn | None:
+        """An ended turn of a person's session; None if it has a notice already."""
+
+    async def pending_question(self, ask_id: str) -> PendingQuestion | None:
+        """A pending request of a person's session; None if it has a notice already."""
+
+    async def is_pending(self, ask_id: str) -> bool:
+        """Whether the request is pending."""
+
+    async def add(
+        self, notice: Notice, body: str, keys: Sequence[str], deliveries: Sequence[DeliveryTarget]
+    ) -> bool:
+        """Record a notice, what `keys` are to accept, and its deliveries, together; False if it
+        exists.
+        """
+
+    async def settle_until(self, moment: int) -> None:
+        """What ended until then (ms, own clock) was decided."""
+
+    async def due(self, until: int) -> list[Notification]:
+        """Notifications to be tried until then (ms, own clock); some of them."""
+
+    async def next_due(self) -> int | None:
+        """When the next one is to be tried (ms, own clock)."""
+
+    async def note_outcome(
+        self, one: Notification, outcome: NotificationOutcome, reason: str | None = None
+    ) -> None:
+        """The target accepted the notice, or will not be asked again."""
+
+    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+        """The target did not accept the notice; it is tried again then (ms, own clock)."""

@@ -1,0 +1,134 @@
+"""Notices from what the journal has: whether one is due, and its words."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, PendingQuestion, Place
+from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.neutral import neutral
+
+LONGEST: Final = 500  # characters of others' words in a notice
+SHORT_ID: Final = 12  # characters of a request's id, as `pykoclaw-acp approve` shows it
+USAGE_LIMITS: Final = frozenset({"rate_limit", "billing_error"})
+WORKER_FAILURES: Final = frozenset(
+    {
+        "worker_lost",
+        "start_failed",
+        "start_timeout",
+        "start_limit",
+        "spool_pending",
+        "spool_full",
+        "cli_not_found",
+        "cli_ended",
+        "out_of_descriptors",
+        "out_of_memory",
+        "out_of_processes",
+        "server_lost",
+        "server_died",
+        "worker_foreign",
+        "orphaned",
+        "worker_stopped",
+        "internal",
+    }
+)
+_WAITING: Final = (RequestPolicy.WAIT, RequestPolicy.PARK, RequestPolicy.PARKED)
+
+
+def of_turn(turn: EndedTurn) -> Notice | None:
+    """The notice of an ended turn; None if nobody needs to be told."""
+    outcome, failure = turn.outcome, turn.outcome.failure
+    if outcome.state == TurnState.CANCELLED:
+        return None
+    failed = None if failure is None else failure.kind
+    where = _where(turn.place)
+    said = "" if failure is None else _short(failure.message)
+    if failed in USAGE_LIMITS:
+        kind, text = NoticeKind.USAGE_LIMIT, f"A usage limit stopped Claude in {where}: {said}"
+    elif failed in WORKER_FAILURES:
+        kind, text = NoticeKind.WORKER_FAILED, f"Claude's worker failed in {where}: {said}"
+    elif turn.watched:
+        return None
+    elif failed is not None:
+        kind, text = NoticeKind.TURN_ENDED, f"Claude stopped in {where}: {said}"
+    elif outcome.stop_reason in (None, "end_turn"):
+        kind, text = NoticeKind.TURN_ENDED, f"Claude has finished in {where}."
+    else:
+        reason = neutral(str(outcome.stop_reason))
+        kind, text = NoticeKind.TURN_ENDED, f"Claude stopped in {where}: {reason}."
+    about: dict[str, Any] = {"id": turn.turn_id, "state": str(outcome.state)}
+    if outcome.stop_reason is not None:
+        about["stopReason"] = outcome.stop_reason
+    if failure is not None:
+        about |= {"errorKind": failure.kind, "message": _short(failure.message)}
+        if failure.retry_after is not None:
+            about["retryAfter"] = failure.retry_after
+    return Notice(f"turn-{turn.turn_id}", kind, turn.ended_at, turn.place, text, {"turn": about})
+
+
+def of_question(question: PendingQuestion) -> Notice | None:
+    """The notice of a pending permission request; None if somebody is there, or if the away policy
+    decides within seconds.
+    """
+    if question.policy not in _WAITING:
+        return None
+    request = question.request
+    short = request.ask_id[:SHORT_ID]
+    title = _short(request.title)
+    where = _where(question.place)
+    if request.form is not None:
+        text = (
+            f"Claude waits in {where} for a form: {title}\n"
+            f"Fill it in where the conversation is open, or refuse: pykoclaw-acp approve {short} --deny"
+        )
+    else:
+        text = (
+            f"Claude waits in {where} for your permission: {title}\n"
+            f"See all of it: pykoclaw-acp approve {short}\n"
+            f"Allow: pykoclaw-acp approve {short} --allow\n"
+            f"Deny: pykoclaw-acp approve {short} --deny"
+        )
+    about = {
+        "id": request.ask_id,
+        "title": title,
+        "form": request.form is not None,
+        "parked": question.policy == RequestPolicy.PARKED,
+    }
+    return Notice(
+        f"question-{request.ask_id}",
+        NoticeKind.QUESTION,
+        question.asked_at,
+        question.place,
+        text,
+        {"question": about},
+    )
+
+
+def body(notice: Notice) -> dict[str, Any]:
+    """A notice as commands and webhooks get it."""
+    return {
+        "id": notice.notice_id,
+        "event": str(notice.kind),
+        "at": datetime.fromtimestamp(notice.at / 1000, UTC).isoformat(),
+        "session": notice.place.session_id,
+        "conversation": notice.place.conversation,
+        "title": notice.place.title,
+        "cwd": notice.place.cwd,
+        "text": notice.text,
+        **notice.about,
+    }
+
+
+def _where(place: Place) -> str:
+    """The conversation as a person knows it."""
+    folder = os.path.basename(place.cwd or "")
+    name = f"“{_short(place.title)}”" if place.title else neutral(place.conversation)
+    return f"{name} ({neutral(folder)})" if folder else name
+
+
+def _short(text: str) -> str:
+    text = neutral(text[: LONGEST + 1], "command").strip()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

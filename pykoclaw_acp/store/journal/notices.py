@@ -1,0 +1,92 @@
+"""Notices, over `store/notices.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.notices import (
+    DeliveryTarget,
+    EndedTurn,
+    Notice,
+    Notification,
+    NotificationOutcome,
+    PendingQuestion,
+)
+from pykoclaw_acp.store import notices, permissions
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.units import Unit
+
+
+class SqlNoticeStore(SqlStore):
+    """Implements `notify.ports.NoticeStore`."""
+
+    async def begin(self) -> tuple[list[str], list[str]]:
+        """Turns that ended, and permission requests that became pending, without a notice, since
+        notices are on; from now on if they were off.
+        """
+        await self._commit(Unit(notices.forget(now_ms() - notices.KEPT)), patient=True)
+        since = await notices.since(self._database)
+        if since is None:
+            await self._run(notices.switch_on(self.clock.now()), patient=True)
+            return [], await notices.missed_questions(self._database)
+        turns = await notices.missed_turns(self._database, since)
+        return turns, await notices.missed_questions(self._database)
+
+    async def switch_off(self) -> None:
+        """The setting names nobody."""
+        if await notices.since(self._database) is not None:
+            await self._run(notices.switch_off(), patient=True)
+
+    async def ended_turn(self, turn_id: str) -> EndedTurn | None:
+        """An ended turn of a person's session; None if it has a notice already."""
+        return await notices.ended_turn(self._database, turn_id)
+
+    async def pending_question(self, ask_id: str) -> PendingQuestion | None:
+        """A pending request of a person's session; None if it has a notice already."""
+        return await notices.pending_question(self._database, ask_id)
+
+    async def is_pending(self, ask_id: str) -> bool:
+        """Whether the request is pending."""
+        return await permissions.is_open(self._database, ask_id)
+
+    async def add(
+        self, notice: Notice, body: str, keys: Sequence[str], deliveries: Sequence[DeliveryTarget]
+    ) -> bool:
+        """Record a notice, what `keys` are to accept, and its deliveries, together; False if it
+        exists.
+        """
+        now = self.clock.now()
+        statements = (
+            notices.insert(notice, body),
+            *(notices.ask(notice, key, now) for key in keys),
+            *(notices.deliver(notice, target) for target in deliveries),
+        )
+        try:
+            await self._commit(Unit(statements, durable=True), patient=True)
+        except Conflict:
+            return False
+        return True
+
+    async def settle_until(self, moment: int) -> None:
+        """What ended until then (ms, own clock) was decided."""
+        await self._run(notices.settle_until(moment), patient=True)
+
+    async def due(self, until: int) -> list[Notification]:
+        """Notifications to be tried until then (ms, own clock); some of them."""
+        return await notices.due(self._database, until)
+
+    async def next_due(self) -> int | None:
+        """When the next one is to be tried (ms, own clock)."""
+        return await notices.next_due(self._database)
+
+    async def note_outcome(
+        self, one: Notification, outcome: NotificationOutcome, reason: str | None = None
+    ) -> None:
+        """The target accepted the notice, or will not be asked again."""
+        await self._run(notices.note_outcome(one, outcome, reason), patient=True)
+
+    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+        """The target did not accept the notice; it is tried again then (ms, own clock)."""
+        await self._run(notices.note_failure(one, reason, again), patient=True)

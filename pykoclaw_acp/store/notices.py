@@ -1,0 +1,225 @@
+"""`acp_notices`, `acp_notifications` and `acp_notify`: what people are told of while nobody is
+there; and the rows of `delivery_queue` that tell a conversation of another channel.
+
+A delivery's id follows from the notice and the conversation, so that it is written once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.notices import (
+    DeliveryTarget,
+    EndedTurn,
+    Notice,
+    NoticeKind,
+    Notification,
+    NotificationOutcome,
+    PendingQuestion,
+    Place,
+)
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import UNFINISHED
+
+TASK_ID: Final = "acp-notify"
+"""`task_id` of deliveries; like that of pykoclaw's `send`, no task has it."""
+MOST_MISSED: Final = 1000  # of turns and requests that a start looks at
+AT_A_TIME: Final = 20  # notifications that are read together
+LATELY: Final = 48 * 3600 * 1000  # ms; of notices that were given up and are still reported
+KEPT: Final = 30 * 24 * 3600 * 1000  # ms that a settled notice is kept
+_decoder: Final = msgspec.json.Decoder(PermissionRequest)
+
+_TOLD: Final = "EXISTS (SELECT 1 FROM acp_notices n WHERE n.notice_id = '{}-' || {})"
+_TURN_TOLD: Final = _TOLD.format("turn", "t.turn_id")
+_QUESTION_TOLD: Final = _TOLD.format("question", "p.permission_id")
+_PLACE: Final = "s.acp_session_id, s.conversation_name, s.title, s.cwd"
+_PERSONS: Final = "s.deleted_at IS NULL AND s.auxiliary = 0"
+# Whether some client was shown the turn's end, under any id of the conversation.
+_SHOWN: Final = (
+    "EXISTS (SELECT 1 FROM acp_cursors c JOIN acp_sessions o ON o.acp_session_id = c.acp_session_id"
+    " WHERE (o.acp_session_id = s.acp_session_id OR o.alias_of = s.acp_session_id) AND c.seq >= t.last_seq)"
+)
+# The result of a scheduled run is delivered anyhow.
+_WATCHED: Final = f"t.answered_at IS NOT NULL OR t.task_id IS NOT NULL OR {_SHOWN}"
+_MISSED_TURNS: Final = (
+    "SELECT t.turn_id FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
+    f" WHERE t.ended_clock >= ? AND t.state NOT IN {UNFINISHED} AND t.state <> '{TurnState.CANCELLED}'"
+    f" AND {_PERSONS} AND NOT {_TURN_TOLD} ORDER BY t.ended_clock LIMIT {MOST_MISSED}"
+)
+_MISSED_QUESTIONS: Final = (
+    "SELECT p.permission_id FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
+    f" WHERE p.outcome IS NULL AND p.policy <> '{RequestPolicy.ATTENDED}' AND {_PERSONS}"
+    f" AND NOT {_QUESTION_TOLD} ORDER BY +p.position LIMIT {MOST_MISSED}"
+)
+_TURN: Final = (
+    f"SELECT {_PLACE}, t.state, t.stop_reason, t.error, t.ended_at, {_WATCHED}"  # noqa: S608
+    " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+    f" WHERE t.turn_id = ? AND t.state NOT IN {UNFINISHED} AND {_PERSONS} AND NOT {_TURN_TOLD}"
+)
+_QUESTION: Final = (
+    f"SELECT {_PLACE}, p.request, p.policy, p.created_at"  # noqa: S608
+    " FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"
+    f" WHERE p.permission_id = ? AND p.outcome IS NULL AND {_PERSONS} AND NOT {_QUESTION_TOLD}"
+)
+_DUE: Final = (
+    "SELECT m.notice_id, m.target, n.kind, n.body, m.attempts, n.created_at"  # noqa: S608  constant
+    " FROM acp_notifications m JOIN acp_notices n ON n.notice_id = m.notice_id"
+    f" WHERE m.outcome IS NULL AND m.next_clock <= ? ORDER BY m.next_clock LIMIT {AT_A_TIME}"
+)
+
+
+async def since(database: Database) -> int | None:
+    """From when (ms, own clock) what ended is told; None while notices are off."""
+    rows = await database.read("SELECT since_clock FROM acp_notify")
+    return None if not rows else int(rows[0][0])
+
+
+def switch_on(clock: int) -> Statement:
+    """What ends from now on is told."""
+    return Statement(
+        "INSERT INTO acp_notify (id, since_clock) VALUES (1, ?) ON CONFLICT (id) DO NOTHING",
+        (clock,),
+    )
+
+
+def switch_off() -> Statement:
+    """Nothing is told, and what ends meanwhile will not be."""
+    return Statement("DELETE FROM acp_notify")
+
+
+def settle_until(clock: int) -> Statement:
+    """What ended until then was decided."""
+    return Statement("UPDATE acp_notify SET since_clock = ? WHERE since_clock < ?", (clock, clock))
+
+
+def forget(before: int) -> tuple[Statement, Statement]:
+    """Delete notices from `before` (ms since 1970) that nobody has to accept any more."""
+    old = (
+        "SELECT notice_id FROM acp_notices WHERE created_at < ? AND notice_id NOT IN"
+        " (SELECT notice_id FROM acp_notifications WHERE outcome IS NULL)"
+    )
+    return (
+        Statement(f"DELETE FROM acp_notifications WHERE notice_id IN ({old})", (before,)),  # noqa: S608
+        Statement(f"DELETE FROM acp_notices WHERE notice_id IN ({old})", (before,)),  # noqa: S608
+    )
+
+
+async def missed_turns(database: Database, since: int) -> list[str]:
+    """Turns that ended since then (ms, own clock) without a notice."""
+    return [turn_id for (turn_id,) in await database.read(_MISSED_TURNS, (since,))]
+
+
+async def missed_questions(database: Database) -> list[str]:
+    """Pending permission requests without a notice that nobody is there to decide."""
+    return [ask_id for (ask_id,) in await database.read(_MISSED_QUESTIONS)]
+
+
+async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
+    """An ended turn of a person's session; None if it has a notice already."""
+    rows = await database.read(_TURN, (turn_id,))
+    if not rows:
+        return None
+    *place, state, stop_reason, error, ended_at, watched = rows[0]
+    failure = None if error is None else TurnFailure(**json.loads(error))
+    outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure)
+    return EndedTurn(turn_id, Place(*place), outcome, ended_at or now_ms(), bool(watched))
+
+
+async def pending_question(database: Database, ask_id: str) -> PendingQuestion | None:
+    """A pending request of a person's session; None if it has a notice already."""
+    rows = await database.read(_QUESTION, (ask_id,))
+    if not rows:
+        return None
+    *place, request, policy, asked_at = rows[0]
+    return PendingQuestion(Place(*place), _decoder.decode(request), RequestPolicy(policy), asked_at)
+
+
+def insert(notice: Notice, body: str) -> Statement:
+    """A notice; fails with Conflict if it exists."""
+    return Statement(
+        "INSERT INTO acp_notices (notice_id, acp_session_id, kind, body, created_at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (notice_id) DO NOTHING",
+        (notice.notice_id, notice.place.session_id, notice.kind, body, now_ms()),
+        rows=1,
+    )
+
+
+def ask(notice: Notice, key: str, clock: int) -> Statement:
+    """A target is to accept the notice, from now on (ms, own clock)."""
+    return Statement(
+        "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES (?, ?, ?)",
+        (notice.notice_id, key, clock),
+    )
+
+
+def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
+    """A row of pykoclaw's `delivery_queue`; every column that its model wants has a text."""
+    made = hashlib.sha256(f"{notice.notice_id} {target.conversation}".encode()).hexdigest()[:12]
+    return Statement(
+        "INSERT INTO delivery_queue (id, task_id, task_run_log_id, conversation, channel_prefix, message, status,"
+        " created_at) VALUES (?, ?, NULL, ?, ?, ?, 'pending', ?) ON CONFLICT (id) DO NOTHING",
+        (
+            made,
+            TASK_ID,
+            target.conversation,
+            target.prefix,
+            notice.text,
+            datetime.now(UTC).isoformat(),
+        ),
+    )
+
+
+async def due(database: Database, until: int) -> list[Notification]:
+    """Notifications to be tried until then (ms, own clock); some of them."""
+    now = now_ms()
+    return [
+        Notification(notice, target, NoticeKind(kind), body, attempts, max(now - made, 0) / 1000)
+        for notice, target, kind, body, attempts, made in await database.read(_DUE, (until,))
+    ]
+
+
+async def next_due(database: Database) -> int | None:
+    """When the next notification is to be tried (ms, own clock)."""
+    rows: list[tuple[Any, ...]] = await database.read(
+        "SELECT MIN(next_clock) FROM acp_notifications WHERE outcome IS NULL"
+    )
+    return None if rows[0][0] is None else int(rows[0][0])
+
+
+def note_outcome(one: Notification, outcome: NotificationOutcome, reason: str | None) -> Statement:
+    """The target accepted the notice, or will not be asked again."""
+    return Statement(
+        "UPDATE acp_notifications SET outcome = ?, reason = ?, attempts = attempts + 1"
+        " WHERE notice_id = ? AND target = ? AND outcome IS NULL",
+        (outcome, reason, one.notice_id, one.target),
+    )
+
+
+def note_failure(one: Notification, reason: str, again: int) -> Statement:
+    """The target did not accept the notice; it is tried again then (ms, own clock)."""
+    return Statement(
+        "UPDATE acp_notifications SET attempts = attempts + 1, next_clock = ?, reason = ?"
+        " WHERE notice_id = ? AND target = ?",
+        (again, reason, one.notice_id, one.target),
+    )
+
+
+async def unaccepted(database: Database) -> Sequence[tuple[str, int, str]]:
+    """Targets that have lately not accepted what they were told: name, notices, and a reason."""
+    rows = await database.read(
+        "SELECT m.target, COUNT(*), MAX(m.reason) FROM acp_notifications m"
+        " JOIN acp_notices n ON n.notice_id = m.notice_id WHERE m.reason IS NOT NULL AND (m.outcome IS NULL"
+        " OR (m.outcome = ? AND n.created_at > ?)) GROUP BY m.target",
+        (NotificationOutcome.GIVEN_UP, now_ms() - LATELY),
+    )
+    return [(target, count, reason) for target, count, reason in rows]

@@ -1,0 +1,87 @@
+"""People who are not there are told, by the real programs: the bot's poller, a command."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import Any, Final
+
+from tests.double.roles import Role
+from tests.e2e.commands import run
+from tests.e2e.harness import Stack, script, text
+from tests.waiting import eventually
+
+CHAT: Final = "wa-andy-1@g.us"
+ASKS: Final = script("bash touch made-it", "text Done.")
+ALLOW: Final = re.compile(r"pykoclaw-acp (approve [\w-]+ --allow)")
+
+
+async def asked(stack: Stack) -> str:
+    """A question whose client goes away; its session."""
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    client.prompting(session, ASKS)
+    await client.until(lambda: client.questions)
+    await client.kill()
+    return session
+
+
+def turn(stack: Stack) -> dict[str, Any]:
+    (row,) = stack.rows("SELECT state, stop_reason FROM acp_turns")
+    return row
+
+
+async def test_question_reaches_the_bot_whose_answer_lets_turn_go_on(stack: Stack) -> None:
+    await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
+    place = (stack.data, stack.environment)
+    async with Role.started(*place, "poller", "--every", "0.05") as poller:
+        await asked(stack)
+        sent = await poller.until("sent", conversation=CHAT)
+        assert "touch made-it" in sent["message"]
+        answer = ALLOW.search(sent["message"])
+        assert answer is not None
+        said = await run(stack, *answer[1].split())
+        assert said.status == 0, said
+        await eventually(lambda: turn(stack)["state"] == "done")
+        assert (stack.work / "made-it").exists()
+        ended = await eventually(lambda: poller.entries("sent")[1:])
+        assert "finished" in ended[0]["message"]
+    assert poller.failures() == []
+    assert len(stack.rows("SELECT 1 FROM delivery_queue")) == 2
+
+
+async def test_question_of_a_killed_daemon_is_told_once_by_next(stack: Stack) -> None:
+    await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
+    session = await asked(stack)
+    await stack.end_daemon(signal.SIGKILL)
+    await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
+    await eventually(lambda: stack.rows("SELECT 1 FROM delivery_queue"))
+    await stack.end_daemon(signal.SIGKILL)
+    await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
+    client = await stack.front()
+    await client.load(session, stack.work)
+    await eventually(lambda: turn(stack)["state"] == "done")
+    assert len(stack.rows("SELECT 1 FROM acp_notices WHERE kind = 'question'")) == 1
+    rows = stack.rows("SELECT message FROM delivery_queue")
+    assert sum("permission" in row["message"] for row in rows) == 1
+
+
+async def test_command_is_told_of_turn_that_nobody_watched(stack: Stack) -> None:
+    told = stack.root / "told"
+    program = stack.root / "tell"
+    program.write_text(f"#!/bin/sh\ncat >> {told}\n")
+    program.chmod(0o755)
+    await stack.daemon(PYKOCLAW_NOTIFY=str(program))
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Watched."))
+    client.prompting(session, script("repeat 50x20ms w{n}."))
+    await client.until(lambda: "w5." in client.text(session))
+    await client.kill()
+    await eventually(lambda: told.exists() and told.read_text())
+    notice = json.loads(told.read_text())
+    assert (notice["event"], notice["session"]) == ("turn_ended", session)
+    (last,) = stack.rows("SELECT turn_id FROM acp_turns ORDER BY position DESC LIMIT 1")
+    assert notice["turn"]["id"] == last["turn_id"]

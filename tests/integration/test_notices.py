@@ -1,0 +1,528 @@
+"""People who are not there are told: each event under one id, each target until it accepts, each
+delivery once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import NotAccepted
+from pykoclaw_acp.model.notices import DeliveryTarget
+from pykoclaw_acp.model.permissions import Decision
+from pykoclaw_acp.model.turns import AWAY_GRACE
+from pykoclaw_acp.notify import command, sender, teller, webhook
+from pykoclaw_acp.notify.quiet import QuietHours
+from pykoclaw_acp.notify.targets import Command, Target, Webhook
+from pykoclaw_acp.notify.teller import Teller
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.journal.notices import SqlNoticeStore
+from pykoclaw_acp.system import processes
+from tests.double import tables
+from tests.double.handle import init_db
+from tests.integration import asking
+from tests.integration.asking import Person
+from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
+
+CHAT = DeliveryTarget("wa-andy-1@g.us", "wa")
+
+
+def script(path: Path, *lines: str) -> Command:
+    """A command, in Python, which has the notice as `said`."""
+    source = ["import json, os, subprocess, sys, time", "said = sys.stdin.read()", *lines]
+    path.write_text("\n".join(source))
+    return Command((sys.executable, "-I", str(path)))
+
+
+def writer(place: Path, *before: str) -> Command:
+    """A command that appends what it reads to `<place>.told`."""
+    told = place.with_suffix(".told")
+    return script(place, *before, f"open({str(told)!r}, 'a').write(said + '\\n')")
+
+
+def told(place: Path) -> list[dict[str, Any]]:
+    path = place.with_suffix(".told")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+# --- a command
+
+
+async def test_command_reads_notice_and_gets_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "S3CRET")
+    monkeypatch.setenv("PYKOCLAW_NOTIFY_SECRET", "S3CRET")
+    place = tmp_path / "tell"
+    one = writer(place, "assert 'S3CRET' not in str(dict(os.environ)), 'it got a secret'")
+    await command.tell(one.arguments, b'{"id": "n"}')
+    assert told(place) == [{"id": "n"}]
+
+
+async def test_command_that_fails_has_not_accepted(tmp_path: Path) -> None:
+    one = script(tmp_path / "tell", "sys.exit('no \\x1b[2Jphone')")
+    with pytest.raises(NotAccepted, match=r"exit status 1: no \\x1b\[2Jphone"):
+        await command.tell(one.arguments, b"{}")
+    with pytest.raises(NotAccepted, match="could not be started"):
+        await command.tell(("/nowhere",), b"{}")
+
+
+async def test_command_may_leave_its_input_unread() -> None:
+    await command.tell(("/bin/true",), b"x" * 1_000_000)
+
+
+async def test_slow_command_ends_with_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    one = script(
+        tmp_path / "tell",
+        "child = subprocess.Popen(['sleep', '1000'])",
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')",
+        "time.sleep(1000)",
+    )
+    with pytest.raises(NotAccepted, match="more than"):
+        await command.tell(one.arguments, b"{}", limit=3)
+    await eventually(lambda: not any(map(runs, map(int, pids.read_text().split()))))
+
+
+async def test_cancelled_command_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    one = script(
+        tmp_path / "tell", f"open({str(pid)!r}, 'w').write(str(os.getpid()))", "time.sleep(1000)"
+    )
+    telling = asyncio.create_task(command.tell(one.arguments, b"{}", limit=1000))
+    await eventually(lambda: pid.exists() and pid.read_text())
+    telling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await telling
+    await eventually(lambda: not runs(int(pid.read_text())))
+
+
+def runs(pid: int) -> bool:
+    return processes.state(pid) not in (None, "Z", "X")
+
+
+# --- a webhook
+
+
+class Receiver(ThreadingHTTPServer):
+    """Answers with `statuses`, the last one for ever, and keeps what was posted."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.statuses = [204]
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        self.silent = False
+        self.over = Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook?x=1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((self.path, dict(self.headers), body))
+        if self.server.silent:
+            self.server.over.wait()
+        statuses = self.server.statuses
+        self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
+        self.send_header("Location", self.server.url)
+        self.end_headers()
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *values: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as made:
+        serving = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield made
+        made.over.set()
+        made.shutdown()
+        serving.join()
+
+
+async def test_webhook_gets_signed_notice(receiver: Receiver) -> None:
+    await webhook.tell(receiver.url, "key", b'{"id": "n"}', "n")
+    ((path, headers, body),) = receiver.got
+    assert (path, body) == ("/hook?x=1", b'{"id": "n"}')
+    assert headers["Pykoclaw-Notice"] == "n"
+    time, _, made = headers["Pykoclaw-Signature"].removeprefix("t=").partition(",v1=")
+    expected = hmac.new(b"key", time.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert made == expected
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 410, 500])
+async def test_other_statuses_have_not_accepted(receiver: Receiver, status: int) -> None:
+    receiver.statuses = [status]
+    with pytest.raises(NotAccepted, match=str(status)):
+        await webhook.tell(receiver.url, "key", b"{}", "n")
+    assert len(receiver.got) == 1  # it went nowhere else
+
+
+async def test_silent_webhook_ends_in_time(receiver: Receiver) -> None:
+    receiver.silent = True
+    with pytest.raises(NotAccepted):
+        await webhook.tell(receiver.url, "key", b"{}", "n", limit=0.2)
+
+
+async def test_closed_port_and_plain_http_elsewhere_are_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(NotAccepted, match="ConnectionRefused"):
+        await webhook.tell(f"http://localhost:{port}/", "key", b"{}", "n")
+    with pytest.raises(NotAccepted, match="https"):
+        await webhook.tell("http://192.0.2.1/", "key", b"{}", "n")
+
+
+# --- who is told of what
+
+
+@asynccontextmanager
+async def telling(
+    r: Rig, *targets: Target, quiet: QuietHours | None = None, grace: float = 0.0
+) -> AsyncIterator[Teller]:
+    """Tells people of what happens in the rig, as the daemon does."""
+
+    def attended(session_id: str) -> bool:
+        return any(
+            one.alive and one.client.present
+            for session in r.sessions.live
+            if session.id == session_id
+            for one in session.subscriptions
+        )
+
+    store = SqlNoticeStore(r.database)
+    made = Teller(store, targets, quiet, attended, secret="key", grace=grace)
+    r.journal.turn_ended, r.journal.question_waits = made.turn_ended, made.question_waits
+    task = asyncio.create_task(made.run())
+    await eventually(lambda: rows(r, "SELECT 1 FROM acp_notify"))
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+    r.journal.turn_ended = r.journal.question_waits = lambda _: None
+
+
+async def away(r: Rig) -> Session:
+    """A session whose only client has gone."""
+    session = await r.session()
+    session.subscribe(Person(present=False), 0)
+    return session
+
+
+async def rows(r: Rig, sql: str) -> Any:
+    return await r.database.read(sql)
+
+
+async def write(r: Rig, sql: str, *values: Any) -> None:
+    await r.database._writer.run(lambda connection: connection.execute(sql, values))
+
+
+async def queued(r: Rig) -> Any:
+    found = await r.database.read(
+        "SELECT id, task_id, conversation, channel_prefix, message, status FROM delivery_queue"
+    )
+    names = ("id", "task_id", "conversation", "channel_prefix", "message", "status")
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+async def notices(r: Rig) -> Any:
+    return [one for (one,) in await r.database.read("SELECT notice_id FROM acp_notices")]
+
+
+async def settled(r: Rig) -> Any:
+    """Every notification has an outcome."""
+    return not await r.database.read("SELECT 1 FROM acp_notifications WHERE outcome IS NULL")
+
+
+async def test_unwatched_turn_is_told_once_to_every_target(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    place = tmp_path / "tell"
+    targets = (writer(place), Webhook(receiver.url), CHAT)
+    async with rig(tmp_path) as r:
+        async with telling(r, *targets):
+            session = await away(r)
+            await r.run(session, "say 1")
+            await eventually(lambda: told(place) and receiver.got)
+            await eventually(lambda: settled(r))
+        (turn_id,) = await r.states()
+        (row,) = await queued(r)
+        assert row["conversation"] == "wa-andy-1@g.us"
+        assert (row["channel_prefix"], row["status"]) == ("wa", "pending")
+        (said,) = told(place)
+        assert json.loads(receiver.got[0][2]) == said
+        assert said["id"] == f"turn-{turn_id}"
+        assert (said["event"], said["session"]) == ("turn_ended", session.id)
+        assert said["text"] == row["message"]
+        async with telling(r, *targets) as again:  # the next daemon
+            again.turn_ended(turn_id)
+            await r.run(session, "say 1")
+            await eventually(lambda: len(told(place)) == 2 and len(receiver.got) == 2)
+        assert len(await queued(r)) == len({row["id"] for row in await queued(r)}) == 2
+        assert len({one["id"] for one in told(place)}) == 2
+
+
+async def test_other_programs_can_read_the_delivery(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT):
+        await r.run(await away(r), "say 1")
+        await eventually(lambda: queued(r))
+        db = init_db(r.database.path)
+        (delivery,) = tables.get_pending_deliveries(db, "wa")
+        tables.mark_delivered(db, delivery.id)
+        db.close()
+        assert delivery.conversation == "wa-andy-1@g.us"
+        assert [row["status"] for row in await queued(r)] == ["delivered"]
+
+
+async def test_notice_without_its_delivery_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teller, "RETRY", 0.01)
+    trigger = (
+        "CREATE TRIGGER refuse BEFORE INSERT ON delivery_queue BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    async with rig(tmp_path) as r:
+        await write(r, trigger)
+        async with telling(r, CHAT) as one:
+            tried = asyncio.Event()
+            add = one._store.add
+
+            async def noted(*values: Any) -> bool:
+                try:
+                    return await add(*values)
+                finally:
+                    tried.set()
+
+            monkeypatch.setattr(one._store, "add", noted)
+            await r.run(await away(r), "say 1")
+            await asyncio.wait_for(tried.wait(), 30)
+            assert await notices(r) == []
+            await write(r, "DROP TRIGGER refuse")
+            await eventually(lambda: queued(r))
+            assert await _count(r, 1)
+
+
+async def test_watched_and_cancelled_turns_are_not_told(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT):
+        watched = await r.session()
+        watched.subscribe(Person(), 0)
+        await r.run(watched, "say 1")
+        stopped = await away(r)
+        turn = await r.prompt(stopped, "hang")
+        await eventually(lambda: r.launcher.launched[-1].acked)
+        for task in stopped.cancel():
+            await task
+        await asyncio.wait_for(turn.ended, 30)
+        unwatched = await away(r)
+        await r.run(unwatched, "say 1")
+        await eventually(lambda: queued(r))
+        found = await r.database.read("SELECT acp_session_id FROM acp_notices")
+        assert found == [(unwatched.id,)]
+
+
+async def test_turn_whose_end_was_shown_is_not_told(tmp_path: Path) -> None:
+    """By the journal alone, after a restart."""
+    async with rig(tmp_path) as r:
+        async with telling(r, CHAT):
+            pass
+        seen, answered, unseen = [await away(r) for _ in range(3)]
+        for session in (seen, answered, unseen):
+            await r.run(session, "say 1")
+        cursor = (
+            "INSERT INTO acp_cursors (acp_session_id, client, instance, front, seq, updated_at)"
+            " VALUES (?, 'editor', 'i', 'f', 1000, 1)"
+        )
+        response = "UPDATE acp_turns SET answered_at = 1 WHERE acp_session_id = ?"
+        for sql, session in ((cursor, seen), (response, answered)):
+            await write(r, sql, session.id)
+        async with telling(r, CHAT):
+            await eventually(lambda: notices(r))
+            await r.run(unseen, "say 1")
+            await eventually(lambda: _count(r, 2))
+        found = await r.database.read("SELECT DISTINCT acp_session_id FROM acp_notices")
+        assert found == [(unseen.id,)]
+
+
+async def _count(r: Rig, count: int) -> Any:
+    return len(await notices(r)) == count
+
+
+async def test_dead_worker_is_told_even_if_watched(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT):
+        session = await r.session()
+        session.subscribe(Person(), 0)
+        await r.run(session, "die")
+        await eventually(lambda: queued(r))
+        assert await r.database.read("SELECT kind FROM acp_notices") == [("worker_failed",)]
+
+
+async def test_what_ended_before_notices_were_on_is_not_told(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await away(r)
+        await r.run(session, "say 1")
+        async with telling(r, CHAT):
+            await r.run(session, "say 1")
+            await eventually(lambda: queued(r))
+        await SqlNoticeStore(r.database).switch_off()
+        await r.run(session, "say 1")
+        async with telling(r, CHAT):
+            await r.run(session, "say 1")
+            await eventually(lambda: _count(r, 2))
+        ended = await r.database.read("SELECT turn_id FROM acp_turns ORDER BY position")
+        expected = {f"turn-{ended[1][0]}", f"turn-{ended[3][0]}"}
+        assert set(await notices(r)) == expected
+
+
+async def test_end_that_a_dead_daemon_did_not_tell_is_told_by_next(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with telling(r, CHAT, grace=1000.0):
+            await r.run(await away(r), "say 1")
+        assert await notices(r) == []
+        async with telling(r, CHAT):
+            await eventually(lambda: queued(r))
+
+
+# --- questions
+
+
+async def test_waiting_question_is_told_with_its_answers(tmp_path: Path) -> None:
+    async with asking.rig(tmp_path) as r, telling(r, CHAT):
+        one = await asking.begin(r)
+        one.ask("ask-1")
+        await eventually(lambda: queued(r))
+        (row,) = await queued(r)
+        assert "pykoclaw-acp approve ask-1 --allow" in row["message"]
+        assert await notices(r) == ["question-ask-1"]
+
+
+async def test_question_that_somebody_is_asked_is_not_told(tmp_path: Path) -> None:
+    async with asking.rig(tmp_path) as r, telling(r, CHAT):
+        there = await asking.begin(r, Person())
+        there.ask("ask-1")
+        await there.asked("ask-1")
+        alone = await asking.begin(r)
+        alone.ask("ask-2")
+        await eventually(lambda: queued(r))
+        assert await notices(r) == ["question-ask-2"]
+
+
+async def test_target_that_refuses_is_tried_until_it_accepts(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "FIRST_PAUSE", 0.01)
+    receiver.statuses = [500, 500, 404, 200]
+    async with rig(tmp_path) as r, telling(r, Webhook(receiver.url)):
+        await r.run(await away(r), "say 1")
+        await eventually(lambda: settled(r) if len(receiver.got) == 4 else False)
+        found = await r.database.read("SELECT attempts, outcome FROM acp_notifications")
+        assert found == [(4, "accepted")]
+        assert len({headers["Pykoclaw-Notice"] for _, headers, _ in receiver.got}) == 1
+
+
+async def test_refused_notice_is_tried_by_next_daemon(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.statuses = [500, 200]
+    async with rig(tmp_path) as r:
+        monkeypatch.setattr(sender, "FIRST_PAUSE", 0.5)
+        async with telling(r, Webhook(receiver.url)):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: rows(r, "SELECT 1 FROM acp_notifications WHERE attempts = 1"))
+        async with telling(r, Webhook(receiver.url)):
+            await eventually(lambda: len(receiver.got) == 2)
+            await eventually(lambda: settled(r))
+
+
+async def test_target_that_never_accepts_is_given_up(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(sender, "GIVE_UP", 0.2)
+    receiver.statuses = [500]
+    async with rig(tmp_path) as r, telling(r, Webhook(receiver.url)):
+        await r.run(await away(r), "say 1")
+        await eventually(lambda: receiver.got)
+        await eventually(lambda: settled(r))
+        found = await r.database.read("SELECT outcome, reason FROM acp_notifications")
+        assert found == [("given_up", "HTTP status 500")]
+
+
+async def test_settled_question_is_not_told_late(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "FIRST_PAUSE", 0.5)
+    receiver.statuses = [500]
+    async with asking.rig(tmp_path) as r, telling(r, Webhook(receiver.url)):
+        one = await asking.begin(r)
+        one.ask("ask-1")
+        await eventually(lambda: receiver.got)
+        await one.session.permissions.decide("ask-1", Decision("selected", "reject_once", "cli"))
+        await eventually(lambda: settled(r))
+        assert await r.database.read("SELECT outcome FROM acp_notifications") == [("outdated",)]
+
+
+async def test_removed_target_is_not_told(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.statuses = [500]
+    async with rig(tmp_path) as r:
+        async with telling(r, Webhook(receiver.url)):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: receiver.got)
+        await write(r, "UPDATE acp_notifications SET next_clock = 0")
+        async with telling(r, CHAT):
+            await eventually(lambda: settled(r))
+        assert await r.database.read("SELECT outcome FROM acp_notifications") == [("removed",)]
+
+
+# --- quiet hours
+
+
+class Quiet(QuietHours):
+    """Over when the test says so."""
+
+    over = False
+
+    def left(self, now: datetime) -> float:
+        return 0.0 if Quiet.over else 3600.0
+
+
+async def test_quiet_hours_hold_everything_until_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teller, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(Quiet, "over", False)
+    async with rig(tmp_path) as r, telling(r, CHAT, quiet=Quiet(0, 1)) as one:
+        await r.run(await away(r), "say 1")
+        late = await away(r)
+        await r.run(late, "say 1")
+        assert len(one._turns) == 2
+        late.subscribe(Person(), 0)  # who comes in the night is not told in the morning
+        assert await notices(r) == []
+        monkeypatch.setattr(Quiet, "over", True)
+        await eventually(lambda: not one._turns)
+        assert await _count(r, 1)
+
+
+def test_grace_is_longer_than_away_policy_takes() -> None:
+    assert teller.GRACE > AWAY_GRACE

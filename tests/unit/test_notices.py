@@ -1,0 +1,221 @@
+"""Notices: to whom, when, and in which words."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import config
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.notices import (
+    DeliveryTarget,
+    EndedTurn,
+    NoticeKind,
+    PendingQuestion,
+    Place,
+)
+from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.notify import targets, webhook, words
+from pykoclaw_acp.notify.quiet import QuietHours
+from pykoclaw_acp.notify.targets import Command, Webhook
+
+PLACE = Place("session-1", "acp-12345678", "Tidy\x1b[2J up", "/home/ann/garden")
+SECRET = "https://hooks.example.com/services/T0/S3CRET?x=1"
+
+
+# --- targets
+
+
+def test_commands_webhooks_and_conversations_are_told_apart() -> None:
+    setting = "/usr/bin/tell 'my phone' -q, https://example.com/x, http://[::1]:80/, wa-andy-1@g.us"
+    assert targets.parse(setting) == [
+        Command(("/usr/bin/tell", "my phone", "-q")),
+        Webhook("https://example.com/x"),
+        Webhook("http://[::1]:80/"),
+        DeliveryTarget("wa-andy-1@g.us", "wa"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "tell",
+        "./tell",
+        "acp-12345678",
+        "daily-report",
+        "matrix-",
+        "http://example.com/",
+        "http://10.0.0.1/",
+        "http://localhost.example.com/",
+        "http://127.0.0.1.example.com/",
+        "https://ann:password@example.com/",
+        "https:///x",
+        "https://example.com:port/",
+        "ftp://example.com/",
+        "/bin/tell 'open",
+    ],
+)
+def test_other_targets_are_refused_without_repeating_them(setting: str) -> None:
+    with pytest.raises(ValueError, match=r".") as refused:
+        targets.parse(setting)
+    assert setting not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "localhost"])
+def test_this_machine_may_be_told_without_encryption(host: str) -> None:
+    assert targets.parse(f"http://{host}:8080/x") == [Webhook(f"http://{host}:8080/x")]
+
+
+def test_names_and_settings_shown_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_NOTIFY", f"{SECRET}, /bin/tell --token S3CRET")
+    monkeypatch.setenv("PYKOCLAW_NOTIFY_SECRET", "S3CRET")
+    settings = config.load()
+    shown = json.dumps([line.value for line in config.describe(settings)])
+    assert "https://hooks.example.com/…, /bin/tell" in json.loads(shown)
+    assert "S3CRET" not in shown
+    for one in targets.parse(str(settings.notify)):
+        assert not isinstance(one, DeliveryTarget)
+        assert "S3CRET" not in one.key
+
+
+def test_bad_setting_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_NOTIFY", "http://example.com/S3CRET")
+    with pytest.raises(ConfigurationError, match="needs https") as refused:
+        config.load()
+    assert "S3CRET" not in str(refused.value)
+
+
+def test_webhook_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_NOTIFY", "https://example.com/")
+    with pytest.raises(ConfigurationError, match="PYKOCLAW_NOTIFY_SECRET"):
+        config.load()
+    monkeypatch.setenv("PYKOCLAW_NOTIFY", "wa-andy-1@g.us")
+    assert config.load().notify == "wa-andy-1@g.us"
+
+
+def test_signature_covers_body_and_time() -> None:
+    made = webhook.signature("key", b"{}", 1700000000)
+    # printf '1700000000.{}' | openssl dgst -sha256 -hmac key
+    assert made == (
+        "t=1700000000,v1=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae"
+    )
+    assert webhook.signature("key", b"{} ", 1700000000)[13:] != made[13:]
+    assert webhook.signature("other", b"{}", 1700000000)[13:] != made[13:]
+
+
+# --- quiet hours
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "left"),
+    [
+        ("22:00-07:00", "21:59", 0),
+        ("22:00-07:00", "22:00", 9 * 3600),
+        ("22:00-07:00", "23:30", 7.5 * 3600),
+        ("22:00-07:00", "00:00", 7 * 3600),
+        ("22:00-07:00", "06:59", 60),
+        ("22:00-07:00", "07:00", 0),
+        ("12:00-13:30", "12:30", 3600),
+        ("12:00-13:30", "13:30", 0),
+        ("12:00-13:30", "00:00", 0),
+    ],
+)
+def test_quiet_hours_end_at_their_time(hours: str, now: str, left: float) -> None:
+    at = datetime.fromisoformat(f"2026-11-22T{now}:00").astimezone()
+    assert QuietHours.parse(hours).left(at) == left
+
+
+@pytest.mark.parametrize("hours", ["22-7", "24:00-07:00", "22:00", "22:60-07:00", "07:00-07:00"])
+def test_other_quiet_hours_are_refused(hours: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_NOTIFY_QUIET", hours)
+    with pytest.raises(ConfigurationError, match="PYKOCLAW_NOTIFY_QUIET"):
+        config.load()
+
+
+# --- words
+
+
+def turn(outcome: Outcome, *, watched: bool = False) -> EndedTurn:
+    return EndedTurn("turn-1", PLACE, outcome, 1_700_000_000_000, watched)
+
+
+def failed(kind: str) -> Outcome:
+    return Outcome(TurnState.FAILED, failure=TurnFailure(kind, "It \x07broke."))
+
+
+DONE = Outcome(TurnState.DONE, stop_reason="end_turn")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "watched", "expected"),
+    [
+        (DONE, False, NoticeKind.TURN_ENDED),
+        (DONE, True, None),
+        (Outcome(TurnState.DONE, stop_reason="max_tokens"), False, NoticeKind.TURN_ENDED),
+        (Outcome(TurnState.CANCELLED, stop_reason="cancelled"), False, None),
+        (failed("overloaded"), False, NoticeKind.TURN_ENDED),
+        (failed("overloaded"), True, None),
+        (failed("rate_limit"), True, NoticeKind.USAGE_LIMIT),
+        (failed("billing_error"), False, NoticeKind.USAGE_LIMIT),
+        (failed("worker_lost"), True, NoticeKind.WORKER_FAILED),
+        (failed("start_limit"), False, NoticeKind.WORKER_FAILED),
+        (failed("start_failed"), True, NoticeKind.WORKER_FAILED),
+    ],
+)
+def test_turns_are_told_of_if_nobody_knows(
+    outcome: Outcome, watched: bool, expected: NoticeKind | None
+) -> None:
+    notice = words.of_turn(turn(outcome, watched=watched))
+    assert (None if notice is None else notice.kind) == expected
+
+
+def question(policy: RequestPolicy, **more: Any) -> PendingQuestion:
+    values = {"title": "rm -rf \u202egarden", "tool_kind": "execute", **more}
+    request = PermissionRequest(
+        epoch=1, ask_id="0123456789abcdef", turn_id="turn-1", tool_call_id="tool", **values
+    )
+    return PendingQuestion(PLACE, request, policy, 1_700_000_000_000)
+
+
+@pytest.mark.parametrize("policy", RequestPolicy)
+def test_questions_are_told_of_while_they_wait(policy: RequestPolicy) -> None:
+    waits = {RequestPolicy.WAIT, RequestPolicy.PARK, RequestPolicy.PARKED}
+    assert (words.of_question(question(policy)) is not None) == (policy in waits)
+
+
+def test_question_says_how_it_is_answered() -> None:
+    notice = words.of_question(question(RequestPolicy.WAIT))
+    assert notice is not None
+    assert "pykoclaw-acp approve 0123456789ab --allow" in notice.text
+    assert "pykoclaw-acp approve 0123456789ab --deny" in notice.text
+    body = words.body(notice)
+    assert body["question"]["id"] == "0123456789abcdef"
+    assert (body["id"], body["event"]) == ("question-0123456789abcdef", "question")
+    assert body["at"] == "2023-11-14T22:13:20+00:00"
+
+
+def test_form_cannot_be_allowed_by_the_command() -> None:
+    form = Form("server", "Which?", {})
+    notice = words.of_question(question(RequestPolicy.WAIT, form=form))
+    assert notice is not None
+    assert "--allow" not in notice.text
+    assert "--deny" in notice.text
+
+
+def test_words_of_others_are_neutral_and_bounded() -> None:
+    long = Outcome(TurnState.FAILED, failure=TurnFailure("turn_failed", "x" * 100_000))
+    texts = [
+        words.of_question(question(RequestPolicy.WAIT)),
+        words.of_turn(turn(failed("overloaded"))),
+        words.of_turn(turn(long)),
+    ]
+    for notice in texts:
+        assert notice is not None
+        assert len(notice.text) < 2000
+        assert not set("\x1b\x07\u202e") & set(notice.text)
+    assert "garden" in texts[0].text if texts[0] else False
