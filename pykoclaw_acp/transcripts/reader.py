@@ -221,11 +221,11 @@ class Reader:
         elif entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
             self._tell(turn, uuid, self._results(entry))
         elif entry.type == "attachment" and (came := entries.queued(entry)) is not None:
-            kind, message = came
-            if kind == "task-notification":
-                self._tell(turn, uuid, self._task_ended(message.text))
-            elif kind == "prompt":
-                self._tell(turn, uuid, user_messages(uuid, message.blocks))
+            what, said = came
+            if what == "task-notification":
+                self._tell(turn, uuid, self._task_ended(said.text))
+            elif what == "prompt":
+                self._tell(turn, uuid, user_messages(uuid, said.blocks))
 
     def _newer(self, turn: str, found: OpenTurn, uuid: str) -> bool:
         """Whether the log lacks this entry of a turn."""

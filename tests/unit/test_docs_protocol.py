@@ -92,6 +92,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {
         projection.SEQ,
         projection.PARENT,
+        projection.ORIGIN,
         opening.AFTER,
         lifecycle.AWAY_POLICY,
         deduplication.IDEMPOTENCY,
