@@ -110,9 +110,9 @@ class Relay:
             return False
         if self._failure is not None:
             return self._refused or self._ended
-        lingers = time.monotonic() < self._linger_until
-        waited_for = self._ledger.quick_lines() or (lingers and self._ledger.open_requests())
-        return not waited_for and (self._link is None or not self._link.out.waiting)
+        if self._ledger.quick_lines() or (self._link is not None and self._link.out.waiting):
+            return False
+        return time.monotonic() >= self._linger_until or not self._ledger.open_requests()
 
     def _step(self) -> None:
         if self._link is None and self._failure is None and time.monotonic() >= self._dial_at:
@@ -120,6 +120,8 @@ class Relay:
         if time.monotonic() >= self._greet_at:
             self._greet()
         self._flush()
+        if self._over():  # what it waited for has just been written
+            return
         ready = self._wait()
         if self._wake in ready:
             self._told = True

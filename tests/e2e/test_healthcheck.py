@@ -12,11 +12,14 @@ from asyncio.subprocess import DEVNULL, PIPE
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.server.stdio import CALLS_GRACE
+from pykoclaw_acp.store.sqlite import sqlite3
 from tests.double import installed
 from tests.e2e import pykoclaw_program
 from tests.e2e.commands import run
 from tests.e2e.harness import Stack
 from tests.e2e.harness.stack import PROGRAM
+from tests.waiting import within
 
 # The earlier plugin's request, and how long it waited for the first line.
 REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
@@ -131,3 +134,18 @@ async def test_beside_the_double_of_pykoclaw(stack: Stack) -> None:
     )  # fmt: skip
     out, said = await asyncio.wait_for(ours.communicate(), 120)
     assert (ours.returncode, out, bool(OK.fullmatch(said.decode()))) == (0, b"", True), said
+
+
+async def test_serve_stdio_answers_what_came_before_the_end(stack: Stack) -> None:
+    """However long that takes: here another program writes just then."""
+    client = await stack.start()
+    with contextlib.closing(sqlite3.connect(stack.data / "pykoclaw.db")) as other:
+        other.isolation_level = None
+        other.execute("BEGIN IMMEDIATE")
+        opened = client.begin("session/new", cwd=str(stack.work), mcpServers=[])
+        assert client.process.stdin is not None
+        client.process.stdin.close()
+        await within(lambda: client.process.returncode is not None, 2 * CALLS_GRACE)
+        other.execute("ROLLBACK")
+    assert (await client.answer(opened))["sessionId"]
+    assert await client.gone() == 0
