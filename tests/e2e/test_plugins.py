@@ -240,7 +240,8 @@ OPENER = """
 
 async def test_a_plugin_that_opens_the_file_itself_is_tolerated_and_named(stack: Stack) -> None:
     plugins.install(stack.root / "plugins", "opener", OPENER)
-    client = await stack.front(**plugins.path(stack.root / "plugins"))
+    stack.environment |= plugins.path(stack.root / "plugins")
+    client = await stack.front()
     client.permit = allow
     session = await client.new(stack.work)
     await client.prompt(session, script(call("mcp__opener__count"), "text Done."))
