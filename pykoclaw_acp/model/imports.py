@@ -36,7 +36,7 @@ class Imported:
     text for Claude; None if there is nothing new of that kind. `digest_id`: the same one for the
     same turns, so that a note which is added twice is one note.
     `followed`: the Claude session that holds the conversation's history, to be resumed from; None if
-    there is none yet.
+    there is none yet. `complete`: False if a transcript could not be read to its end for now.
     """
 
     standing: Standing
@@ -44,6 +44,7 @@ class Imported:
     digest: str | None = None
     digest_id: str | None = None
     followed: str | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class ImportedTranscripts:
             await self._store.mark_told(session, told)
         known = await self._store.known_transcripts(session)
         look = Import(self._store, self.readers, record, own, Found())
-        rows = dict(known.rows)
+        rows, complete = dict(known.rows), True
         try:
             followed = await self._import(look, known, rows, target)
         except (NotImported, OSError) as error:
@@ -85,7 +85,7 @@ class ImportedTranscripts:
                 session=session,
                 error=str(error),
             )
-            followed = known.followed
+            followed, complete = known.followed, False
             look.found.changed = True
         self._watcher.follow(
             session, {rows[one].path for one in (followed, target) if one and one in rows}
@@ -98,13 +98,16 @@ class ImportedTranscripts:
         else:
             turns = await self._store.transcript_turns(session, ALL)
             standing, followed = await self._standing(session, followed, target, rows, turns)
+            if standing is Standing.MISSING and not complete:
+                standing = Standing.SAME  # it is there, as far as is known
             digest = await self._digest(session, followed, rows, turns, own)
-            self._remember(session, (followed, target, target in rows), standing)
+            if complete:
+                self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
             if standing is Standing.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = Standing.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
-        return Imported(standing, logged, text, digest_id, followed)
+        return Imported(standing, logged, text, digest_id, followed, complete)
 
     def _remember(
         self, session: str, which: tuple[str | None, str | None, bool], standing: Standing

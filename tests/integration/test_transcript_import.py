@@ -226,9 +226,10 @@ async def test_readers_that_always_die_end_the_look(p: Place) -> None:
 
     made.readers = Always()
     found = await p.look(made)
-    assert (found.logged, found.standing) == ([], Standing.MISSING)
+    assert (found.logged, found.standing, found.complete) == ([], Standing.SAME, False)
     made.readers = ReaderProcesses()
-    assert (await p.look(made)).standing is Standing.MOVED_ON
+    found = await p.look(made)
+    assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
 
 
 async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> None:
