@@ -248,6 +248,43 @@ async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> N
     assert await p.log() == said
 
 
+async def test_prompt_that_we_send_meanwhile_is_not_taken_for_another_programs(p: Place) -> None:
+    said = turns(p.transcript, 1)
+    own_turns, late = p.store.own_turns, "late"
+
+    async def sending(session: str, *, new: bool) -> list[str]:
+        known: list[str] = await own_turns(session, new=new)
+        if late not in known:
+            await p.s.running(session, late)
+            p.transcript.prompt("ours", late)
+            p.transcript.say("our answer")
+        return known
+
+    p.store.own_turns = sending
+    await p.look()
+    await p.look()
+    assert await p.log() == said
+
+
+async def test_branch_is_told_until_the_next_look(p: Place) -> None:
+    turns(p.transcript, 1)
+    fork = p.transcript.head
+    await p.look()
+    p.transcript.prompt("theirs", "x1")
+    p.transcript.say("their answer")
+    p.transcript.prompt("theirs, too", "x2", parentUuid=fork)
+    p.transcript.say("another answer")
+    first = await p.look()
+    assert first.digest is not None
+    assert "their answer" in first.digest
+    assert "another answer" not in first.digest
+    other = p.transcripts()  # a server that died before it could write the note
+    again = await p.look(other)
+    assert (again.digest, again.digest_id) == (first.digest, first.digest_id)
+    assert (await p.look(other)).digest is None
+    assert (await p.look(p.transcripts())).digest is None
+
+
 async def test_file_that_was_replaced_or_cut_tells_nothing_twice(p: Place) -> None:
     said = turns(p.transcript, 30)
     await p.look()
