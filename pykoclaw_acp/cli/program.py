@@ -12,6 +12,7 @@ import click
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.outside import prompt, tasks
 from pykoclaw_acp.cli.sessions import approve, attach, sessions
 from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers
@@ -325,7 +326,7 @@ def scripted_model(ctx: click.Context) -> None:
     ctx.exit(program.main(ctx.args))
 
 
-for command in (approve, attach, sessions, trust, workers):
+for command in (approve, attach, prompt, sessions, tasks, trust, workers):
     cli.add_command(command)
 
 

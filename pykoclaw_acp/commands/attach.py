@@ -110,7 +110,7 @@ def main(session: str, turns: int = TURNS) -> None:
     questions = Questions(page, screen)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:
-        threading.Thread(target=_read, args=(questions,), daemon=True).start()
+        threading.Thread(target=read_answers, args=(questions,), daemon=True).start()
     try:
         for message in follow_live(session, turns, present=interactive):
             kind, params = message["method"].rpartition("/")[2], message["params"]
@@ -126,6 +126,7 @@ def main(session: str, turns: int = TURNS) -> None:
         page.end()
 
 
-def _read(questions: Questions) -> None:
+def read_answers(questions: Questions) -> None:
+    """Take the lines of standard input as answers, until it ends."""
     for line in sys.stdin:
         questions.answer(line)

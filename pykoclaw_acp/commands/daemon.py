@@ -53,12 +53,15 @@ def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
 
     Raises as `ask`, and DaemonNotRunning when the connection ends.
     """
+    return (yield from stream("follow", session=session, **params))
+
+
+def stream(method: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
+    """Notifications that a method sends before its answer, which is returned; starts a daemon if
+    none runs. Raises as `follow`.
+    """
     with _said_plainly():
-        return (
-            yield from front.follow(
-                Places.find(), f"{PREFIX}follow", {"session": session, **params}, start=True
-            )
-        )
+        return (yield from front.follow(Places.find(), PREFIX + method, params, start=True))
 
 
 def follow_live(

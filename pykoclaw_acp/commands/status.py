@@ -7,6 +7,7 @@ from typing import Any
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.tasks import who_runs
 from pykoclaw_acp.commands.workers import table_of
 from pykoclaw_acp.errors import DaemonNotRunning
 from pykoclaw_acp.link import places
@@ -76,6 +77,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
             f"{database['engine']} with SQLite {database['engineVersion']}"
             + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
         ),
+        *_scheduler(status.get("scheduler")),
         *_trouble(database),
         *_conversion(status.get("conversion")),
         *_damaged(status.get("damaged", [])),
@@ -110,6 +112,12 @@ def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     since = show.since(daemon["copiedAt"])
     return [("", f"a copy of {original}, found so {since} ago; what runs there goes on there")]
+
+
+def _scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if scheduler is None:  # an older daemon
+        return []
+    return [("tasks", f"{who_runs(scheduler)} {scheduler['running']} running.")]
 
 
 def _conversion(conversion: dict[str, Any] | None) -> list[tuple[str, str]]:

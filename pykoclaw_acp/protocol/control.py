@@ -80,6 +80,33 @@ class TrustParams(Params, frozen=True, kw_only=True):
     tree: bool = False
 
 
+class PromptParams(SessionParams, frozen=True, kw_only=True):
+    """A prompt of a command; `session` may also be a conversation's name. `idempotency_key`: the
+    prompt runs once, however often it comes.
+
+    `detach`: answer as soon as it is in the journal. `present`: somebody is there who may answer
+    questions. `after`: the last `seq` that the caller has seen, when it comes again.
+    """
+
+    text: str
+    idempotency_key: Name | None = None
+    detach: bool = False
+    present: bool = False
+    after: Count | None = None
+
+
+class TasksParams(Params, frozen=True, kw_only=True):
+    """At most `limit`, the newest."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_SESSIONS)] = 1000
+
+
+class TaskParams(Params, frozen=True, kw_only=True):
+    """`task`: an id, or the beginning of one that no other task has."""
+
+    task: Name
+
+
 class FollowParams(SessionParams, frozen=True, kw_only=True):
     """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
@@ -166,6 +193,16 @@ class Conversion(_Full, frozen=True, kw_only=True):
     left: int
 
 
+class SchedulerInfo(_Full, frozen=True, kw_only=True):
+    """Who runs scheduled tasks: this daemon, if it is `on` and does not stand by for pykoclaw's
+    scheduler (`other`: its pid). `running`: tasks that this daemon runs.
+    """
+
+    state: Literal["on", "off", "stands_by"]
+    other: int | None
+    running: int
+
+
 class QuestionInfo(_Full, frozen=True, kw_only=True):
     """A pending permission request. `always`: it may be allowed for the rest of the session.
 
@@ -216,6 +253,7 @@ class Status(_Full, frozen=True, kw_only=True):
     damaged: list[str]
     conversion: Conversion | None = None
     unaccepted: tuple[UnacceptedNotices, ...] = ()
+    scheduler: SchedulerInfo | None = None
 
 
 class SessionSummary(_Full, frozen=True, kw_only=True):
@@ -268,6 +306,76 @@ class SessionDetails(_Full, frozen=True, kw_only=True):
     turn_count: int
     turns: list[TurnInfo]
     worker: WorkerInfo | None
+
+
+class Prompted(_Full, frozen=True, kw_only=True):
+    """How a prompt's turn ended, or that it is queued. `error` has `kind` and `message`; `text` is
+    the whole answer; `seq`: where the turn ended in the log.
+
+    `joined`: the prompt had come before.
+    """
+
+    session: str
+    turn_id: str
+    state: str
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    text: str
+    seq: int
+    joined: bool
+
+
+class TaskInfo(_Full, frozen=True, kw_only=True):
+    """A scheduled task, with the times and words of pykoclaw's table; `running`: this daemon runs
+    it. `delivers_to`: the conversation that gets the result.
+    """
+
+    id: str
+    conversation: str
+    prompt: str
+    schedule_type: str
+    schedule_value: str
+    context_mode: str
+    target_conversation: str | None
+    delivers_to: str
+    next_run: str | None
+    last_run: str | None
+    last_result: str | None
+    status: str
+    created_at: str
+    running: bool
+
+
+class TaskList(_Full, frozen=True, kw_only=True):
+    """Newest first; `more`: there are others. `scheduler`: see `SchedulerInfo`."""
+
+    tasks: list[TaskInfo]
+    more: bool
+    scheduler: SchedulerInfo
+
+
+class TaskRunInfo(_Full, frozen=True, kw_only=True):
+    """A run of a task, by any program; `status` is `success` or `error`."""
+
+    run_at: str
+    duration_ms: int
+    status: str
+    result: str | None
+    error: str | None
+
+
+class TaskDetails(_Full, frozen=True, kw_only=True):
+    """A task with its newest runs, newest first."""
+
+    task: TaskInfo
+    runs: list[TaskRunInfo]
+
+
+class TaskStarted(_Full, frozen=True, kw_only=True):
+    """A run that was asked for: the task, and the turn that the run is."""
+
+    task: str
+    turn_id: str
 
 
 class TrustedDirectory(_Full, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
@@ -29,6 +29,7 @@ from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.protocol import control
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
@@ -82,11 +83,10 @@ class App:
             database, lambda: not any(session.busy for session in sessions.live)
         )
         store = SqlTaskStore(database)
+        self._find_other = partial(other_scheduler.find, database.path)
         self.runs = TaskRuns(sessions, store, settings.data)
         self.scheduler = (
-            Scheduler(store, self.runs, partial(other_scheduler.find, database.path))
-            if settings.scheduler == "on"
-            else None
+            Scheduler(store, self.runs, self._find_other) if settings.scheduler == "on" else None
         )
         self._changes = Changes(database.path)
         self._changes.tell(sessions.deliveries_wanted)
@@ -157,6 +157,15 @@ class App:
         await until_done(self.runs.recover, "Runs of tasks could not be looked at")
         if self.scheduler is not None:
             await self.scheduler.run()
+
+    async def scheduler_info(self) -> control.SchedulerInfo:
+        """Who runs scheduled tasks."""
+        other = await asyncio.to_thread(self._find_other)
+        running = len(self.runs.running)
+        if self.scheduler is None:
+            return control.SchedulerInfo(state="off", other=other, running=running)
+        state: Literal["on", "stands_by"] = "on" if other is None else "stands_by"
+        return control.SchedulerInfo(state=state, other=other, running=running)
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half

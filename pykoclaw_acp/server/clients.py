@@ -35,7 +35,9 @@ from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
+from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.peer import DirectPeer, Peer
+from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
 from pykoclaw_acp.system.unix_socket import peer_pid, peer_uid
@@ -53,8 +55,17 @@ class Clients:
     def __init__(self, app: App, places: Places, lag: LoopLag) -> None:
         self._app = app
         self._origins = Origins(app.owns_process, app.worker_sessions, places.hash)
+        own = Control(
+            app.sessions,
+            app.database,
+            places,
+            lag,
+            app.conversion,
+            scheduler=app.scheduler_info,
+        )
+        outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.find_session)
         self._methods: Mapping[str, Method[Call, Any]] = (
-            METHODS | Control(app.sessions, app.database, places, lag, app.conversion).methods
+            METHODS | own.methods | outside.methods | ScheduledTasks(app).methods
         )
         self._tasks = Tasks()
         self._connections: set[Connection] = set()

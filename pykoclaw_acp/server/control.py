@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -44,6 +45,8 @@ class Control:
         places: Places,
         lag: LoopLag,
         conversion: Conversion | None = None,
+        *,
+        scheduler: Callable[[], Awaitable[control.SchedulerInfo]] | None = None,
     ) -> None:
         self._lag = lag
         self._sessions = sessions
@@ -52,6 +55,7 @@ class Control:
         self._conversion = conversion
         self._trusting = Trusting(sessions, database)
         self._started_at = now_ms()
+        self._scheduler = scheduler
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -133,6 +137,7 @@ class Control:
                 at_risk=ENGINE.affected,
             ),
             conversion=self._progress(),
+            scheduler=None if self._scheduler is None else await self._scheduler(),
             damaged=[
                 str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
             ],
@@ -277,6 +282,10 @@ class Control:
         if session is None:
             raise SessionNotFound(word)
         return session
+
+    async def find_session(self, word: str) -> Session:
+        """The session of this id or name; raises SessionNotFound, InvalidParams."""
+        return await self._session(word)
 
     def _progress(self) -> control.Conversion | None:
         progress = None if self._conversion is None else self._conversion.progress

@@ -185,12 +185,17 @@ class Session:
             return
         self.enqueue(turn)
 
-    async def run_task(self, turn: Turn) -> Turn:
-        """Accept the prompt of a scheduled task, also in a closed session; the turn that it was
-        before, if it comes again. Raises as `Intake.accept`.
+    async def accept_unattended(self, turn: Turn) -> Turn:
+        """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
+        was before, if it comes again.
+
+        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded.
         """
+        return await asyncio.shield(self._tasks.start(self._accept_unattended(turn)))
+
+    async def _accept_unattended(self, turn: Turn) -> Turn:
         async with self.intake.lock:
-            known = await self.deduplication.find(turn.keys, "")
+            known = await self.deduplication.find(turn.keys, turn.client or "")
             if known is None:
                 self._queue.require_room(turn)
                 await self.submit(turn)

@@ -9,13 +9,11 @@ from typing import Final
 from uuid import uuid4
 
 import structlog
-from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import (
     AcpError,
     Conflict,
-    InvalidParams,
     Overloaded,
     SessionNotFound,
     StoreClosed,
@@ -25,6 +23,7 @@ from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -132,7 +131,8 @@ class TaskRuns:
         """The run's turn, to its end. One that ended before it began is given another id."""
         while True:
             session = await self._session(run)
-            turn = await session.run_task(self._turn(run))
+            await folders.ensure(session, self._data)
+            turn = await session.accept_unattended(self._turn(run))
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != NOT_STARTED:
                 return session, outcome
@@ -160,22 +160,13 @@ class TaskRuns:
         if session is None and known is not None and not run.task.isolated:
             raise SessionNotFound(known)
         if session is None or run.task.isolated:
-            cwd = session.record.cwd if session is not None else None
+            cwd = None if session is None else session.record.cwd
+            cwd = cwd or await folders.of_conversation(self._data, run.task.conversation)
             run.aside = True
-            session = await self._sessions.create(cwd or await self._folder(run.task), (), ())
-        elif session.record.cwd is None:
-            session.change_worker(replace(session.options, cwd=await self._folder(run.task)))
+            session = await self._sessions.create(cwd, (), ())
         run.session_id = session.id
         await self._store.place(run)
         return session
-
-    async def _folder(self, task: Task) -> str:
-        """The directory of a conversation that no client has opened, as pykoclaw makes it."""
-        if "/" in task.conversation or task.conversation in ("", ".", ".."):
-            raise InvalidParams("The name of the task's conversation is none of a directory.")
-        folder = self._data / "conversations" / task.conversation
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        return str(folder)
 
     async def _tidy(self, run: TaskRun, session: Session, outcome: Outcome | None) -> None:
         """Keep the newest run of a task that runs aside, and no other."""

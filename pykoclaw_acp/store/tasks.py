@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.model import deliveries
-from pykoclaw_acp.model.events import decode
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun, answer
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -144,17 +143,6 @@ async def session_of(database: Database, conversation: str) -> str | None:
         (conversation,),
     )
     return str(rows[0][0]) if rows else None
-
-
-async def text(database: Database, turn_id: str) -> str:
-    """What a turn has answered."""
-    rows = await database.read(
-        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
-        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-        " WHERE t.turn_id = ? ORDER BY e.seq",
-        (turn_id,),
-    )
-    return answer(decode(payload) for (payload,) in rows)
 
 
 def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:

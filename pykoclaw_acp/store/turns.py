@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from pykoclaw_acp.model.events import decode
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
@@ -162,6 +164,23 @@ async def of_front(database: Database, session_id: str, front: str) -> list[str]
         (session_id, f"{front}:", f"{front};"),
     )
     return [turn_id for (turn_id,) in rows]
+
+
+async def text(database: Database, turn_id: str) -> str:
+    """What a turn has answered, as far as it is in `acp_log`."""
+    rows = await database.read(
+        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
+        " WHERE t.turn_id = ? ORDER BY e.seq",
+        (turn_id,),
+    )
+    return answer(decode(payload) for (payload,) in rows)
+
+
+async def place(database: Database, turn_id: str) -> int | None:
+    """The seq before a turn's first event; None while it has none."""
+    rows = await database.read("SELECT first_seq - 1 FROM acp_turns WHERE turn_id = ?", (turn_id,))
+    return int(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
 def dispatch(turn_id: str, epoch: int) -> Statement:

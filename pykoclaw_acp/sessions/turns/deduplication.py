@@ -178,6 +178,9 @@ def _unseen(turn: Turn, keys: PromptKeys) -> bool:
     A front knows its own lines, and sends them again under their own numbers; who has stopped a
     turn knows its end.
     """
+    ours, theirs = turn.keys.idempotency, keys.idempotency
+    if ours is not None and theirs is not None and ours != theirs:
+        return False  # its client tells them apart
     stopped = turn.cancelled.is_set() or turn.state == TurnState.CANCELLED
     return (
         not turn.answered and not stopped and (keys.front is None or turn.keys.front != keys.front)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.store import tasks
+from pykoclaw_acp.store import tasks, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -45,7 +45,7 @@ class SqlTaskStore(SqlStore):
 
     async def text(self, turn_id: str) -> str:
         """What a turn has answered."""
-        return await tasks.text(self._database, turn_id)
+        return await turns.text(self._database, turn_id)
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
         """Write a run's result and enqueue its delivery, in one commit."""

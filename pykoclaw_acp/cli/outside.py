@@ -1,0 +1,117 @@
+"""`pykoclaw-acp prompt` and `tasks`: turns that no client asks for."""
+
+from __future__ import annotations
+
+import click
+
+from pykoclaw_acp.cli.options import JSON
+
+TASK = click.argument("task")
+
+
+@click.command(short_help="Send a prompt to a conversation and show the answer.")
+@click.argument("session")
+@click.argument("text", required=False)
+@click.option("--detach", is_flag=True, help="Return as soon as the prompt is stored.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Idempotency key: however often the command is repeated with it, the prompt runs once.",
+)
+@JSON
+@click.pass_context
+def prompt(
+    ctx: click.Context,
+    session: str,
+    text: str | None,
+    *,
+    detach: bool,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Send TEXT to SESSION, show the answer as it comes, and wait for its end.
+
+    SESSION is an id, a unique prefix of an id, or a conversation name. Without TEXT, or if it is -, the
+    prompt is read from standard input. In a terminal, permission requests can be answered as in `attach`;
+    elsewhere the command says how to answer them, and waits. Ctrl-C ends the command, not the turn.
+
+    Exit status: 0 if Claude has answered, 1 if the turn failed or was refused, 4 if it was cancelled, 5 if
+    it is unknown whether Claude had begun, 130 after Ctrl-C.
+    """
+    from pykoclaw_acp.commands import prompt as command
+
+    ctx.exit(command.main(session, text, detach=detach, key=key, as_json=as_json))
+
+
+@click.group(short_help="List, show, pause, resume, cancel and run scheduled tasks.")
+def tasks() -> None:
+    """List, show, pause, resume, cancel and run scheduled tasks.
+
+    TASK is an id or a unique prefix of one. These commands start the daemon if none is running. Exit
+    status: 1 if there is no such task.
+    """
+
+
+@tasks.command(name="list", short_help="List scheduled tasks.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of tasks.",
+)
+@JSON
+def list_tasks(limit: int, as_json: bool) -> None:
+    """List scheduled tasks, newest first, and say who runs them."""
+    from pykoclaw_acp.commands import tasks as command
+
+    command.list_all(limit, as_json)
+
+
+@tasks.command(name="show", short_help="Show a scheduled task and its latest runs.")
+@TASK
+@JSON
+def show_task(task: str, as_json: bool) -> None:
+    """Show a scheduled task and its latest runs, by whatever program."""
+    from pykoclaw_acp.commands import tasks as command
+
+    command.show_one(task, as_json)
+
+
+@tasks.command(name="pause", short_help="Pause a scheduled task.")
+@TASK
+def pause_task(task: str) -> None:
+    """Pause a scheduled task. A run that has begun continues."""
+    from pykoclaw_acp.commands import tasks as command
+
+    command.pause(task)
+
+
+@tasks.command(name="resume", short_help="Resume a paused task.")
+@TASK
+def resume_task(task: str) -> None:
+    """Resume a task by its schedule, counted from now. If the time of a `once` task has passed, it is due."""
+    from pykoclaw_acp.commands import tasks as command
+
+    command.resume(task)
+
+
+@tasks.command(name="cancel", short_help="Delete a scheduled task.")
+@TASK
+def cancel_task(task: str) -> None:
+    """Delete a scheduled task and what is kept of its runs. A run that has begun continues."""
+    from pykoclaw_acp.commands import tasks as command
+
+    command.cancel(task)
+
+
+@tasks.command(name="run", short_help="Run a scheduled task now.")
+@TASK
+def run_task(task: str) -> None:
+    """Run a scheduled task now, also if it is paused or the daemon's scheduler is off.
+
+    The command does not wait for the result, which is delivered as always. The schedule does not change.
+    """
+    from pykoclaw_acp.commands import tasks as command
+
+    command.run(task)

@@ -1,0 +1,161 @@
+"""`pykoclaw-acp prompt`: a prompt through the daemon, in a terminal or a script."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Generator
+from typing import Any, Final
+from uuid import uuid4
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
+from pykoclaw_acp.commands.daemon import GIVE_UP, RETRY, stream
+from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+
+STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
+INTERRUPTED: Final = 130
+
+_Result = dict[str, Any]
+
+
+def main(session: str, text: str | None, *, detach: bool, key: str | None, as_json: bool) -> int:
+    """Send a prompt and show the answer; returns the exit status."""
+    reads = text in (None, "-")
+    if reads and terminal.is_terminal() and sys.stdin.isatty():
+        terminal.line("Type the prompt, then Ctrl-D.", err=True)
+    prompt = sys.stdin.read() if reads else text
+    if not (prompt or "").strip():
+        raise CommandFailed("The prompt is empty.")
+    present = not reads and not detach and not as_json and sys.stdin.isatty()
+    view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
+    sending = _sent(
+        {
+            "session": session,
+            "text": prompt,
+            "detach": detach,
+            "present": present,
+            "idempotencyKey": key or str(uuid4()),
+        }
+    )
+    try:
+        result = view.follow(sending)
+    except KeyboardInterrupt:
+        terminal.complain("The command has ended. If the turn runs, it continues.")
+        return INTERRUPTED
+    if as_json:
+        terminal.as_json(result)
+    elif detach and result["state"] not in STATUS:
+        terminal.line(f"Queued in session {result['session']}, turn {result['turnId']}.")
+    elif result["error"] is not None:
+        terminal.complain(f"pykoclaw-acp: {result['error']['message']}")
+    elif result["state"] == "cancelled":
+        terminal.complain("pykoclaw-acp: The turn was cancelled.")
+    return STATUS.get(result["state"], 0)
+
+
+def _sent(params: dict[str, Any]) -> Generator[dict[str, Any], None, _Result]:
+    """Notifications about the turn; the prompt is sent again, under its key, if the daemon goes."""
+    lost: float | None = None
+    while True:
+        answers = stream("prompt", **params)
+        try:
+            while True:
+                message = next(answers)
+                lost = None
+                if "seq" in message["params"]:
+                    params["after"] = message["params"]["seq"]
+                yield message
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        except DaemonNotRunning:
+            lost = time.monotonic() if lost is None else lost
+            if time.monotonic() - lost > GIVE_UP:
+                raise
+            time.sleep(RETRY)
+
+
+class _View:
+    """Shows what comes of one turn."""
+
+    turn: str | None = None
+
+    def follow(self, messages: Generator[dict[str, Any], None, _Result]) -> _Result:
+        """Show the messages; returns what the generator does."""
+        while True:
+            try:
+                message = next(messages)
+            except StopIteration as end:
+                result: _Result = end.value
+                self.ended(result)
+                return result
+            kind, params = message["method"].rpartition("/")[2], message["params"]
+            if kind == "event":
+                self.event(params)
+            elif kind == "question":
+                self.question(params)
+            elif kind == "settled":
+                self.settled(params["id"])
+
+    def event(self, params: dict[str, Any]) -> None:
+        """An event of the session."""
+
+    def question(self, question: dict[str, Any]) -> None:
+        """A permission request: say how it can be answered."""
+        terminal.complain(
+            f"Claude asks: {question['title']}",
+            f"Answer with: pykoclaw-acp approve {question['id'][:12]} --allow, --always or --deny",
+        )
+
+    def settled(self, question: str) -> None:
+        """A permission request was settled."""
+
+    def ended(self, result: _Result) -> None:
+        """The turn has ended."""
+
+
+class _Plain(_View):
+    """For scripts: the answer alone, when it is complete."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def ended(self, result: _Result) -> None:
+        if not self._quiet and result["text"]:
+            terminal.prose(result["text"].rstrip("\n") + "\n")
+
+
+class _Page(_View):
+    """For people: everything as it comes; requests are answered with a key, if somebody is there."""
+
+    def __init__(self, present: bool) -> None:
+        screen = Screen()
+        self._page = Terminal(screen.write)
+        self._shown = False
+        self._questions = Questions(self._page, screen) if present else None
+        if self._questions is not None:
+            threading.Thread(target=read_answers, args=(self._questions,), daemon=True).start()
+
+    def event(self, params: dict[str, Any]) -> None:
+        if params["turnId"] is not None:
+            self._shown = True
+        self._page.show(params["update"])
+
+    def question(self, question: dict[str, Any]) -> None:
+        if self._questions is None:
+            self._page.end()
+            super().question(question)
+        else:
+            self._questions.asked(question)
+
+    def settled(self, question: str) -> None:
+        if self._questions is not None:
+            self._questions.settled(question)
+
+    def ended(self, result: _Result) -> None:
+        self._page.end()
+        if not self._shown and result["text"]:
+            terminal.prose(result["text"].rstrip("\n") + "\n")

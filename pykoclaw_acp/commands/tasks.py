@@ -1,0 +1,130 @@
+"""`pykoclaw-acp tasks`: scheduled tasks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+
+_SHOWN: Final = 60  # characters of a prompt in a list
+
+
+def list_all(limit: int, as_json: bool) -> None:
+    """List tasks, newest first, and say who runs them."""
+    found = ask("tasks/list", limit=limit)
+    if as_json:
+        terminal.as_json(found["tasks"])
+        return
+    if not found["tasks"]:
+        terminal.line("No scheduled tasks.")
+        return
+    terminal.table(
+        ("id", "conversation", "state", "next run", "schedule", "prompt"),
+        [
+            (
+                one["id"][:8],
+                one["conversation"],
+                "running" if one["running"] else one["status"],
+                _time(one["nextRun"]),
+                _schedule(one),
+                show.one_line(one["prompt"])[:_SHOWN],
+            )
+            for one in found["tasks"]
+        ],
+    )
+    if found["more"]:
+        terminal.line(f"There are more; --limit shows more than {limit}.")
+    terminal.line(who_runs(found["scheduler"]))
+
+
+def show_one(task: str, as_json: bool) -> None:
+    """Show a task with its newest runs."""
+    details = ask("tasks/show", task=task)
+    if as_json:
+        terminal.as_json(details)
+        return
+    one = details["task"]
+    show.facts(
+        [
+            ("id", one["id"]),
+            ("conversation", one["conversation"]),
+            ("delivers to", one["deliversTo"]),
+            ("context", one["contextMode"]),
+            ("schedule", _schedule(one)),
+            ("state", "running" if one["running"] else one["status"]),
+            ("next run", _time(one["nextRun"])),
+            ("last run", _time(one["lastRun"])),
+            ("last result", show.one_line(one["lastResult"], "none")),
+            ("prompt", show.one_line(one["prompt"])),
+        ]
+    )
+    if details["runs"]:
+        terminal.line()
+        terminal.table(
+            ("run", "took", "state", "result"),
+            [
+                (
+                    _time(run["runAt"]),
+                    f"{run['durationMs'] / 1000:.0f} s",
+                    run["status"],
+                    show.one_line(run["error"] or run["result"])[:_SHOWN],
+                )
+                for run in details["runs"]
+            ],
+            right=("took",),
+        )
+
+
+def pause(task: str) -> None:
+    """Pause a task."""
+    terminal.line(f"Paused {ask('tasks/pause', task=task)['id']}.")
+
+
+def resume(task: str) -> None:
+    """Resume a task."""
+    one = ask("tasks/resume", task=task)
+    terminal.line(f"Resumed {one['id']}. Next run: {_time(one['nextRun'])}.")
+
+
+def cancel(task: str) -> None:
+    """Delete a task."""
+    known = ask("tasks/show", task=task)["task"]["id"]
+    ask("tasks/cancel", task=known)
+    terminal.line(f"Deleted {known}.")
+
+
+def run(task: str) -> None:
+    """Run a task now."""
+    started = ask("tasks/run", task=task)
+    terminal.line(f"Started {started['task']}; `pykoclaw-acp tasks show` shows how it ended.")
+
+
+def who_runs(scheduler: dict[str, Any]) -> str:
+    """Which program runs tasks, in words."""
+    other = scheduler["other"]
+    if scheduler["state"] == "on":
+        return "The daemon runs the tasks that are due."
+    if scheduler["state"] == "stands_by":
+        return f"The daemon runs none: pykoclaw's scheduler (pid {other}) does."
+    if other is not None:
+        return f"pykoclaw's scheduler (pid {other}) runs the tasks that are due."
+    return "Nothing runs the tasks that are due: set PYKOCLAW_SCHEDULER=on, or start pykoclaw's scheduler."
+
+
+def _schedule(task: dict[str, Any]) -> str:
+    return f"{task['scheduleType']} {show.one_line(task['scheduleValue'])}"
+
+
+def _time(text: str | None) -> str:
+    """Local time of one of pykoclaw's; what is no time as it is."""
+    if text is None:
+        return "never"
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return show.one_line(text)
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

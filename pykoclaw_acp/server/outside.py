@@ -1,0 +1,152 @@
+"""`_pykoclaw.dev/prompt`: a prompt of a command, whose turn runs whether the command lives or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.jsonrpc import encode_notification
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.follower import Follower, whole
+from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions import folders
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import turns
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.tasks import in_pieces
+
+CLIENT: Final = "cli"
+LOOK: Final = 1.0  # s between two looks for questions that nobody is there to answer
+
+FindSession = Callable[[str], Awaitable[Session]]
+
+
+class OutsidePrompts:
+    """Prompts that come from outside of any client. `find` finds a session by id or name."""
+
+    def __init__(
+        self, sessions: Sessions, database: Database, data: Path, find: FindSession
+    ) -> None:
+        self._sessions = sessions
+        self._database = database
+        self._data = data
+        self._find = find
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of this method."""
+        return {
+            "_pykoclaw.dev/prompt": Method(
+                control.PromptParams, self.prompt, before_initialize=True
+            )
+        }
+
+    async def prompt(self, call: Call, params: control.PromptParams) -> control.Prompted:
+        """Accept the prompt; show the turn's events, and answer when it has ended."""
+        if not params.text.strip():
+            raise InvalidParams("`text`: must not be empty.")
+        session = await self._find(params.session)
+        await folders.ensure(session, self._data)
+        turn = await self._turn(session, params)
+        known = await session.accept_unattended(turn)
+        joined = known is not turn
+        if params.detach:
+            return _prompted(session, known, joined=joined)
+        after = params.after
+        if after is None:
+            after = await turns.place(self._database, known.turn_id)
+        follower = _TurnFollower(call.client.peer, known.turn_id, present=params.present)
+        end = session.last_seq
+        subscription = session.subscribe(follower, end if after is None else min(after, end))
+        watching = asyncio.get_running_loop().create_task(
+            self._tell_questions(call, session), name="questions for nobody"
+        )
+        if params.present:  # it is asked itself
+            watching.cancel()
+        try:
+            outcome, seq = await asyncio.shield(known.ended)
+            await subscription.reached(seq)
+        finally:
+            subscription.close()
+            watching.cancel()
+        text = await turns.text(self._database, known.turn_id)
+        return _prompted(session, known, outcome, seq, text, joined=joined)
+
+    async def _turn(self, session: Session, params: control.PromptParams) -> Turn:
+        content: list[dict[str, Any]] = [{"type": "text", "text": params.text}]
+        fingerprint = await in_pieces(prompt_text.fingerprint(content))
+        return Turn(
+            str(uuid4()),
+            session.id,
+            content,
+            PromptKeys(idempotency=params.idempotency_key or str(uuid4()), fingerprint=fingerprint),
+            client=CLIENT,
+            sent=self._sessions.clock.now(),
+            unattended=True,
+        )
+
+    async def _tell_questions(self, call: Call, session: Session) -> None:
+        """Tell the command of each question that waits for somebody else."""
+        told: set[str] = set()
+        while True:
+            await asyncio.sleep(LOOK)
+            if not set(session.permissions.pending_ids) - told:
+                continue
+            for one in await self._sessions.requests.list_pending():
+                if one.session_id != session.id or one.request.ask_id in told:
+                    continue
+                told.add(one.request.ask_id)
+                shown = control.QuestionNotification(
+                    id=one.request.ask_id,
+                    session=session.id,
+                    title=one.request.title,
+                    always=one.request.always is not None,
+                    **whole(one.request),
+                )
+                await call.client.peer.notify(encode_notification(control.QUESTION, shown))
+
+
+class _TurnFollower(Follower):
+    """Shows one turn, without the prompt itself."""
+
+    def __init__(self, peer: Peer, turn_id: str, *, present: bool) -> None:
+        super().__init__(peer, present=present)
+        self._turn_id = turn_id
+
+    async def deliver(self, session_id: str, logged: Logged) -> None:
+        """Send the event if it is one of the turn."""
+        if logged.turn_id == self._turn_id and not isinstance(logged.event, UserMessage):
+            await super().deliver(session_id, logged)
+
+
+def _prompted(
+    session: Session,
+    turn: Turn,
+    outcome: Outcome | None = None,
+    seq: int | None = None,
+    text: str = "",
+    *,
+    joined: bool,
+) -> control.Prompted:
+    failure = None if outcome is None else outcome.failure
+    return control.Prompted(
+        session=session.id,
+        turn_id=turn.turn_id,
+        state=turn.state if outcome is None else outcome.state,
+        stop_reason=None if outcome is None else outcome.stop_reason,
+        error=None if failure is None else {"kind": failure.kind, "message": failure.message},
+        text=text,
+        seq=session.last_seq if seq is None else seq,
+        joined=joined,
+    )

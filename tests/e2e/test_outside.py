@@ -1,0 +1,268 @@
+"""`pykoclaw-acp prompt` and `tasks`, and the scheduler, on the real CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.commands import done, run
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.stack import PROGRAM
+from tests.integration.queueing import execute, fetch
+from tests.waiting import eventually, within
+
+PAST = "2026-01-01T00:00:00+00:00"
+ASKS = script("bash mkdir made", "text Made.")
+
+
+def name(session: str) -> str:
+    return f"acp-{session[:8]}"
+
+
+async def conversation(stack: Stack, scheduler: str = "off") -> tuple[Client, str]:
+    client = await stack.front(PYKOCLAW_SCHEDULER=scheduler)
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Good morning."))
+    return client, session
+
+
+def schedule(stack: Stack, task_id: str, conversation: str, prompt: str, **fields: Any) -> None:
+    row = {
+        "id": task_id, "conversation": conversation, "prompt": prompt, "schedule_type": "once",
+        "schedule_value": PAST, "context_mode": "group", "next_run": PAST, "status": "active",
+        "created_at": PAST, **fields,
+    }  # fmt: skip
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    path = stack.data / "pykoclaw.db"
+    execute(path, f"INSERT INTO scheduled_tasks ({names}) VALUES ({places})", *row.values())
+
+
+def runs(stack: Stack, task_id: str) -> list[tuple[Any, ...]]:
+    path = stack.data / "pykoclaw.db"
+    return fetch(path, "SELECT status, result, error FROM task_run_logs WHERE task_id = ?", task_id)
+
+
+# --- prompt
+
+
+async def test_prompt_from_a_script_prints_the_answer_alone(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    result = await done(stack, "prompt", name(session), text("Ready."))
+    assert result.out == "Ready.\n"
+    await client.until(lambda: "Ready." in client.text(session))  # who has it open sees it, too
+    reported = (await done(stack, "prompt", session, text("Again."), "--json")).json
+    assert (reported["state"], reported["text"], reported["error"]) == ("done", "Again.", None)
+    assert reported["session"] == session
+
+
+async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
+    _, session = await conversation(stack)
+    before = len(stack.asked())
+    for _ in range(2):
+        result = await done(stack, "prompt", session, text("Once."), "--key", "mine")
+        assert result.out == "Once.\n"
+    assert len(stack.asked()) == before + 1
+    other = await run(stack, "prompt", session, text("Other."), "--key", "mine")
+    assert other.status == 1
+    assert "another prompt" in other.error
+
+
+async def test_detached_prompt_runs_without_its_command(stack: Stack) -> None:
+    _, session = await conversation(stack)
+    result = await done(stack, "prompt", session, "--detach", script("repeat 20x20ms w{n} "))
+    assert "Queued in session" in result.out
+    states = "SELECT state FROM acp_turns ORDER BY position DESC LIMIT 1"
+    await eventually(lambda: fetch(stack.data / "pykoclaw.db", states) == [("done",)])
+
+
+async def test_prompt_survives_a_restart_of_the_daemon(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prompt", session, script("repeat 60x50ms w{n} ", "text Over."),
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    await client.until(lambda: "w5 " in client.text(session))
+    await done(stack, "restart")
+    out, error = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, error
+    assert out.decode().split() == [*(f"w{n}" for n in range(1, 61)), "Over."]
+    assert len(stack.asked()) == 2
+
+
+async def test_exit_status_says_how_the_turn_ended(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    failed = await run(stack, "prompt", session, script("error 400 invalid_request_error No."))
+    assert failed.status == 1
+    assert failed.error
+    assert (await run(stack, "prompt", "nobody", "hello")).status == 1
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prompt", session, script("bash touch begun; sleep 341"),
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    await client.until((stack.work / "begun").exists)
+    client.cancel(session)
+    _, error = await asyncio.wait_for(process.communicate(), 120)
+    assert (process.returncode, b"cancelled" in error) == (4, True)
+
+
+async def test_question_for_nobody_says_how_to_answer_it(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    await client.close()
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prompt", session, ASKS,
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = b""
+    async with asyncio.timeout(120):
+        while b"--allow" not in said:
+            said += await process.stderr.readline()
+    question = said.split(b"approve ")[1].split()[0].decode()
+    await done(stack, "approve", question, "--allow")
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert (process.returncode, out) == (0, b"Made.\n")
+
+
+async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    await client.close()
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prompt", session, ASKS,
+        stdin=theirs, stdout=theirs, stderr=theirs, env=stack.environment, cwd=stack.root,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    seen = bytearray()
+
+    def saw(words: bytes) -> bool:
+        with contextlib.suppress(OSError):
+            seen.extend(os.read(ours, 65536))
+        return words in seen
+
+    await eventually(lambda: saw(b"[y:"))
+    os.write(ours, b"y\n")
+    await eventually(lambda: saw(b"Made."))
+    assert await asyncio.wait_for(process.wait(), 60) == 0
+    os.close(ours)
+
+
+# --- tasks
+
+
+async def test_task_commands_list_change_and_run(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    schedule(stack, "aaaa1111", name(session), text("Done it."), next_run="2099-01-01T00:00:00+00:00",
+             schedule_type="interval", schedule_value="3600000")  # fmt: skip
+    listed = await done(stack, "tasks", "list")
+    assert "aaaa1111" in listed.out
+    assert "Nothing runs the tasks" in listed.out
+    await done(stack, "tasks", "pause", "aaaa")
+    assert (await done(stack, "tasks", "show", "aaaa", "--json")).json["task"]["status"] == "paused"
+    await done(stack, "tasks", "run", "aaaa1111")  # paused, and without a scheduler
+    await eventually(lambda: runs(stack, "aaaa1111"))
+    assert runs(stack, "aaaa1111") == [("success", "Done it.", None)]
+    await client.until(lambda: client.text(session).count("Done it.") == 1)
+    await done(stack, "tasks", "resume", "aaaa1111")
+    shown = (await done(stack, "tasks", "show", "aaaa1111", "--json")).json
+    assert (shown["task"]["status"], len(shown["runs"])) == ("active", 1)
+    assert shown["task"]["nextRun"] < "2099"
+    details = (await done(stack, "sessions", "show", session, "--json")).json
+    assert [turn["origin"] for turn in details["turns"]] == ["task", "client"]
+    await done(stack, "tasks", "cancel", "aaaa1111")
+    assert (await run(stack, "tasks", "show", "aaaa1111")).status == 1
+    assert (await done(stack, "tasks", "list")).out == "No scheduled tasks.\n"
+
+
+async def test_scheduled_turn_is_part_of_the_conversation(stack: Stack) -> None:
+    client, session = await conversation(stack, "on")
+    schedule(stack, "aaaa1111", name(session), text("It is noon."))
+    await client.until(lambda: "It is noon." in client.text(session))
+    await eventually(lambda: runs(stack, "aaaa1111"))
+    await client.prompt(session, text("You are welcome."))
+    said = json.dumps(stack.asked()[-1]["messages"])
+    assert said.count("It is noon.") > 0  # Claude has it in its own history
+    assert client.text(session).count("It is noon.") == 1
+    status = await done(stack, "status")
+    assert "The daemon runs the tasks that are due." in status.out
+
+
+async def test_isolated_result_is_delivered_and_told(stack: Stack) -> None:
+    client, session = await conversation(stack, "on")
+    schedule(
+        stack,
+        "aaaa1111",
+        name(session),
+        text("<reply>Three errors.</reply>"),
+        context_mode="isolated",
+    )
+    await client.until(lambda: "Three errors." in client.text(session))
+    assert "<reply>" not in client.text(session)
+    asked = stack.asked()[-1]["messages"]
+    assert "Good morning." not in json.dumps(asked)  # it ran without the conversation
+    await client.prompt(session, text("Well."))
+    last = json.dumps(stack.asked()[-1]["messages"])
+    assert last.count("Three errors.") == 1
+    assert "Good morning." in last  # the conversation is what it was
+
+
+async def test_claimed_run_survives_the_daemon(stack: Stack) -> None:
+    """Killed between claim and prompt, and between the turn's end and what follows it."""
+    client, session = await conversation(stack)
+    await client.close()
+    await stack.end_daemon()
+    for number, step in enumerate(
+        ("task_claimed", "turn_queued", "turn_end_committed", "task_run_ended")
+    ):
+        schedule(stack, f"task{number}", name(session), text(f"Result {number}."))
+        dying = await stack.daemon(PYKOCLAW_SCHEDULER="on", PYKOCLAW_CRASH_AT=step)
+        await asyncio.wait_for(dying.wait(), 120)
+        await stack.daemon(PYKOCLAW_SCHEDULER="on")
+        await eventually(partial(runs, stack, f"task{number}"), 120)
+        await stack.end_daemon()
+    assert [runs(stack, f"task{n}") for n in range(4)] == [
+        [("success", f"Result {n}.", None)] for n in range(4)
+    ]
+    assert len(stack.asked()) == 5  # nothing ran twice
+
+
+async def test_ours_stands_by_beside_pykoclaws_scheduler(stack: Stack, tmp_path: Path) -> None:
+    client, session = await conversation(stack)
+    await client.close()
+    await stack.end_daemon()
+    await stack.daemon(PYKOCLAW_SCHEDULER="on")
+    holder = (
+        "import sqlite3, sys, time\n"
+        "connection = sqlite3.connect(sys.argv[2])\n"
+        "connection.execute('SELECT 1 FROM scheduled_tasks').fetchall()\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    program = tmp_path / "pykoclaw"
+    program.write_text(holder)
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), "scheduler", str(stack.data / "pykoclaw.db"), stdout=PIPE
+    )
+    assert other.stdout is not None
+    await other.stdout.readline()
+    try:
+        schedule(stack, "aaaa1111", name(session), text("Noon."))
+        assert not await within(lambda: runs(stack, "aaaa1111"), 3)
+        status = (await done(stack, "status", "--json")).json["scheduler"]
+        assert status == {"state": "stands_by", "other": other.pid, "running": 0}
+    finally:
+        other.send_signal(signal.SIGKILL)
+        await other.wait()
+    execute(stack.data / "pykoclaw.db", "UPDATE scheduled_tasks SET last_result = 'look'")
+    await eventually(lambda: runs(stack, "aaaa1111"))
+    assert len(runs(stack, "aaaa1111")) == 1
