@@ -20,6 +20,7 @@ from bench.figures import Figures
 from bench.holdings import fill, loads, memory
 from bench.lab import Lab
 from bench.logbook import write
+from bench.outside import deliveries
 from bench.resident import attached, fronted, recovery, starts
 from bench.transcripts import imports
 from bench.turns import pacing, turns
@@ -85,6 +86,11 @@ def main() -> None:
                 partial(fronted, deltas=deltas // 50),
                 partial(attached, few=4, many=20),
                 partial(recovery, book=book),
+                partial(
+                    deliveries,
+                    times=30 if chosen.quick else 200,
+                    idle=10 if chosen.quick else 30,
+                ),
                 partial(live, deltas=deltas // 50),
                 partial(crowd, requests=200 if chosen.quick else 1000),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),

@@ -117,6 +117,15 @@ class Agent:
             raise RuntimeError(f"the turn ended with {result}")
         return Turn(turn.sent, **result["turn"]) if "turn" in result else turn
 
+    def wait_for_text(self, words: bytes) -> float:
+        """Read until an update that nobody asked for holds the words; gives when that was."""
+        assert self._process.stdout is not None
+        signal.alarm(ANSWER_WAIT)
+        while line := self._process.stdout.readline():
+            if words in line:
+                return time.monotonic()
+        raise RuntimeError(f"{self._process.args!r} ended without {words!r}")
+
     def close(self) -> float:
         """Close its input and wait for its exit; gives the seconds that took."""
         assert self._process.stdin is not None

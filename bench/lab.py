@@ -46,9 +46,10 @@ class Lab:
         """One of the agents."""
         return Agent(self.commands[who], self.environment | environment, self.home / WORK)
 
-    def start_front(self) -> Agent:
+    def start_front(self, **environment: str) -> Agent:
         """A front of the daemon, which it starts if none runs."""
-        return Agent([sys.executable, "-m", "pykoclaw_acp"], self.environment, self.home / WORK)
+        variables = self.environment | environment
+        return Agent([sys.executable, "-m", "pykoclaw_acp"], variables, self.home / WORK)
 
     def wait_until_quiet(self) -> None:
         """Wait for a second in which others leave the machine alone, not longer than `patience`."""
