@@ -1,0 +1,87 @@
+"""The queue of a session's turns, held between two of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
+from tests.waiting import eventually, within
+
+DONE = Outcome(TurnState.DONE)
+
+
+class Runs:
+    """A queue whose turns end when a test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.rests = 0
+        self.queue = TurnQueue("session", self._run, self._rest, AllWaiting())
+
+    async def _run(self, turn: Turn) -> None:
+        self.begun.append(turn.turn_id)
+        await turn.over()
+
+    def _rest(self) -> None:
+        self.rests += 1
+
+
+def end(turn: Turn) -> None:
+    turn.ended.set_result((DONE, 0))
+
+
+@pytest.fixture
+async def runs() -> AsyncIterator[Runs]:
+    made = Runs()
+    yield made
+    await made.queue.suspend()
+
+
+async def test_held_queue_begins_no_turn_and_goes_on_after(runs: Runs) -> None:
+    first, second = Turn("first", "s", []), Turn("second", "s", [])
+    runs.queue.add(first)
+    runs.queue.add(second)
+    await eventually(lambda: runs.begun == ["first"])
+    with runs.queue.hold():
+        end(first)
+        await eventually(lambda: runs.queue.current is None)
+        assert not await within(lambda: len(runs.begun) > 1, 0.1)
+    await eventually(lambda: runs.begun == ["first", "second"])
+    end(second)
+    await runs.queue.idle()
+    assert runs.rests == 1
+
+
+async def test_idle_queue_that_is_held_begins_no_turn(runs: Runs) -> None:
+    turn = Turn("turn", "s", [])
+    with runs.queue.hold():
+        runs.queue.add(turn)
+        assert not await within(lambda: runs.begun, 0.1)
+    await eventually(lambda: runs.begun == ["turn"])
+    end(turn)
+
+
+async def test_turn_of_another_daemon_leaves_the_queue_when_it_ends(runs: Runs) -> None:
+    adopted, waiting = Turn("adopted", "s", []), Turn("waiting", "s", [])
+    runs.queue.go_on(adopted)
+    runs.queue.add(waiting)
+    with runs.queue.hold():
+        end(adopted)
+        await eventually(lambda: runs.queue.current is None)
+        assert runs.begun == []
+    await eventually(lambda: runs.begun == ["waiting"])
+    end(waiting)
+
+
+async def test_turn_removed_while_held_is_not_begun(runs: Runs) -> None:
+    turn = Turn("turn", "s", [])
+    with runs.queue.hold():
+        runs.queue.add(turn)
+        await asyncio.sleep(0)
+        assert runs.queue.remove(turn)
+    await runs.queue.idle()
+    assert runs.begun == []
