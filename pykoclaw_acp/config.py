@@ -135,6 +135,14 @@ def _hours(value: str | None) -> str | None:
     return value
 
 
+def _words(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if _or_none(value) is None:
+        return ()
+    return tuple(dict.fromkeys(word for one in value.split(",") if (word := one.strip(" -"))))
+
+
 def _default_data() -> Path:
     return Path("~/.local/share/pykoclaw").expanduser()
 
@@ -266,6 +274,10 @@ class Settings(BaseSettings):
     workspace_trust: Annotated[Literal["ask", "off"], BeforeValidator(_lowered)] = Field(
         default="ask",
         description="Hooks, MCP servers and other active content of directories: ask first, or off to always allow it.",
+    )
+    hide_channels: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
+        default=(),
+        description="Channels whose conversations no list shows, separated by commas, such as wa,tg; or none.",
     )
     nested_access: Annotated[NestedAccess, BeforeValidator(_lowered)] = Field(
         default="none",

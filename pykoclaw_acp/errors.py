@@ -108,10 +108,10 @@ class SessionNotFound(AcpError):
 
     code = -32002
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, words: str | None = None) -> None:
         # OpenCode looks for "session … not found".
         super().__init__(
-            "Session not found. No session has this id. Create one with session/new.",
+            words or "Session not found. No session has this id. Create one with session/new.",
             {"sessionId": session_id},
         )
 

@@ -153,4 +153,6 @@ def _state(summary: dict[str, Any]) -> str:
     for name, state in (("prunedAt", "emptied"), ("auxiliary", "helper"), ("closedAt", "closed")):
         if summary[name]:
             return state
+    if summary.get("elsewhere"):
+        return "elsewhere"
     return "open" if summary["promptedAt"] else "unused"

@@ -38,6 +38,15 @@ class SessionParams(Params, frozen=True, kw_only=True):
     session: Name
 
 
+class ResolveParams(Params, frozen=True, kw_only=True):
+    """`conversation`: a conversation's name, or what `SessionParams.session` may be; `create`:
+    begin a conversation of this name if there is none.
+    """
+
+    conversation: Annotated[Name, msgspec.Meta(min_length=1)]
+    create: bool = False
+
+
 class ListParams(Params, frozen=True, kw_only=True):
     """`all`: include unused sessions and clients' helper sessions. At most the `limit` newest."""
 
@@ -142,6 +151,17 @@ class DaemonInfo(_Full, frozen=True, kw_only=True):
     instance: str | None
     copied_from: str | None
     copied_at: int | None
+
+
+class Resolved(_Full, frozen=True, kw_only=True):
+    """The id under which a client opens a conversation. `cwd`: where; null as long as any directory
+    is taken.
+    """
+
+    session: str
+    conversation: str
+    channel: str
+    cwd: str | None
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):
@@ -257,10 +277,16 @@ class Status(_Full, frozen=True, kw_only=True):
 
 
 class SessionSummary(_Full, frozen=True, kw_only=True):
-    """A session in a list; `busy`: one of its turns runs or waits."""
+    """A session in a list, or a conversation that another program began and no client has opened;
+    `busy`: a turn of it runs or waits.
+
+    `channel`: of the conversation, such as `acp` or `wa`; `cwd`: null as long as any directory is
+    taken; `elsewhere`: other programs prompted it, and nobody here.
+    """
 
     id: str
     conversation: str
+    channel: str
     title: str | None
     cwd: str | None
     client: str | None
@@ -270,6 +296,7 @@ class SessionSummary(_Full, frozen=True, kw_only=True):
     closed_at: int | None
     pruned_at: int | None
     auxiliary: bool
+    elsewhere: bool
     busy: bool
 
 

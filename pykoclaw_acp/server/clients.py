@@ -62,6 +62,7 @@ class Clients:
             lag,
             app.conversion,
             scheduler=app.scheduler_info,
+            hidden=app.settings.hide_channels,
         )
         outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.find_session)
         self._methods: Mapping[str, Method[Call, Any]] = (

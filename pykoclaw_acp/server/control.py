@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.protocol import control
@@ -47,7 +48,10 @@ class Control:
         conversion: Conversion | None = None,
         *,
         scheduler: Callable[[], Awaitable[control.SchedulerInfo]] | None = None,
+        hidden: Collection[str] = (),
     ) -> None:
+        """`hidden`: channels whose conversations are in no list."""
+        self._hidden = hidden
         self._lag = lag
         self._sessions = sessions
         self._database = database
@@ -64,6 +68,9 @@ class Control:
             "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True, heavy=True),
             "_pykoclaw.dev/sessions/list": Method(
                 control.ListParams, self.list_sessions, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/conversations/resolve": Method(
+                control.ResolveParams, self.resolve, before_initialize=True, slow=True
             ),
             "_pykoclaw.dev/sessions/show": Method(
                 control.SessionParams, self.show, before_initialize=True, heavy=True
@@ -153,13 +160,24 @@ class Control:
         """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
         line, count = bytearray(b'{"sessions":['), 0
         async for summary in await overview.listing(
-            self._database, every=params.all, limit=params.limit + 1
+            self._database, every=params.all, limit=params.limit + 1, hidden=self._hidden
         ):
             count += 1
             if count <= params.limit:
                 line += b"," * (count > 1) + msgspec.json.encode(summary)
         line += b'],"more":true}' if count > params.limit else b'],"more":false}'
         return msgspec.Raw(line)
+
+    async def resolve(self, call: Call, params: control.ResolveParams) -> control.Resolved:  # noqa: ARG002
+        """Which session a conversation of any program has; it gets one if it has none."""
+        session = await self._session(params.conversation, create=params.create)
+        record = session.record
+        return control.Resolved(
+            session=session.id,
+            conversation=record.conversation_name,
+            channel=conversations.channel(record.conversation_name),
+            cwd=record.cwd,
+        )
 
     async def show(self, call: Call, params: control.SessionParams) -> control.SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""
@@ -269,16 +287,19 @@ class Control:
 
     # --- parts
 
-    async def _resolve(self, word: str) -> str:
+    async def _resolve(self, word: str, *, create: bool = False) -> str:
         found = await overview.matching(self._database, word)
         if not found:
-            raise SessionNotFound(word)
+            session = await self._sessions.of_conversation(word, create=create)
+            if session is None:
+                raise SessionNotFound(word)
+            return session.id
         if len(found) > 1:
             raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
         return found[0]
 
-    async def _session(self, word: str) -> Session:
-        session = await self._sessions.find(await self._resolve(word))
+    async def _session(self, word: str, *, create: bool = False) -> Session:
+        session = await self._sessions.find(await self._resolve(word, create=create))
         if session is None:
             raise SessionNotFound(word)
         return session

@@ -15,6 +15,7 @@ from pykoclaw_acp.channel.options import McpStdio
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import Selection
+from pykoclaw_acp.sessions.adopting import require_directory
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -54,8 +55,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
     again.
     """
     sessions = subscriber.sessions
-    if not await asyncio.to_thread(os.path.isdir, options.cwd):
-        raise InvalidParams("`cwd`: there is no such directory.")
+    await require_directory(options.cwd)
     session = await sessions.create(
         options.cwd,
         options.directories,
@@ -138,12 +138,16 @@ async def resume(
 
 async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:
     sessions = subscriber.sessions
-    session = await sessions.get(session_id)
-    known = session.record.cwd
+    session = await sessions.find(session_id)
+    known = None if session is None else session.record.cwd
     if known is not None and not await asyncio.to_thread(_same_place, known, options.cwd):
         raise InvalidParams(
             "`cwd`: the session belongs to another directory.", {"sessionCwd": known}
         )
+    if session is None:
+        session = await sessions.adopt(session_id, options.cwd, subscriber.name)
+    elif known is None:
+        await require_directory(options.cwd)
     await sessions.reopen(session, options.cwd, options.directories, options.servers)
     session.unclaimed.claim_for(subscriber.name)
     if options.away_policy is not None:

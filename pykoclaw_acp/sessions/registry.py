@@ -16,9 +16,11 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpStdio, WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
+from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
@@ -167,6 +169,29 @@ class Sessions:
         if session is None:
             raise SessionNotFound(session_id)
         return session
+
+    async def adopt(self, session_id: str, cwd: str | None, client: str | None) -> Session:
+        """The session of a conversation that another program began, under an id that no session
+        has; raises SessionNotFound.
+        """
+        owner = await adopting.adopt(self._journal, session_id, cwd, client)
+        if owner != session_id:
+            self._owners[session_id] = owner
+        return await self.get(session_id)
+
+    async def of_conversation(self, word: str, *, create: bool = False) -> Session | None:
+        """The session of a conversation that other programs began, made now if it has none.
+
+        `word` is as in `adopting.names_of`. Raises InvalidParams if it stands for several.
+        """
+        names = await adopting.names_of(self._journal, word)
+        if len(names) > 1:
+            raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+        if not names and create:
+            return await self.get(await adopting.begin(self._journal, word))
+        for name in names:
+            return await self.adopt(conversations.id_of(name), None, None)
+        return None
 
     async def get_open(self, session_id: str) -> Session:
         """As `get`; raises InvalidRequest unless a client has opened the session."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import STARTED, TurnState
 from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.sql import QUEUED, UNFINISHED
+from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED
 from pykoclaw_acp.store.turns import NEWEST_FIRST
 from pykoclaw_acp.tasks import Pace
 
@@ -20,9 +22,14 @@ TURNS_SHOWN: Final = 20
 
 # The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
-    "SELECT s.acp_session_id, s.conversation_name, s.title, s.cwd, s.client, s.created_at, s.updated_at,"  # noqa: S608
-    " s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, EXISTS (SELECT 1 FROM acp_turns t"
-    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED}) FROM acp_sessions s"
+    f"SELECT s.acp_session_id, s.conversation_name, s.title, {CWD}, s.client, s.created_at, s.updated_at,"  # noqa: S608
+    f" s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, s.prompted_at IS NULL AND {CONTINUED},"
+    " EXISTS (SELECT 1 FROM acp_turns t"
+    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED})"
+    " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
+)
+_UNOPENED: Final = (
+    f"SELECT c.name, c.created_at FROM conversations c WHERE {CONTINUED} AND NOT {HAS_SESSION}"  # noqa: S608
 )
 
 
@@ -75,30 +82,49 @@ async def matching(database: Database, word: str) -> list[str]:
     return [session_id for (session_id,) in rows]
 
 
-async def listing(database: Database, *, every: bool, limit: int) -> AsyncIterator[SessionSummary]:
-    """Sessions, the last used first; without `every` only those that a person has prompted.
+async def listing(
+    database: Database, *, every: bool, limit: int, hidden: Collection[str] = ()
+) -> AsyncIterator[SessionSummary]:
+    """Sessions, the last used first, then conversations that other programs began and no client has
+    opened.
 
-    Yields to other tasks in between, however many there are.
+    Without `every` only those that a person has prompted. `hidden` channels are left out. Yields to
+    other tasks in between, however many there are.
     """
     used = (
         ""
         if every
-        else " AND s.prompted_at IS NOT NULL AND s.auxiliary = 0 AND s.pruned_at IS NULL"
+        else f" AND s.auxiliary = 0 AND s.pruned_at IS NULL AND (s.prompted_at IS NOT NULL OR {CONTINUED})"
     )
+    shown, channels = _of_channels("s.conversation_name", hidden)
     rows = await database.read(
-        f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}"
+        f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}{shown}"
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
-        (limit,),
+        (*channels, limit),
     )
-    return _summaries(rows)
+    shown, channels = _of_channels("c.name", hidden)
+    sql = f"{_UNOPENED}{shown} ORDER BY c.created_at DESC, c.name LIMIT ?"
+    return _summaries(rows, await database.read(sql, (*channels, limit - len(rows))))
 
 
-async def _summaries(rows: list[tuple[Any, ...]]) -> AsyncIterator[SessionSummary]:
-    rows.reverse()
+async def _summaries(
+    rows: list[tuple[Any, ...]], unopened: list[tuple[Any, ...]]
+) -> AsyncIterator[SessionSummary]:
     pace = Pace()
-    while rows:
-        yield _summary(rows.pop())  # released one by one: releasing all at once would block, too
-        await pace.step()
+    for left, summarize in ((rows, _summary), (unopened, _unopened)):
+        left.reverse()
+        while left:
+            # Released one by one: releasing all at once would block, too.
+            yield summarize(left.pop())
+            await pace.step()
+
+
+def _of_channels(column: str, hidden: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """A condition that leaves out the names of these channels, and its parameters."""
+    conditions = [f" AND SUBSTR({column}, 1, {len(one) + 1}) <> ?" for one in hidden]
+    if conversations.NO_CHANNEL in hidden:
+        conditions.append(f" AND {column} LIKE '%-%'")
+    return "".join(conditions), tuple(f"{one}-" for one in hidden)
 
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:
@@ -213,11 +239,13 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
         closed,
         pruned,
         auxiliary,
+        elsewhere,
         busy,
     ) = row
     return SessionSummary(
         id=session_id,
         conversation=name,
+        channel=conversations.channel(name),
         title=title,
         cwd=cwd,
         client=client,
@@ -227,7 +255,33 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
         closed_at=closed,
         pruned_at=pruned,
         auxiliary=bool(auxiliary),
+        elsewhere=bool(elsewhere),
         busy=bool(busy),
+    )
+
+
+def _unopened(row: tuple[Any, ...]) -> SessionSummary:
+    """A conversation without a session; a time that cannot be read is 0."""
+    name, created_at = row
+    try:
+        at = round(datetime.fromisoformat(created_at).timestamp() * 1000)
+    except (TypeError, ValueError):
+        at = 0
+    return SessionSummary(
+        id=conversations.id_of(name),
+        conversation=name,
+        channel=conversations.channel(name),
+        title=conversations.title(name),
+        cwd=None,
+        client=None,
+        created_at=at,
+        updated_at=at,
+        prompted_at=None,
+        closed_at=None,
+        pruned_at=None,
+        auxiliary=False,
+        elsewhere=True,
+        busy=False,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.imports import SqlImportStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
@@ -23,5 +24,6 @@ class SessionJournal(
     SqlOfferStore,
     SqlNoteStore,
     SqlImportStore,
+    SqlConversationStore,
 ):
     """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

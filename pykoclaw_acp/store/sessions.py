@@ -14,7 +14,7 @@ from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleCh
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import DROP, LAST_SEQ
-from pykoclaw_acp.store.sql import UNFINISHED
+from pykoclaw_acp.store.sql import CWD, UNFINISHED
 
 
 def now_ms() -> int:
@@ -48,16 +48,6 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
         (record.conversation_name, record.cwd, datetime.now(UTC).isoformat()),
     )
     return session, conversation
-
-
-def set_claude_session(session_id: str, claude_session_id: str) -> Statement:
-    """Set the Claude session with which the conversation continues: its transcript has a turn."""
-    return Statement(
-        "INSERT INTO conversations (name, session_id, cwd, created_at)"
-        " SELECT conversation_name, ?, cwd, ? FROM acp_sessions WHERE acp_session_id = ?"
-        " ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id",
-        (claude_session_id, datetime.now(UTC).isoformat(), session_id),
-    )
 
 
 def reopen(record: SessionRecord, clock: int) -> Statement:
@@ -180,12 +170,13 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
     deleted.
     """
     rows = await database.read(
-        f"SELECT s.acp_session_id, s.conversation_name, s.cwd, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
+        f"SELECT s.acp_session_id, s.conversation_name, {CWD}, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
         f" {LAST_SEQ},"
         " (SELECT MIN(begin) - 1 FROM (SELECT (SELECT e.first_seq FROM acp_log e WHERE e.log_key = s.log_key"
         " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
-        " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy, c.session_id"
+        " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
+        " COALESCE(s.followed, NULLIF(c.session_id, ''))"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
         " WHERE a.acp_session_id = ? AND s.deleted_at IS NULL",

@@ -26,3 +26,13 @@ QUEUED: Final = f"'{TurnState.QUEUED}'"
 DISPATCHED: Final = f"'{TurnState.DISPATCHED}'"
 RUNNING: Final = f"'{TurnState.RUNNING}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
+CONTINUED: Final = "COALESCE(c.session_id, '') <> ''"
+"""Whether the conversation `c` can be continued; the earlier plugin wrote '' for none."""
+HAS_SESSION: Final = "EXISTS (SELECT 1 FROM acp_sessions own WHERE own.conversation_name = c.name)"
+"""Whether the conversation `c` has a session, or had one that was deleted."""
+CWD: Final = (
+    "CASE WHEN s.client IS NULL AND s.used_clock = 0 AND s.created_at = s.updated_at AND c.session_id IS NOT NULL"
+    " THEN NULL ELSE s.cwd END"
+)
+"""Directory of the session `s` of the conversation `c`. Of one that was adopted with its table and
+not opened since, it is that of the conversation, not the client's: unknown."""

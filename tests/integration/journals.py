@@ -8,17 +8,19 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
+from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.store.condition import StoreCondition
-from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.twins.journal import MemoryJournal
@@ -38,6 +40,8 @@ class Subject:
     close: Callable[[], Awaitable[None]]
     attempts: Callable[[str], Awaitable[int]]
     """How many daemons have begun to prepare a turn."""
+    upsert: Callable[[Conversation], Awaitable[None]]
+    """Another program writes a conversation's row."""
 
     async def session(self, name: str = "one", **fields: Any) -> str:
         """A session with this id."""
@@ -118,6 +122,18 @@ def events(logged: Sequence[Logged]) -> list[Event | None]:
     return [one.event for one in logged]
 
 
+async def upsert_row(database: Database, row: Conversation) -> None:
+    """Write a conversation's row as pykoclaw's programs do."""
+    sql = (
+        "INSERT INTO conversations (name, session_id, cwd, created_at, system_prompt_hash)"
+        " VALUES (?, ?, ?, '2026-01-01T00:00:00+00:00', ?) ON CONFLICT(name) DO UPDATE SET"
+        " session_id=excluded.session_id, cwd=excluded.cwd,"
+        " system_prompt_hash=excluded.system_prompt_hash"
+    )
+    values = (row.name, row.claude_session_id, row.cwd, row.prompt_hash)
+    await database.commit(Unit(statements=(Statement(sql, values),)))
+
+
 @asynccontextmanager
 async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
     """The implementation of this name."""
@@ -134,7 +150,11 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
         async def attempts(turn_id: str) -> int:
             return memory.turns[turn_id].attempts
 
-        yield Subject(journal, memory.condition, next_epoch, close, attempts)
+        async def upsert(row: Conversation) -> None:
+            memory.claude_sessions[row.name] = row.claude_session_id
+            memory.folders[row.name], memory.hashes[row.name] = row.cwd, row.prompt_hash
+
+        yield Subject(journal, memory.condition, next_epoch, close, attempts, upsert)
         return
     database = await Database.open(path / "pykoclaw.db")
 
@@ -147,7 +167,12 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
     try:
         ledger = SqlWorkerStore(database)
         yield Subject(
-            SessionJournal(database), database.condition, ledger.next_epoch, database.close, counted
+            SessionJournal(database),
+            database.condition,
+            ledger.next_epoch,
+            database.close,
+            counted,
+            partial(upsert_row, database),
         )
     finally:
         await database.close()

@@ -224,7 +224,9 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
             for step in steps
             if step.startswith("SCAN") and "acp_permissions_open" not in step
         }
-        assert scanned == {"s", "acp_log_leftovers"}, "only the sessions, and what is being deleted"
+        assert scanned == {"s", "c", "acp_log_leftovers"}, (
+            "only sessions, and what is being deleted"
+        )
 
 
 async def test_a_session_is_renamed(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ class SessionRow:
     used_clock: int
     epoch: int = 0
     alias_of: str | None = None
+    prompt_hash: str | None = None
     pruned: bool = False
     deleted: bool = False
 
@@ -72,6 +73,8 @@ class MemoryDatabase:
     closed: bool = False
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
+    folders: dict[str, str | None] = field(default_factory=dict)  # by conversation
+    hashes: dict[str, str | None] = field(default_factory=dict)  # by conversation
     turns: dict[str, TurnRow] = field(default_factory=dict)
     logs: dict[str, list[Logged]] = field(default_factory=dict)
     requests: dict[str, StoredRequest] = field(
@@ -180,6 +183,17 @@ class MemoryDatabase:
     def used(self, session_id: str) -> None:
         if session_id in self.sessions:
             self.sessions[session_id].used_clock = self.clock.now()
+
+    def turn_ended(self, session_id: str, claude_session_id: str) -> None:
+        """The session has a turn more in this Claude session."""
+        row = self.session(session_id)
+        name, cwd = row.record.conversation_name, row.record.cwd
+        known, folder = self.claude_sessions.get(name), self.folders.get(name)
+        if not known or known in (claude_session_id, self.followed.get(session_id)):
+            self.claude_sessions[name] = claude_session_id
+            own = name.startswith("acp-")
+            self.folders[name] = (cwd or folder) if own else (folder or cwd)
+        self.followed[session_id] = claude_session_id
 
     def insert_turn(self, row: TurnRow) -> None:
         """Raises RowRefused if its id or a unique key exists, Conflict without such a session."""

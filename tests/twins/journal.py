@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.imports import MemoryImportStore
 from tests.twins.log import MemoryLogStore
@@ -23,5 +24,6 @@ class MemoryJournal(
     MemoryOfferStore,
     MemoryNoteStore,
     MemoryImportStore,
+    MemoryConversationStore,
 ):
     pass

@@ -22,6 +22,7 @@ class MemorySessionStore(MemoryStore):
                 replace(record), self.clock.now()
             )
             self.database.claude_sessions[record.conversation_name] = None
+            self.database.folders[record.conversation_name] = record.cwd
 
         await self.database.write(insert)
 
@@ -34,7 +35,9 @@ class MemorySessionStore(MemoryStore):
         return replace(
             record,
             pruned_upto=log[0].seq - 1 if log else record.last_seq,
-            claude_session_id=database.claude_sessions.get(record.conversation_name),
+            claude_session_id=database.followed.get(record.session_id)
+            or database.claude_sessions.get(record.conversation_name)
+            or None,
             request_key=None,
             client=None,
         )

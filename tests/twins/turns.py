@@ -91,9 +91,7 @@ class MemoryTurnJournal(MemoryStore):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
             self.database.used(session_id)
-            conversation = self.database.session(session_id).record.conversation_name
-            self.database.claude_sessions[conversation] = frame.claude_session_id
-            self.database.followed[session_id] = frame.claude_session_id
+            self.database.turn_ended(session_id, frame.claude_session_id)
             return self._log(session_id, frame.turn_id, failure(frame.turn_id, outcome))
         elif isinstance(frame, PermissionRequest):
             self.database.insert_request(session_id, frame)

@@ -6,6 +6,7 @@ uses.
 """
 
 from pykoclaw_acp.sessions.ports.clients import Client
+from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.deliveries import DeliveryStore
 from pykoclaw_acp.sessions.ports.journal import Journal
@@ -22,6 +23,7 @@ from pykoclaw_acp.sessions.ports.workers import Workers
 
 __all__ = [
     "Client",
+    "ConversationStore",
     "CursorStore",
     "DeliveryStore",
     "Imported",

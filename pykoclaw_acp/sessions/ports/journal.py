@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
@@ -27,6 +28,7 @@ class Journal(
     CursorStore,
     OfferStore,
     NoteStore,
+    ConversationStore,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

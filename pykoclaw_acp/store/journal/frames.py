@@ -20,7 +20,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.store import events, imports, permissions, sessions, turns, workers
+from pykoclaw_acp.store import events, permissions, sessions, shared_conversations, turns, workers
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 
@@ -85,10 +85,7 @@ class FrameBatch:
     def _end(self, frame: TurnEnded, outcome: Outcome) -> None:
         self.statements.append(turns.end(frame.turn_id, outcome, self.now))
         self.statements.append(sessions.used(self.session_id, self.now))
-        self.statements.append(
-            sessions.set_claude_session(self.session_id, frame.claude_session_id)
-        )
-        self.statements.append(imports.follow(self.session_id, frame.claude_session_id))
+        self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
         self.ends.append((self.session_id, frame.turn_id))
         self._log(frame.turn_id, failure(frame.turn_id, outcome))
 

@@ -1,0 +1,142 @@
+"""Sessions for conversations that other programs began: each is found by the id that a client holds
+or is shown, and gets one session of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports import ConversationStore
+from pykoclaw_acp.tasks import Pace
+
+PAGE: Final = 1000  # names read at once
+MOST: Final = 2  # names that one word may stand for
+
+log: Final = structlog.get_logger()
+
+
+async def name_of(store: ConversationStore, session_id: str) -> str | None:
+    """The conversation that another program began and that this id, which no session has, stands
+    for: by the id that is made of its name, or as the earlier plugin named conversations.
+    """
+    if conversations.is_made_of_name(session_id):
+        for name in await _names(store, lambda name: conversations.id_of(name) == session_id):
+            return name
+    earlier = conversations.earlier_name(session_id)
+    row = None if earlier is None else await store.conversation(earlier)
+    return None if row is None or row.claude_session_id is None else row.name
+
+
+async def names_of(store: ConversationStore, word: str) -> list[str]:
+    """Conversations without a session that `word` stands for: a name, an id, or the beginning of
+    one that is made of a name; two at most.
+    """
+    if not word:
+        return []
+    row = await store.conversation(word)
+    if row is not None:
+        return [] if row.claude_session_id is None else [word]
+    found = await _names(store, lambda name: conversations.id_of(name).startswith(word))
+    if not found and (earlier := await name_of(store, word)) is not None:
+        found = [earlier]
+    return [name for name in found if await store.owner_of(name) is None]
+
+
+async def _names(store: ConversationStore, match: Callable[[str], bool]) -> list[str]:
+    """The first two names that match, of all conversations that can be continued."""
+    found: list[str] = []
+    pace, after = Pace(), ""
+    while len(found) < MOST and (names := await store.continued(after, PAGE)):
+        for name in names:
+            if match(name):
+                found.append(name)
+            await pace.step()
+        after = names[-1]
+    return found[:MOST]
+
+
+async def adopt(
+    store: ConversationStore, session_id: str, cwd: str | None, client: str | None
+) -> str:
+    """Make this id, which no session has, one of a session; returns the session's id.
+
+    The session is a new one in `cwd`, or the one that the conversation has. Raises SessionNotFound
+    if no conversation is meant, or another client's id has it; InvalidParams if there is no such
+    directory.
+    """
+    name = await name_of(store, session_id)
+    if name is None:
+        raise SessionNotFound(session_id)
+    owner = await store.owner_of(name)
+    if owner is None:
+        await require_directory(cwd)
+        record = SessionRecord(
+            session_id, name, cwd, title=conversations.title(name), client=client
+        )
+        try:
+            await store.adopt(record)
+        except (Conflict, RowRefused):  # another request was first
+            owner = await store.owner_of(name)
+        else:
+            log.info(
+                "Conversation of another program adopted",
+                action="conversation_adopted",
+                session=session_id,
+                conversation=name,
+            )
+            return session_id
+    if owner is None or owner.deleted:
+        raise SessionNotFound(session_id)
+    if owner.session_id == session_id:
+        return session_id
+    return await _share(store, session_id, name, owner.session_id)
+
+
+async def begin(store: ConversationStore, name: str) -> str:
+    """A conversation of another channel that no program has begun, and its session; returns the
+    session's id. Raises InvalidParams for another name, SessionNotFound if it was deleted.
+    """
+    if conversations.channel(name) in (conversations.OWN, conversations.NO_CHANNEL):
+        raise InvalidParams(
+            "`conversation`: there is none of this name, and only one of another channel is begun by its name."
+        )
+    record = SessionRecord(conversations.id_of(name), name, None, title=conversations.title(name))
+    with contextlib.suppress(Conflict):
+        await store.begin(record)
+    owner = await store.owner_of(name)
+    if owner is None or owner.deleted:
+        raise SessionNotFound(record.session_id)
+    return owner.session_id
+
+
+async def require_directory(cwd: str | None) -> None:
+    """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
+    if cwd is not None and not await asyncio.to_thread(os.path.isdir, cwd):
+        raise InvalidParams("`cwd`: there is no such directory.")
+
+
+async def _share(store: ConversationStore, session_id: str, name: str, owner: str) -> str:
+    """Make this id a further one of the conversation's session.
+
+    Of the ids that the earlier plugin may have given to one conversation, the first that is used
+    counts.
+    """
+    made = conversations.id_of(name)
+    if made in (session_id, owner):
+        with contextlib.suppress(Conflict, RowRefused):
+            await store.add_alias(session_id, owner, only=session_id != made)
+            return owner
+    raise SessionNotFound(
+        session_id,
+        f"Session not found. Its conversation, {name}, was opened under another session id with the same beginning, "
+        "which keeps it. Create one with session/new.",
+    )
