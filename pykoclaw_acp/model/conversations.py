@@ -39,6 +39,26 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """What a session follows: its conversation's row, as it is now, and what was taken from it
+    last. None where there is none.
+    """
+
+    row: Conversation | None
+    claude_session_id: str | None
+    prompt_hash: str | None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the row names what the session follows."""
+        row = self.row
+        return row is not None and (row.claude_session_id, row.prompt_hash) == (
+            self.claude_session_id,
+            self.prompt_hash,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """The session that a conversation has, or had."""
 

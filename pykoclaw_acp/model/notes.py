@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykoclaw_acp.model.events import Event, Failure, Text
 from pykoclaw_acp.model.turns import Outcome
 
@@ -24,3 +26,25 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
         " follows comes after the gap.\n\n"
     )
     return [Text(message_id, said)]
+
+
+NOT_LOOKED: Final = "other programs"
+
+
+def transcript_missing(claude_session_id: str) -> list[Event]:
+    """Says that what another program said in this Claude session is not known here."""
+    said = (
+        "\n\n**Another program has continued this conversation, and what was said there is missing here.** It did so in"
+        f" the Claude session {claude_session_id}, which has no transcript on this machine. Claude goes on with what"
+        " is shown above.\n\n"
+    )
+    return [Text(f"missing-{claude_session_id}", said)]
+
+
+def not_looked() -> list[Event]:
+    """Says that turns of other programs may be missing."""
+    said = (
+        "\n\n**Turns of other programs may be missing here.** Claude's transcripts could not be read; the log of"
+        " pykoclaw-acp says why.\n\n"
+    )
+    return [Text(NOT_LOOKED, said)]

@@ -39,6 +39,7 @@ from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
+from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import conversations, deletion, history_copy, privacy
@@ -54,6 +55,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import other_scheduler, trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from pykoclaw_acp.trust.watch import Watch
 
 FLUSH_WAIT: Final = 0.5  # s; without what clients have confirmed they are shown it once more
@@ -67,7 +69,8 @@ class App:
 
     def __init__(
         self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
-        journal: HintingJournal, statements: PluginStatements, identity: Identity, launcher: Launcher,
+        journal: HintingJournal, statements: PluginStatements, transcripts: ImportedTranscripts,
+        identity: Identity, launcher: Launcher,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.sessions = sessions
@@ -77,6 +80,7 @@ class App:
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
         self._lock = lock
         self._statements = statements
+        self._transcripts = transcripts
         self._identity = identity
         self._launcher = launcher
         self.conversion = Conversion(
@@ -91,10 +95,13 @@ class App:
         self._changes = Changes(database.path)
         self._changes.tell(sessions.deliveries_wanted)
         self._changes.tell(self.runs.changed)
+        rows = RowChanges(sessions, SessionJournal(database))
+        self._changes.tell(rows.changed)
         self._deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         loop = asyncio.get_running_loop()
         self._side_tasks = [
             loop.create_task(self._changes.run(), name="look for changes of other programs"),
+            loop.create_task(rows.run(), name="look at rows of conversations"),
             loop.create_task(self._deliverer.run(), name="deliver"),
             loop.create_task(_purge(database), name="purge deleted sessions"),
             loop.create_task(_convert(self.conversion), name="convert old logs"),
@@ -121,9 +128,10 @@ class App:
             undo.pop_all()
         statements = PluginStatements(database)
         journal = HintingJournal(database)
+        transcripts = ImportedTranscripts(journal)
         sessions, pool = _wire(
             settings, database, launcher, identity,
-            journal=journal, statements=statements, resident=resident,
+            journal=journal, statements=statements, transcripts=transcripts, resident=resident,
         )  # fmt: skip
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
@@ -140,7 +148,8 @@ class App:
         )
         return cls(
             settings, lock, database, sessions, pool,
-            journal=journal, statements=statements, identity=identity, launcher=launcher,
+            journal=journal, statements=statements, transcripts=transcripts,
+            identity=identity, launcher=launcher,
         )  # fmt: skip
 
     def owns_process(self, cookie: str) -> bool:
@@ -197,6 +206,7 @@ class App:
         for task in self._side_tasks:
             task.cancel()
         await asyncio.wait(self._side_tasks)
+        self._transcripts.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT):
                 await self.sessions.confirmations.flush()
@@ -243,13 +253,16 @@ def _wire(
     *,
     journal: Journal,
     statements: PluginStatements,
+    transcripts: ImportedTranscripts,
     resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
     """Sessions and pool, which know each other."""
     workspaces = None if settings.workspace_trust == "off" else Watch()
     template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
     times = settings.fill(TurnTimes)
-    sessions = Sessions(journal, template, times, instances.alive, workspaces)
+    sessions = Sessions(
+        journal, template, times, instances.alive, workspaces, transcripts=transcripts
+    )
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end

@@ -148,6 +148,8 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         session = await sessions.adopt(session_id, options.cwd, subscriber.name)
     elif known is None:
         await require_directory(options.cwd)
+    if not session.busy:  # else when its turn has ended
+        await session.others.look_if_possible()
     await sessions.reopen(session, options.cwd, options.directories, options.servers)
     session.unclaimed.claim_for(subscriber.name)
     if options.away_policy is not None:

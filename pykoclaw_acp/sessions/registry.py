@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
-from pykoclaw_acp.sessions.ports import Journal, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import Journal, Transcripts, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
@@ -51,11 +51,14 @@ class Sessions:
         times: TurnTimes,
         alive: Callable[[str], bool | None] = unknown,
         workspaces: Workspaces | None = None,
+        *,
+        transcripts: Transcripts | None = None,
     ) -> None:
         """`template`: options of a session without its own. `alive`: as in Confirmations.
 
-        Without `workspaces` every directory is trusted.
+        Without `workspaces` every directory is trusted, without `transcripts` none is read.
         """
+        self._transcripts = transcripts
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
@@ -139,9 +142,8 @@ class Sessions:
         return self._owners.get(session_id, session_id)
 
     async def find(self, session_id: str) -> Session | None:
-        """Find the session with this id or alias, in memory or the database; None if there is none.
-
-        Its next worker resumes the Claude session that the database names.
+        """Find the session with this id or alias, in memory or the database; None if there is
+        none.
         """
         owner = self.owner(session_id)
         if owner in self._deleted:
@@ -150,13 +152,6 @@ class Sessions:
         if live is None:
             return await self._load(owner)
         self._found[owner] = time.monotonic()
-        if not self.workers.is_live(owner) and not live.busy:
-            # Another program may have continued the conversation.
-            record = await self._journal.find(owner)
-            if record is None:
-                return None
-            live.record.claude_session_id = record.claude_session_id
-            self.workers.set_resume(owner, record.claude_session_id)
         return live
 
     async def _find_broker(self, session_id: str) -> Broker | None:
@@ -227,6 +222,8 @@ class Sessions:
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
+        if session.record.claude_session_id is not None:  # if not here, then by other programs
+            session.record.prompted = True
         await self._soon(self._journal.reopen(replace(session.record)))
         session.opened = True
         self.deliveries_wanted.set()
@@ -395,6 +392,7 @@ class Sessions:
             self.workers,
             self._times,
             workspaces=self._workspaces,
+            transcripts=self._transcripts,
             all_waiting=self._waiting,
         )
         return session

@@ -30,11 +30,26 @@ from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import Event, OpenTools, ToolEnded
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState, TurnTimes
+from pykoclaw_acp.model.turns import (
+    STARTED,
+    Outcome,
+    SessionRecord,
+    Turn,
+    TurnState,
+    TurnTimes,
+)
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
-from pykoclaw_acp.sessions.ports import Client, DeliveryStore, Journal, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import (
+    Client,
+    DeliveryStore,
+    Journal,
+    Transcripts,
+    Workers,
+    Workspaces,
+)
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import outcomes
@@ -62,6 +77,7 @@ class Session:
         times: TurnTimes,
         *,
         workspaces: Workspaces | None = None,
+        transcripts: Transcripts | None = None,
         all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
@@ -83,6 +99,9 @@ class Session:
             state, journal, workers, times, park=self._park, claim=self.claim, enqueue=self.enqueue
         )
         self.unclaimed = Unclaimed(record, times.rejoin_window)
+        self.others = OtherPrograms(
+            state, journal, workers, transcripts or RowsOnly(), self._unfinished
+        )
         self._runner = TurnRunner(
             state,
             journal,
@@ -91,6 +110,7 @@ class Session:
             unclaimed=self.unclaimed,
             gate=WorkspaceGate(state, journal, workers, self.permissions, workspaces),
             choosing=self.choosing,
+            look=lambda: self.others.before_prompt(self._background.over),
         )
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting)
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
@@ -123,12 +143,14 @@ class Session:
             hold=hold,
         )
         self.subscriptions.append(subscription)
+        self.others.attend(attended=True)
         self.permissions.add_client(subscription)
         return subscription
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
+            self.others.attend(attended=bool(self.subscriptions))
             self.permissions.start_clocks()
             self._save_memory()
 
@@ -144,7 +166,10 @@ class Session:
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks or self.intake
         return (
-            not held and not self.permissions.pending_ids and not self.deduplication.expects_resends
+            not held
+            and not self.others
+            and not self.permissions.pending_ids
+            and not self.deduplication.expects_resends
         )
 
     def _save_memory(self) -> None:
@@ -156,6 +181,12 @@ class Session:
         """Those that run, wait, or have ended without the journal knowing it yet."""
         queued = self._queue.turns
         return [*queued, *(turn for turn in self._runner.ending.values() if turn not in queued)]
+
+    def _unfinished(self) -> set[str]:
+        """Ids of the turns that Claude was given, or has begun by itself, and that have not ended."""
+        return {turn.turn_id for turn in self.turns if turn.state in STARTED}.union(
+            self._background
+        )
 
     def still_queued(self, turn_ids: set[str]) -> set[str]:
         """Which of these turns still wait, so that their messages are not in the log yet."""
@@ -330,6 +361,7 @@ class Session:
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""
         self._save_memory()
+        self.others.changed()
         self._workers.release(self.id)
         if (
             self._worker_outdated or self.record.auxiliary
@@ -420,11 +452,16 @@ class Session:
                 self._state.epoch = epoch
                 self._background.begin([frame.turn_id])
         for turn_id, outcome in ends.items():
-            self._background.end(turn_id)
+            self._end_background(turn_id)
             self.record.claude_session_id = outcome.claude_session_id
             self._workers.set_resume(self.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
                 self._runner.resolve(turn, outcome)
+
+    def _end_background(self, turn_id: str) -> None:
+        if turn_id in self._background:
+            self._background.end(turn_id)
+            self.others.changed()
 
     async def lost(self, epoch: int, kind: str, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called
@@ -438,7 +475,7 @@ class Session:
         for turn_id in self._background:
             outcome = outcomes.background_lost(message)
             await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
-            self._background.end(turn_id)
+            self._end_background(turn_id)
             closed = []
         if closed:
             await self.log.tell(closed, patient=True)

@@ -51,11 +51,19 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
 
 
 def reopen(record: SessionRecord, clock: int) -> Statement:
-    """Reopen a session with the record's directories."""
+    """Reopen a session with the record's directories; other programs may have prompted it."""
+    at = now_ms()
     return Statement(
         "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
-        " updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
-        (record.cwd, json.dumps(record.additional_directories), now_ms(), clock, record.session_id),
+        " prompted_at = COALESCE(prompted_at, ?), updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
+        (
+            record.cwd,
+            json.dumps(record.additional_directories),
+            at if record.prompted else None,
+            at,
+            clock,
+            record.session_id,
+        ),
         rows=1,
     )
 

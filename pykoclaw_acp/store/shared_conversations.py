@@ -7,16 +7,19 @@ began.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
 
-from pykoclaw_acp.model.conversations import OWN, Conversation, Owner
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.conversations import OWN, Conversation, Followed, Owner
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import imports
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION
+from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, places
 
+MOST_AT_ONCE: Final = 500  # parameters of a query
 _INSERT: Final = (
     "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, title, client,"
     " created_at, updated_at, used_clock)"
@@ -93,6 +96,37 @@ def add_alias(session_id: str, owner: str, clock: int, *, only: bool) -> Stateme
         (session_id, at, at, clock, owner),
         rows=1,
     )
+
+
+async def followed(database: Database, session_id: str) -> Followed:
+    """What the session follows."""
+    rows = await database.read(
+        "SELECT c.name, c.session_id, c.cwd, c.system_prompt_hash, s.followed, s.prompt_hash"
+        " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
+        " WHERE s.acp_session_id = ?",
+        (session_id,),
+    )
+    if not rows:
+        raise Conflict(f"the session {session_id} is gone")
+    name, claude, cwd, hashed, own, own_hash = rows[0]
+    row = None if name is None else Conversation(name, claude or None, cwd, hashed)
+    return Followed(row, own, own_hash)
+
+
+async def changed_rows(database: Database, session_ids: Collection[str]) -> list[str]:
+    """Those of these sessions whose rows name another Claude session than the one they follow."""
+    ids = list(session_ids)
+    found: list[str] = []
+    for at in range(0, len(ids), MOST_AT_ONCE):
+        some = ids[at : at + MOST_AT_ONCE]
+        rows = await database.read(
+            "SELECT s.acp_session_id FROM acp_sessions s JOIN conversations c ON c.name = s.conversation_name"  # noqa: S608
+            f" WHERE s.acp_session_id IN {places(some)} AND {CONTINUED}"
+            " AND c.session_id <> COALESCE(s.followed, '')",
+            tuple(some),
+        )
+        found += [session_id for (session_id,) in rows]
+    return found
 
 
 def follow(session_id: str, conversation: Conversation) -> Statement:

@@ -125,7 +125,7 @@ class MemoryChannel:
             n=self._n,
             turn_id=turn_id,
             stop_reason=stop,
-            claude_session_id=self.spec.session_id,
+            claude_session_id=self.spec.resume_session_id or self.spec.session_id,
         )
 
     @property

@@ -23,6 +23,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
+from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually
 from tests.workers import OPTIONS
 
@@ -112,10 +113,14 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(path: Path, **limits: Any) -> AsyncIterator[Rig]:
+async def rig(
+    path: Path, transcripts: ScriptedTranscripts | None = None, **limits: Any
+) -> AsyncIterator[Rig]:
     database = await Database.open(path / "pykoclaw.db")
     journal = HintingJournal(database)
-    sessions = Sessions(journal, OPTIONS, TIMES)
+    sessions = Sessions(journal, OPTIONS, TIMES, transcripts=transcripts)
+    if transcripts is not None:
+        transcripts.store = journal
     launcher = MemoryLauncher(path.parent)
     numbers = {
         "max_workers": 100,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.conversations import Conversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
@@ -72,6 +72,21 @@ class MemoryConversationStore(MemoryStore):
             rows[session_id] = SessionRow(record, self.clock.now(), alias_of=owner)
 
         await self.database.write(add)
+
+    async def followed(self, session_id: str) -> Followed:
+        row = self.database.read().session(session_id)
+        known = await self.conversation(row.record.conversation_name)
+        return Followed(known, self.database.followed.get(session_id), row.prompt_hash)
+
+    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
+        found = [(one, await self.followed(one)) for one in session_ids]
+        return [
+            session_id
+            for session_id, one in found
+            if one.row is not None
+            and one.row.claude_session_id is not None
+            and one.row.claude_session_id != one.claude_session_id
+        ]
 
     async def follow(self, session_id: str, conversation: Conversation) -> None:
         def follow() -> None:

@@ -70,6 +70,7 @@ class MemorySessionStore(MemoryStore):
                 record.cwd,
                 record.additional_directories,
             )
+            row.record.prompted = row.record.prompted or record.prompted
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
 
         await self.database.write(reopen, patient=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.conversations import Conversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
@@ -43,6 +43,14 @@ class ConversationStore(Store, Protocol):
         """Insert a further id of a session; `only`: if it has no other one.
 
         Raises Conflict if it has, or is gone; RowRefused if the id exists.
+        """
+
+    async def followed(self, session_id: str) -> Followed:
+        """What the session follows. Raises Conflict if there is no such session."""
+
+    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
+        """Those of these sessions whose conversations' rows name another Claude session than the
+        one that they follow.
         """
 
     async def follow(self, session_id: str, conversation: Conversation) -> None:

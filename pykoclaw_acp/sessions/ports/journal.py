@@ -19,6 +19,10 @@ class TurnsAndNotes(TurnJournal, NoteStore, Protocol):
     """For whoever runs turns: each prompt carries the pending notes."""
 
 
+class ConversationsAndNotes(ConversationStore, NoteStore, Protocol):
+    """For whoever looks for what other programs did: Claude learns of it by notes."""
+
+
 class Journal(
     SessionStore,
     TurnJournal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -49,7 +49,9 @@ class TurnRunner:
         unclaimed: Unclaimed,
         gate: WorkspaceGate,
         choosing: Choosing,
+        look: Callable[[], Coroutine[Any, Any, list[Event]]],
     ) -> None:
+        """`look` takes in what other programs did; it is called before each prompt."""
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -57,6 +59,7 @@ class TurnRunner:
         self._unclaimed = unclaimed
         self._gate = gate
         self._choosing = choosing
+        self._look = look
         self._tasks = Tasks()
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
@@ -223,6 +226,9 @@ class TurnRunner:
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
+        looked = await self._unless_cancelled(turn, self._look())
+        if looked is None:
+            return
         acquired = await self._unless_cancelled(turn, self._acquire(turn))
         if acquired is None:
             return
@@ -230,7 +236,7 @@ class TurnRunner:
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
-        said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
+        said = [*await in_pieces(outcomes.user_messages(turn)), *looked, *notes, *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
         turn.state = TurnState.DISPATCHED
         self._state.log.committed(seqs, turn.turn_id, said)

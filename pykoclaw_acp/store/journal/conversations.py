@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.conversations import Conversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import notes as store_notes
@@ -40,6 +40,14 @@ class SqlConversationStore(SqlStore):
         """Insert a further id of a session."""
         now = self.clock.now()
         await self._run(shared_conversations.add_alias(session_id, owner, now, only=only))
+
+    async def followed(self, session_id: str) -> Followed:
+        """What the session follows."""
+        return await shared_conversations.followed(self._database, session_id)
+
+    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
+        """Those of these sessions whose rows name another Claude session."""
+        return await shared_conversations.changed_rows(self._database, session_ids)
 
     async def follow(self, session_id: str, conversation: Conversation) -> None:
         """The session follows the Claude session of this row."""

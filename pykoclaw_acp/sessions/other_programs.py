@@ -1,0 +1,227 @@
+"""What other programs do with a session's conversation: taken into its log, shown to its clients,
+and known to Claude at the next prompt.
+
+WhatsApp, the scheduler and `claude --resume` continue a conversation without asking anybody. Its row
+names the Claude session of whoever came last; its transcript has what was said. A row may also name
+a Claude session that continues nothing, as that of an isolated task: such a side turn is shown, and
+the row is put right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model import notes
+from pykoclaw_acp.model.events import Event, TitleChanged, UserMessage
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, Workers
+from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.tasks import Tasks
+
+STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
+PAUSE: Final = 0.2  # s between two looks at a transcript that keeps growing
+
+log: Final = structlog.get_logger()
+
+
+class RowsOnly:
+    """Follows the rows of conversations, and looks at no transcript."""
+
+    async def take_in(
+        self,
+        record: SessionRecord,
+        row_session_id: str | None,
+        *,
+        own: Collection[str],  # noqa: ARG002
+    ) -> Imported:
+        """Another Claude session in the row continues the conversation."""
+        known = record.claude_session_id
+        standing = Standing.SAME if row_session_id in (None, known) else Standing.MOVED_ON
+        return Imported(standing, followed=row_session_id or known)
+
+    def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nothing to watch."""
+        return lambda: None
+
+
+class OtherPrograms:
+    """Looks for what other programs did with one session's conversation, one look at a time.
+
+    `unfinished` gives the ids of the session's turns that run.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        journal: ConversationsAndNotes,
+        workers: Workers,
+        transcripts: Transcripts,
+        unfinished: Callable[[], Collection[str]],
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._workers = workers
+        self._transcripts = transcripts
+        self._unfinished = unfinished
+        self._lock = asyncio.Lock()
+        self._tasks = Tasks()
+        self._looking: asyncio.Task[None] | None = None  # as long as something changes
+        self._end_watching: Callable[[], None] | None = None
+        self._again = False  # something has changed since the last look began
+        self._outdated = False  # the worker lacks turns of others
+        self._missing: str | None = None  # Claude session in the row that has no transcript
+        self._told: str | None = None  # as `_missing`; the log says so
+
+    def __bool__(self) -> bool:
+        """Whether a look is going on."""
+        return bool(self._tasks)
+
+    # --- when
+
+    async def look(self) -> None:
+        """Look now; an error is logged. What was begun is finished, also if the caller is
+        cancelled.
+        """
+        await asyncio.shield(self._start(self._look()))
+
+    async def look_if_possible(self) -> None:
+        """As `look`, but not while the database cannot be written; a look that began goes on."""
+        try:
+            self._journal.require_writable()
+        except StoreUnavailable:
+            return
+        troubles = self._journal.troubles
+        looking = self._start(self._look())
+        while not looking.done() and troubles == self._journal.troubles:
+            await asyncio.wait([looking], timeout=STORE_CHECK)
+
+    async def before_prompt(self, background_over: Callable[[], Awaitable[None]]) -> list[Event]:
+        """Look, and replace the worker if it lacks turns of others, once no turn that Claude began
+        by itself runs on it; returns what the log says.
+        """
+        await self.look()
+        if self._outdated and self._workers.is_live(self._state.id):
+            await background_over()
+            log.info("The worker lacks turns of others", action="worker_outdated")
+            self._workers.retire(self._state.id)
+        self._outdated = False
+        if self._missing is None or self._missing == self._told:
+            return []
+        self._told = self._missing
+        return notes.transcript_missing(self._missing)
+
+    def attend(self, *, attended: bool) -> None:
+        """Watch the transcripts while a client is there."""
+        if attended and self._end_watching is None:
+            self._end_watching = self._transcripts.watch(self._state.id, self.changed)
+        elif not attended and self._end_watching is not None:
+            end, self._end_watching = self._end_watching, None
+            end()
+
+    def changed(self) -> None:
+        """Look soon, unless a turn runs: then when it has ended, as this is mostly its own."""
+        self._again = True
+        if (self._looking is None or self._looking.done()) and not self._unfinished():
+            self._looking = self._start(self._look_while_it_changes())
+
+    async def _look_while_it_changes(self) -> None:
+        while self._again and not self._unfinished():
+            await self._look()
+            await asyncio.sleep(PAUSE)
+
+    def _start(self, looking: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks.start(looking, name="look for other programs")
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    # --- what
+
+    async def _look(self) -> None:
+        async with self._lock:
+            self._again = False
+            try:
+                await self._take_in()
+            except StoreClosed:
+                raise
+            except (StoreUnavailable, Conflict) as error:  # a conflict: the session was deleted
+                log.info(
+                    "Other programs are looked for later", action="look_later", error=str(error)
+                )
+            except Exception:
+                log.exception(
+                    "What other programs did could not be taken in",
+                    action="look_failed",
+                    session=self._state.id,
+                )
+                await self._say_so()
+
+    async def _say_so(self) -> None:
+        """Clients must not believe that they see everything."""
+        if self._told != notes.NOT_LOOKED:
+            self._told = notes.NOT_LOOKED
+            await self._state.log.tell(notes.not_looked(), patient=True)
+
+    async def _take_in(self) -> None:
+        record = self._state.record
+        known = await self._journal.followed(self._state.id)
+        row = known.row
+        claude = None if row is None else row.claude_session_id
+        if claude is None and record.claude_session_id is None:
+            return  # nobody has had a turn
+        found = await self._transcripts.take_in(record, claude, own=self._unfinished())
+        self._state.log.publish(found.logged)
+        await self._entitle(found.logged)
+        own = found.followed or record.claude_session_id or claude
+        lacking = _notes(found)
+        self._missing = None
+        self._outdated = self._outdated or found.standing is Standing.MOVED_ON
+        if row is None or own is None or claude in (None, own):
+            if row is not None and claude is not None and not known.is_current:
+                await self._journal.follow(self._state.id, row)
+        elif found.standing is Standing.SIDE:
+            log.info("A side turn was taken in", action="side_turn", session=self._state.id)
+            await self._journal.put_right(self._state.id, row, own, lacking)
+            lacking = []
+        elif found.standing is Standing.MISSING:
+            self._missing = claude
+        for note in lacking:
+            await self._journal.add_note(self._state.id, note)
+        self._resume(own)
+
+    def _resume(self, claude_session_id: str | None) -> None:
+        if self._state.record.claude_session_id != claude_session_id:
+            log.info(
+                "The conversation was continued elsewhere",
+                action="moved_on",
+                session=self._state.id,
+                claude_session=claude_session_id,
+            )
+        self._state.record.claude_session_id = claude_session_id
+        self._workers.set_resume(self._state.id, claude_session_id)
+
+    async def _entitle(self, logged: Collection[Logged]) -> None:
+        """A conversation without a title has one from the first prompt that was taken in."""
+        if self._state.record.title is not None:
+            return
+        for one in logged:
+            if isinstance(one.event, UserMessage):
+                title = titles.title([one.event.content])
+                if title is not None:
+                    await self._state.log.tell([TitleChanged(title)], patient=True)
+                return
+
+
+def _notes(found: Imported) -> list[Note]:
+    """What Claude lacks. Until the next look, an unchanged digest has the id that it had."""
+    if found.digest is None or found.digest_id is None:
+        return []
+    return [Note(found.digest_id, found.digest)]

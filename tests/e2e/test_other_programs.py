@@ -1,0 +1,233 @@
+"""One conversation that several programs continue, on the real CLI: what clients see, and what reaches
+the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+from typing import Final
+
+import claude_agent_sdk
+import pytest
+
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.prompt_text import NOTES_TAG
+from tests.double import files
+from tests.double.roles import Role
+from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.waiting import eventually
+
+OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+
+
+def row(stack: Stack, name: str) -> tuple[str, str]:
+    """Claude session and directory of a conversation's row."""
+    (found,) = stack.rows("SELECT session_id, cwd FROM conversations WHERE name = ?", name)
+    return found["session_id"], found["cwd"]
+
+
+def name_of(stack: Stack, session: str) -> str:
+    (found,) = stack.rows(
+        "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?", session
+    )
+    return str(found["conversation_name"])
+
+
+async def dispatch(stack: Stack, name: str, prompt: str) -> None:
+    """A turn as WhatsApp runs it."""
+    await Role.run(stack.data, stack.environment, "dispatch", name, prompt, "--claude")
+
+
+async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:
+    """A task that is due, run by the scheduler."""
+    files.insert(
+        stack.data / "pykoclaw.db",
+        "scheduled_tasks",
+        id="0a1b2c3d",
+        conversation=name,
+        prompt=prompt,
+        schedule_type="once",
+        schedule_value="2000-01-01",
+        context_mode=mode,
+        next_run="2000-01-01",
+        created_at=files.LONG_AGO,
+    )
+    await Role.run(stack.data, stack.environment, "scheduler", "--claude", "--rounds", "1")
+
+
+async def terminal(stack: Stack, session: str, prompt: str) -> None:
+    """`claude --resume` in a terminal."""
+    process = await asyncio.create_subprocess_exec(
+        BUNDLED, "-p", "--resume", session, prompt, cwd=stack.work, env=stack.environment,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, said
+
+
+def answers(stack: Stack) -> list[str]:
+    """What the newest request to the model holds of answers that it has given."""
+    return [
+        one["text"]
+        for one in stack.asked()[-1]["messages"]
+        if one["role"] == "assistant" and one["text"]
+    ]
+
+
+def notes(stack: Stack) -> str:
+    """Notes in the newest request."""
+    said = "\n".join(one["text"] for one in stack.asked()[-1]["messages"] if one["role"] == "user")
+    return "".join(re.findall(f"<{NOTES_TAG}>.*?</{NOTES_TAG}>", said, re.DOTALL))
+
+
+async def shown(client: Client, session: str, words: str) -> None:
+    await client.until(lambda: words in client.text(session))
+
+
+async def test_a_conversation_of_the_earlier_plugin_shows_its_history_and_claude_knows_it(
+    stack: Stack,
+) -> None:
+    await dispatch(stack, "acp-1a2b3c4d", text("The old answer."))
+    claude, folder = row(stack, "acp-1a2b3c4d")
+    client = await stack.front()
+    await client.load(OLD, stack.work)
+    assert client.text(OLD) == "The old answer."
+    assert "The old answer." in client.text(OLD, "user_message_chunk")  # the script
+    await client.prompt(OLD, text("The new answer."))
+    assert answers(stack) == ["The old answer."]
+    assert row(stack, "acp-1a2b3c4d") == (claude, str(stack.work)) != (claude, folder)
+    await client.load(OLD, stack.work)
+    assert client.text(OLD) == "The old answer.The new answer."
+
+
+async def test_a_turn_of_another_program_is_shown_and_known_while_our_worker_lives(
+    stack: Stack,
+) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    worker = stack.worker(session)
+    await dispatch(stack, name_of(stack, session), text("Second."))
+    await shown(client, session, "Second.")
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+    assert stack.worker(session).pid != worker.pid
+    await dispatch(stack, name_of(stack, session), text("Fourth."))
+    assert answers(stack) == ["First.", "Second.", "Third."]
+    await shown(client, session, "Fourth.")
+    assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
+    await client.load(session, stack.work)
+    assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
+
+
+async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    claude, _ = row(stack, name_of(stack, session))
+    await terminal(stack, claude, text("Second."))
+    await shown(client, session, "Second.")
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+
+
+async def test_the_result_of_an_isolated_task_is_shown_and_noted_and_the_conversation_stays(
+    stack: Stack,
+) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    name = name_of(stack, session)
+    claude, _ = row(stack, name)
+    worker = stack.worker(session)
+    await run_task(stack, name, text("Forty-two."), "isolated")
+    await shown(client, session, "Forty-two.")
+    await eventually(lambda: row(stack, name)[0] == claude)
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First."]
+    assert "Forty-two." in notes(stack)
+    assert stack.worker(session).pid == worker.pid
+    await client.prompt(session, text("Fourth."))
+    assert answers(stack) == ["First.", "Third."]
+
+
+async def test_a_group_task_continues_the_conversation(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    await run_task(stack, name_of(stack, session), text("Second."), "group")
+    await shown(client, session, "Second.")
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+
+
+async def test_two_programs_at_once_lose_neither_side(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    gate = stack.root / "gate"
+    going = client.prompting(
+        session, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text Ours.")
+    )
+    await client.until(lambda: client.of(session, "tool_call"))
+    await dispatch(stack, name_of(stack, session), text("Theirs."))
+    gate.touch()
+    assert (await client.answer(going))["stopReason"] == "end_turn"
+    await shown(client, session, "Theirs.")
+    assert "Ours." in client.text(session)
+    await client.prompt(session, text("Last."))
+    known = f"{answers(stack)} {notes(stack)}"
+    assert all(words in known for words in ("First.", "Ours.", "Theirs."))
+    await client.prompt(session, text("Very last."))
+    assert "Last." in answers(stack)
+    await client.load(session, stack.work)
+    said = client.text(session)
+    assert [said.count(words) for words in ("Ours.", "Theirs.")] == [1, 1]
+
+
+async def test_a_turn_of_another_program_while_no_daemon_runs_is_known(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    await stack.end_daemon(signal.SIGKILL)
+    await dispatch(stack, name_of(stack, session), text("Second."))
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+    assert "Second." in client.text(session)
+
+
+async def test_a_conversation_of_whatsapp_goes_on_in_an_editor_and_back(stack: Stack) -> None:
+    name = "wa-andy-1@g.us"
+    await dispatch(stack, name, text("In WhatsApp."))
+    _, folder = row(stack, name)
+    session = conversations.id_of(name)
+    client = await stack.front()
+    await client.load(session, stack.work)
+    assert client.text(session) == "In WhatsApp."
+    await client.prompt(session, text("In the editor."))
+    assert answers(stack) == ["In WhatsApp."]
+    assert row(stack, name)[1] == folder
+    await dispatch(stack, name, text("Again in WhatsApp."))
+    assert answers(stack) == ["In WhatsApp.", "In the editor."]
+    await shown(client, session, "Again in WhatsApp.")
+
+
+async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continued_emptily(
+    stack: Stack,
+) -> None:
+    await dispatch(stack, "acp-1a2b3c4d", text("The old answer."))
+    claude, _ = row(stack, "acp-1a2b3c4d")
+    for transcript in (stack.home / ".claude/projects").glob(f"*/{claude}.jsonl"):
+        transcript.unlink()
+    client = await stack.front()
+    await client.load(OLD, stack.work)
+    asked = len(stack.asked())
+    with pytest.raises(RpcError) as failure:
+        await client.prompt(OLD, text("Anew."))
+    assert failure.value.kind == "context_lost"
+    assert len(stack.asked()) == asked

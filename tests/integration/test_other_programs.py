@@ -1,0 +1,395 @@
+"""What other programs do with a session's conversation, as clients and Claude learn of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.prompt_text import NOTES_TAG
+from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.row_changes import RowChanges
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.integration.adopting import alive, daemon, found, killed
+from tests.integration.journals import upsert_row
+from tests.integration.linked import Front, front
+from tests.integration.linked import words as prompt
+from tests.integration.rig import Rig, hanging, rig
+from tests.integration.scripted_transcripts import ScriptedTranscripts
+from tests.waiting import eventually
+
+__all__ = ["alive"]
+
+NAME: Final = "wa-andy-1@g.us"
+SESSION: Final = conversations.id_of(NAME)
+CLAUDE: Final = "claude-1"
+ROW: Final = Conversation(NAME, CLAUDE, "/folder", "hash")
+PATIENCE: Final = 0.05  # s in which what must not happen would have happened
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[tuple[Rig, ScriptedTranscripts, Front, Session]]:
+    """A conversation that WhatsApp began, open in a client, with a live worker."""
+    transcripts = ScriptedTranscripts()
+    async with rig(path, transcripts) as r, front(r) as one:
+        await upsert_row(r.database, ROW)
+        await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        await say(one, 2)
+        session = await r.sessions.get(SESSION)
+        await settled(session)
+        transcripts.looks.clear()
+        yield r, transcripts, one, session
+
+
+async def say(one: Front, number: int, text: str = "say 1") -> None:
+    result = await one.result(number, "session/prompt", **prompt(SESSION, text))
+    assert result["stopReason"] == "end_turn"
+
+
+async def settled(session: Session) -> None:
+    """Wait until no look goes on."""
+    await eventually(lambda: not session.others)
+
+
+async def row(r: Rig) -> Conversation | None:
+    return await SessionJournal(r.database).conversation(NAME)
+
+
+def carried(r: Rig) -> list[str]:
+    """Notes that the newest prompt carried."""
+    blocks = r.launcher.launched[-1].contents[-1]
+    return [one["text"] for one in blocks if one["text"].startswith(f"<{NOTES_TAG}>")]
+
+
+async def test_a_load_shows_what_others_said_before_it_is_answered(tmp_path: Path) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, front(r) as one:
+        await upsert_row(r.database, ROW)
+        transcripts.find(Standing.MOVED_ON, "Said in WhatsApp.")
+        await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        assert one.text() == "Said in WhatsApp."
+        (look,) = transcripts.looks
+        assert (look.session, look.row) == (SESSION, CLAUDE)
+
+
+async def test_a_resume_that_follows_shows_it_too(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        await one.leave()
+        transcripts.find(Standing.MOVED_ON, "Meanwhile.")
+        async with front(r, "front-2") as two:
+            meta = {"pykoclaw.dev/after": session.last_seq}
+            await two.result(1, "session/resume", sessionId=SESSION, cwd="/", _meta=meta)
+            await eventually(lambda: two.text() == "Meanwhile.")
+
+
+async def test_a_worker_is_replaced_once_another_program_has_moved_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        moved = replace(ROW, claude_session_id="claude-2", prompt_hash="newer")
+        await upsert_row(r.database, moved)
+        transcripts.find(Standing.MOVED_ON, "In between. ")
+        await say(one, 3)
+        first, second = r.launcher.launched
+        assert second.spec.resume_session_id == "claude-2"
+        assert first not in r.launcher.live
+        assert one.text() == "0 In between. 0 "
+        assert await row(r) == moved
+        await settled(session)
+        await say(one, 4)
+        assert len(r.launcher.launched) == 2
+
+
+async def test_a_worker_of_the_same_claude_session_is_replaced_if_it_has_grown(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        transcripts.find(Standing.MOVED_ON, "In between. ")
+        await say(one, 3)
+        assert [each.spec.resume_session_id for each in r.launcher.launched] == [CLAUDE, CLAUDE]
+
+
+async def test_a_worker_stays_while_nothing_happens(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        await say(one, 3)
+        await settled(session)
+        assert len(r.launcher.launched) == 1
+        assert len(transcripts.looks) == 2  # before the prompt, and after its turn
+        assert {each.own for each in transcripts.looks} == {frozenset()}
+
+
+async def test_a_side_turn_is_shown_noted_and_the_row_is_put_right(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        side = replace(ROW, claude_session_id="side", prompt_hash=None)
+        await upsert_row(r.database, side)
+        transcripts.find(Standing.SIDE, "The task's words. ", digest="Answered: 42")
+        await say(one, 3)
+        assert await row(r) == ROW
+        assert one.text() == "0 The task's words. 0 "
+        (note,) = carried(r)
+        assert "Answered: 42" in note
+        assert len(r.launcher.launched) == 1
+        assert session.record.claude_session_id == CLAUDE
+        await say(one, 4)
+        assert carried(r) == []
+
+
+async def test_the_next_daemon_does_not_follow_a_side_turn(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, _, _, _):
+        await upsert_row(r.database, replace(ROW, claude_session_id="side", prompt_hash=None))
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, front(r) as one:
+        transcripts.find(Standing.SIDE, "The task's words. ", digest="Answered: 42")
+        await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        assert (transcripts.looks[0].followed, transcripts.looks[0].row) == (CLAUDE, "side")
+        await say(one, 12)  # a line of its own: the front is the one of before
+        assert r.launcher.launched[0].spec.resume_session_id == CLAUDE
+        assert carried(r)
+        assert await row(r) == ROW
+
+
+async def test_what_is_written_while_a_side_turn_is_taken_in_stays(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        newest = replace(ROW, claude_session_id="claude-2")
+        await upsert_row(r.database, replace(ROW, claude_session_id="side"))
+        transcripts.find(
+            Standing.SIDE, digest="x", meanwhile=partial(upsert_row, r.database, newest)
+        )
+        await session.others.look()
+        assert await row(r) == newest
+        transcripts.find(Standing.MOVED_ON)
+        await say(one, 3)
+        assert r.launcher.launched[-1].spec.resume_session_id == "claude-2"
+
+
+async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        for _ in range(2):
+            transcripts.find(Standing.SAME, digest="Asked: what?")
+            await session.others.look()
+        await say(one, 3)
+        (note,) = carried(r)
+        assert note.count("Asked: what?") == 1
+
+
+async def test_a_missing_transcript_is_told_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        other = replace(ROW, claude_session_id="unknown")
+        await upsert_row(r.database, other)
+        for number in (3, 4):
+            transcripts.find(Standing.MISSING)
+            await say(one, number)
+        assert one.text().count("unknown") == 1
+        assert "is missing here" in one.text()
+        assert len(r.launcher.launched) == 1
+        assert await row(r) == other
+
+
+async def test_an_adopted_conversation_without_its_transcript_resumes_what_the_row_names(
+    tmp_path: Path,
+) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, front(r) as one:
+        await upsert_row(r.database, ROW)
+        transcripts.find(Standing.MISSING)
+        await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        await say(one, 2)
+        assert r.launcher.launched[0].spec.resume_session_id == CLAUDE
+
+
+async def test_a_session_that_nobody_prompted_is_not_looked_at(tmp_path: Path) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r:
+        session = await r.session()
+        await session.others.look()
+        assert transcripts.looks == []
+        await r.run(session, "say 1")
+        assert r.launcher.launched[0].spec.resume_session_id is None
+
+
+async def test_a_row_that_lost_its_claude_session_does_not_end_the_conversation(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as (r, _, one, _):
+        await upsert_row(r.database, replace(ROW, claude_session_id=None))
+        await say(one, 3)
+        assert await row(r) == replace(ROW, claude_session_id=CLAUDE)
+
+
+# --- while a turn runs
+
+
+async def test_a_change_during_a_turn_is_looked_at_when_it_has_ended(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        one.call(3, "session/prompt", **prompt(SESSION, "hang"))
+        channel = r.launcher.launched[0]
+        await eventually(lambda: channel.prompts[-1] == "hang" and channel.acked == channel._n)
+        looks = len(transcripts.looks)
+        transcripts.find(Standing.MOVED_ON, "Both at once. ")
+        await upsert_row(r.database, replace(ROW, claude_session_id="claude-2"))
+        transcripts.watched[SESSION]()
+        await one.result(9, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        await asyncio.sleep(PATIENCE)
+        assert len(transcripts.looks) == looks
+        assert channel in r.launcher.live
+        one.notify(4, "session/cancel", sessionId=SESSION)
+        await one.answer(3)
+        await eventually(lambda: one.text().endswith("Both at once. "))
+        kept = await row(r)
+        assert kept is not None
+        assert kept.claude_session_id == "claude-2"  # the turn's end has not overwritten it
+        await say(one, 5)
+        assert r.launcher.launched[-1].spec.resume_session_id == "claude-2"
+
+
+async def test_a_turn_that_claude_began_itself_is_not_cut_off(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        channel = r.launcher.launched[0]
+        channel.say(channel.started("own-turn", background=True))
+        await eventually(lambda: channel.acked == channel._n)
+        transcripts.find(Standing.MOVED_ON)
+        one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
+        await eventually(lambda: transcripts.all_found)
+        assert transcripts.looks[-1].own == {"own-turn"}
+        await asyncio.sleep(PATIENCE)
+        assert r.launcher.live == [channel]
+        channel.say(channel.ended("own-turn"))
+        assert (await one.answer(3))["result"]["stopReason"] == "end_turn"
+        assert len(r.launcher.launched) == 2
+
+
+async def test_a_cancel_during_a_look_loses_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        going, gate = asyncio.Event(), asyncio.Event()
+
+        async def meanwhile() -> None:
+            going.set()
+            await gate.wait()
+
+        transcripts.find(Standing.MOVED_ON, "Found. ", meanwhile=meanwhile)
+        one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
+        await going.wait()
+        one.notify(4, "session/cancel", sessionId=SESSION)
+        assert (await one.answer(3))["result"]["stopReason"] == "cancelled"
+        gate.set()
+        await eventually(lambda: "Found. " in one.text())
+        await say(one, 5)
+        assert len(r.launcher.launched) == 2
+
+
+# --- attached sessions
+
+
+async def test_a_change_is_shown_to_clients_that_are_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        for text in ("First. ", "Second. "):
+            transcripts.find(Standing.MOVED_ON, text)
+            transcripts.watched[SESSION]()
+            await eventually(partial(lambda text: one.text().endswith(text), text))
+        await settled(session)
+        assert len(transcripts.looks) == 2  # and none without a change
+        assert len(r.launcher.live) == 1  # until there is a prompt
+        await one.leave()
+        assert transcripts.watched == {}
+
+
+async def test_a_changed_row_of_an_attached_session_is_noticed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        rows = RowChanges(r.sessions, SessionJournal(r.database))
+        await rows.look()
+        assert transcripts.looks == []
+        await upsert_row(r.database, replace(ROW, claude_session_id="side"))
+        transcripts.find(Standing.SIDE, "The task's words. ", digest="x")
+        await rows.look()
+        await eventually(lambda: one.text().endswith("The task's words. "))
+        await settled(session)
+        await one.leave()
+        transcripts.looks.clear()
+        await upsert_row(r.database, replace(ROW, claude_session_id="side-2"))
+        await rows.look()
+        assert transcripts.looks == []
+
+
+# --- when something fails
+
+
+async def test_a_look_that_fails_is_told_and_does_not_keep_the_prompt(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (_, transcripts, one, _):
+
+        async def broken() -> None:
+            raise ValueError("a transcript of another kind")
+
+        for _ in range(2):
+            transcripts.find(Standing.SAME, meanwhile=broken)
+        await say(one, 3)
+        assert one.text().count("may be missing here") == 1
+
+
+async def test_a_load_does_not_wait_for_a_database_that_cannot_be_written(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        never = asyncio.Event()
+        transcripts.find(Standing.SAME, meanwhile=never.wait)
+        one.call(3, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        await eventually(lambda: transcripts.looks)
+        r.database.condition.failed("locked", "Another program keeps it locked.")
+        assert "result" in await one.answer(3)
+        r.database.condition.recovered()
+        never.set()
+        await settled(session)
+
+
+async def test_an_adopted_worker_is_replaced_if_another_program_moved_on(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """Before the daemon died, or after it."""
+    async with killed(tmp_path, alive) as before:
+        session, turn, channel = await hanging(before)
+    transcripts = ScriptedTranscripts()
+    async with daemon(tmp_path, before, transcripts=transcripts) as r:
+        again = await found(r, session)
+        channel.say(channel.ended(turn.turn_id))
+        await eventually(lambda: not again.busy)
+        await settled(again)
+        await r.run(again, "say 1")
+        assert len(r.launcher.launched) == 1
+        await settled(again)
+        transcripts.find(Standing.MOVED_ON)
+        await r.run(again, "say 1")
+        assert len(r.launcher.launched) == 2
+
+
+# --- what lists show
+
+
+async def test_the_title_is_the_first_prompt_that_was_taken_in(tmp_path: Path) -> None:
+    old, name = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "acp-1a2b3c4d"
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, front(r) as one:
+        await upsert_row(r.database, Conversation(name, CLAUDE))
+        asked = UserMessage("u", {"type": "text", "text": "Mend the parser"})
+        transcripts.find(Standing.MOVED_ON, asked, "Done.")
+        await one.result(1, "session/load", sessionId=old, cwd="/", mcpServers=[])
+        record = (await r.sessions.get(old)).record
+        assert record.title == "Mend the parser"
+
+
+async def test_a_clients_own_prompt_does_not_make_a_conversation_its_helper(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        await upsert_row(r.database, ROW)
+        await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        record = (await r.sessions.get(SESSION)).record
+        assert record.prompted
+        await say(one, 2)
+        rows: list[Any] = await r.database.read(
+            "SELECT auxiliary, prompted_at IS NOT NULL FROM acp_sessions"
+        )
+        assert rows == [(0, 1)]
