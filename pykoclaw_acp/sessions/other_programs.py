@@ -82,8 +82,8 @@ class OtherPrograms:
         self._told: str | None = None  # as `_missing`; the log says so
 
     def __bool__(self) -> bool:
-        """Whether a look is going on."""
-        return bool(self._tasks)
+        """Whether a look is going on or wanted."""
+        return self._again or self._lock.locked()
 
     # --- when
 
