@@ -31,8 +31,8 @@ class ClientTraits:
     of tools. `catch_up_pause` (s): after the answer to `session/resume` it does not take updates
     yet. `commands_pause` (s): after the answer that opens a session it loses its slash commands.
     `ends_lines`: it shows text at the end of a line or of a turn, so what it is shown of another's
-    turn needs an empty line at its end. `legacy_choices`: it reads the modes and models of ACP
-    before there were config options.
+    turn needs an empty line at its end. `legacy_models`: it reads `models`, which ACP has
+    given up, and does not find the models among the config options.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -40,7 +40,7 @@ class ClientTraits:
     catch_up_pause: float = 0.3
     commands_pause: float = 0.2
     ends_lines: bool = True
-    legacy_choices: bool = True
+    legacy_models: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -54,6 +54,7 @@ MITTO: Final = replace(
         "\nSummarize this message in 2-3 words",
         "\nRewrite the following prompt",
     ),
+    legacy_models=True,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.

@@ -152,7 +152,7 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
 
 class OpenedState(Wire, frozen=True, kw_only=True):
     """Result of load and resume: selected values and choices; `modes` and `models` repeat the
-    config options.
+    config options. `models` is no longer in ACP.
     """
 
     modes: ModeState | None = None

@@ -184,27 +184,28 @@ def elicitation(session_id: str, form: Form) -> CreateElicitation:
     )
 
 
-def state(selection: Selection, *, legacy: bool) -> OpenedState:
-    """Selected values and choices of a session. `legacy`: also in the form before config options."""
-    options = config_options(selection)
-    if not legacy:
-        return OpenedState(config_options=options)
+def state(selection: Selection, *, legacy_models: bool) -> OpenedState:
+    """Selected values and choices of a session. `legacy_models`: models also in the field that ACP
+    had before config options.
+    """
+    modes = ModeState(
+        current_mode_id=selection.mode,
+        available_modes=[
+            SessionMode(id=one.id, name=one.name, description=one.description or None)
+            for one in selection.modes
+        ],
+    )
+    models = ModelState(
+        current_model_id=selection.model,
+        available_models=[
+            ModelInfo(model_id=one.id, name=one.name, description=one.description or None)
+            for one in selection.models
+        ],
+    )
     return OpenedState(
-        modes=ModeState(
-            current_mode_id=selection.mode,
-            available_modes=[
-                SessionMode(id=one.id, name=one.name, description=one.description or None)
-                for one in selection.modes
-            ],
-        ),
-        models=ModelState(
-            current_model_id=selection.model,
-            available_models=[
-                ModelInfo(model_id=one.id, name=one.name, description=one.description or None)
-                for one in selection.models
-            ],
-        ),
-        config_options=options,
+        modes=modes,
+        models=models if legacy_models else None,
+        config_options=config_options(selection),
     )
 
 

@@ -87,7 +87,7 @@ def _options(
 
 def _state(call: Call, opened: Opened) -> OpenedState:
     call.follow_ups += opened.follow_ups
-    return projection.state(opened.selection, legacy=call.subscriber.traits.legacy_choices)
+    return projection.state(opened.selection, legacy_models=call.subscriber.traits.legacy_models)
 
 
 def _cursor(params: ResumeSessionParams) -> int | None:

@@ -8,6 +8,7 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,32 @@ from tests.conformance.recording import Recording
 from tests.conformance.registry import unsupported
 
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; above what an agent may ever write in a line
+
+
+WORD = "ananas"  # what the user says in a session that has been told
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A session: its id, its directory, the answer that has opened it."""
+
+    session: str
+    cwd: Path
+    made: dict[str, Any]
+
+    @property
+    def again(self) -> dict[str, Any]:
+        """The parameters that open it again."""
+        return {"sessionId": self.session, "cwd": str(self.cwd), "mcpServers": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A session, and the connection on which its turns were run."""
+
+    session: str
+    cwd: Path
+    recording: Recording
 
 
 class Agent(ABC):
@@ -32,7 +59,8 @@ class Agent(ABC):
         self.login: str | None = None
         self.scripted = True
         self._pooled: Peer | None = None
-        self._chat: str | None = None
+        self._chat: Chat | None = None
+        self._told: Told | None = None
         self._directories = 0
         self._toured = False
 
@@ -99,11 +127,26 @@ class Agent(ABC):
         made = await peer.call("session/new", **{"cwd": str(cwd), "mcpServers": [], **params})
         return str(made["sessionId"]), cwd
 
-    async def chat(self, peer: Peer) -> str:
+    async def chat(self, peer: Peer) -> Chat:
         """A session that other rules have used as well; nothing runs in it."""
         if self._chat is None or peer is not self._pooled:
-            self._chat, _ = await self.session(peer)
+            cwd = self.directory()
+            made = await peer.call("session/new", cwd=str(cwd), mcpServers=[])
+            self._chat = Chat(str(made["sessionId"]), cwd, made)
         return self._chat
+
+    async def told(self) -> Told:
+        """A session with two turns, of an earlier connection."""
+        if self._told is None:
+            async with self.fresh() as peer:
+                session, cwd = await self.session(peer)
+                await peer.prompt(session, f"The word is {WORD}.\n" + self.text("Remembered."))
+                tool = "Reply with that word once more."
+                if self.scripted:
+                    tool = self.script("thinking Hm.", "write made.txt <<< x", "text Written.")
+                await peer.prompt(session, tool)
+                self._told = Told(session, cwd, peer.recording)
+        return self._told
 
     def script(self, *lines: str) -> str:
         """A prompt that the scripted model plays."""

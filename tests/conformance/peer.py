@@ -216,7 +216,7 @@ class Peer:
         self.wire.end_input()
         try:
             async with asyncio.timeout(self.patience):
-                await self._reader
+                await asyncio.shield(self._reader)
                 await self.wire.ended()
         except TimeoutError:
             return False
@@ -262,7 +262,9 @@ class Peer:
         elif "id" in frame:
             result = self._result(frame)
             if result is not None:
-                self.send({"jsonrpc": "2.0", "id": frame["id"], **result})
+                # Later, so that what came together is recorded together.
+                answer = {"jsonrpc": "2.0", "id": frame["id"], **result}
+                asyncio.get_running_loop().call_soon(self.send, answer)
 
     def _result(self, frame: Frame) -> Frame | None:
         if frame["method"] != "session/request_permission":

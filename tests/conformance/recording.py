@@ -28,11 +28,10 @@ class Recording:
     def add(self, raw: bytes, *, by_agent: bool) -> dict[str, Any] | None:
         """A line; gives its frame."""
         try:
-            frame = json.loads(raw)
+            read = json.loads(raw)
         except ValueError:
-            frame = None
-        if not isinstance(frame, dict):
-            frame = None
+            read = None
+        frame: dict[str, Any] | None = read if isinstance(read, dict) else None
         self.lines.append(Line(by_agent, raw, frame))
         return frame
 
@@ -61,6 +60,17 @@ class Recording:
         for request, answer in self.answers():
             if request["method"] in methods and isinstance(answer.get("result"), dict):
                 yield request, answer["result"]
+
+    def until_answered(self, method: str) -> Recording:
+        """What came before the answer to the first request of this method."""
+        asked: str | None = None
+        for number, line in enumerate(self.lines):
+            frame = line.frame or {}
+            if not line.by_agent and asked is None and frame.get("method") == method:
+                asked = json.dumps(frame.get("id"))
+            elif line.by_agent and "method" not in frame and json.dumps(frame.get("id")) == asked:
+                return Recording(lines=self.lines[:number])
+        return self
 
     def answers(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """The client's request and the agent's answer, in the order of the answers."""

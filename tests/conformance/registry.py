@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
@@ -37,6 +37,7 @@ class Rule:
 
 
 RULES: Final[dict[str, Rule]] = {}
+_ALONE: Final[set[str]] = set()
 
 
 def _add(rule: Rule) -> None:
@@ -54,6 +55,12 @@ def must(check: Acts) -> Acts:
 def should(check: Acts) -> Acts:
     """A rule that agents SHOULD keep, or that clients of today depend on."""
     _add(Rule(check.__name__, "should", check.__doc__ or "", acts=check))
+    return check
+
+
+def alone(check: Acts) -> Acts:
+    """The rule needs connections of its own. Below `must` and `should`."""
+    _ALONE.add(check.__name__)
     return check
 
 
@@ -80,7 +87,8 @@ def unsupported(words: str) -> NoReturn:
     raise Unsupported(words)
 
 
-def in_order() -> Iterator[Rule]:
-    """All rules; those that look at recordings come last, when there is most to see."""
-    yield from (rule for rule in RULES.values() if rule.acts is not None)
-    yield from (rule for rule in RULES.values() if rule.looks is not None)
+def in_order() -> list[Rule]:
+    """All rules: first those with connections of their own, so that the others can share one; those
+    that look at recordings come last, when there is most to see.
+    """
+    return sorted(RULES.values(), key=lambda one: (one.acts is None, one.name not in _ALONE))

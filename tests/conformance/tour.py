@@ -8,6 +8,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from tests.conformance import scripts
 from tests.conformance.agents import Agent
 from tests.conformance.peer import CANCELLED, Peer, choosing
 from tests.conformance.recording import granted
@@ -29,10 +30,11 @@ async def drive(agent: Agent) -> None:
     """A client with nothing to offer, and one with everything. What an agent refuses is left out
     here: the rule about it says so.
     """
-    for capabilities in ({}, RICH):
+    every = (_answers, _decides, _selects, _stops, _returns)
+    for capabilities, parts in (({}, every), (RICH, (_answers, _returns))):
         async with agent.fresh(**capabilities) as peer:
             session, cwd = await agent.session(peer)
-            for part in (_answers, _decides, _selects, _stops, _returns):
+            for part in parts:
                 with contextlib.suppress(Violation, Unsupported):
                     await part(agent, peer, session, cwd)
             peer.permit = choosing("allow_once")
@@ -76,7 +78,7 @@ async def _selects(agent: Agent, peer: Peer, session: str, cwd: Path) -> None:
 
 async def _stops(agent: Agent, peer: Peer, session: str, cwd: Path) -> None:
     since = peer.seen()
-    running = peer.begin_prompt(session, agent.script("repeat 600x100ms w{n} "))
+    running = peer.begin_prompt(session, agent.script(scripts.LONG))
     await peer.until(lambda: "w2" in peer.said(session, since=since), "the running answer")
     peer.notify("session/cancel", sessionId=session)
     await peer.answer(running)

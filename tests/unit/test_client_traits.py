@@ -14,10 +14,12 @@ def test_client_name_lookup_ignores_case() -> None:
     assert client_traits.find("zed", "0.1") is client_traits.DEFAULT
 
 
-def test_legacy_modes_and_models_only_for_legacy_clients() -> None:
+def test_only_clients_that_look_there_get_models_where_acp_had_them() -> None:
     selection = choices.selection("plan", None, None, bypass=False)
-    said = msgspec.to_builtins(projection.state(selection, legacy=True))
+    said = msgspec.to_builtins(projection.state(selection, legacy_models=True))
     assert said["modes"]["currentModeId"] == "plan"
-    assert msgspec.to_builtins(projection.state(selection, legacy=False)) == {
-        "configOptions": said["configOptions"]
-    }
+    assert said["models"]["currentModelId"] == "default"
+    del said["models"]
+    assert msgspec.to_builtins(projection.state(selection, legacy_models=False)) == said
+    assert client_traits.MITTO.legacy_models
+    assert not client_traits.DEFAULT.legacy_models

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import scripts
-from tests.conformance.agents import Agent
+from tests.conformance.agents import Agent, Chat
 from tests.conformance.peer import CANCELLED, Frame, Peer, choosing, selected
 from tests.conformance.recording import Recording
 from tests.conformance.registry import check, must, must_always, unsupported
@@ -15,12 +15,12 @@ from tests.conformance.registry import check, must, must_always, unsupported
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 
 
-async def _choices(agent: Agent, peer: Peer, field: str) -> tuple[str, Any]:
-    """A new session and this field of its answer."""
-    made = await peer.call("session/new", cwd=str(agent.directory()), mcpServers=[])
-    if not made.get(field):
+async def _choices(agent: Agent, peer: Peer, field: str) -> tuple[Chat, Any]:
+    """A session, and this field of the answer that has opened it."""
+    chat = await agent.chat(peer)
+    if not chat.made.get(field):
         unsupported(f"session/new gives no {field}")
-    return made["sessionId"], made[field]
+    return chat, chat.made[field]
 
 
 # --- modes
@@ -40,26 +40,28 @@ def the_current_mode_is_available(recording: Recording) -> None:
 async def available_modes_can_be_set(agent: Agent) -> None:
     """`session/set_mode` with an available mode succeeds, also while a turn runs."""
     async with agent.client() as peer:
-        session, modes = await _choices(agent, peer, "modes")
-        for mode in modes["availableModes"]:
-            await peer.call("session/set_mode", sessionId=session, modeId=mode["id"])
-        current = modes["currentModeId"]
-        await peer.call("session/set_mode", sessionId=session, modeId=current)
-        running = peer.begin_prompt(session, agent.script(scripts.LONG))
-        await peer.until(lambda: "w2" in peer.said(session), "the running answer")
-        other = next((m["id"] for m in modes["availableModes"] if m["id"] != current), current)
-        await peer.call("session/set_mode", sessionId=session, modeId=other)
+        chat, modes = await _choices(agent, peer, "modes")
+        current, ids = modes["currentModeId"], [one["id"] for one in modes["availableModes"]]
+        for mode in (*ids, current):
+            await peer.call("session/set_mode", sessionId=chat.session, modeId=mode)
+        since = peer.seen()
+        running = peer.begin_prompt(chat.session, agent.script(scripts.LONG))
+        await peer.until(lambda: "w2" in peer.said(chat.session, since=since), "the answer")
+        other = next((one for one in ids if one != current), current)
+        await peer.call("session/set_mode", sessionId=chat.session, modeId=other)
         check(not running.done(), "the mode was set only after the turn")
-        peer.notify("session/cancel", sessionId=session)
+        peer.notify("session/cancel", sessionId=chat.session)
         await peer.answer(running, "the cancelled prompt")
+        await peer.call("session/set_mode", sessionId=chat.session, modeId=current)
 
 
 @must
 async def unknown_modes_are_invalid(agent: Agent) -> None:
     """`session/set_mode` with a mode that is not available is answered with -32602."""
     async with agent.client() as peer:
-        session, _ = await _choices(agent, peer, "modes")
-        error = await peer.refused("session/set_mode", sessionId=session, modeId="no-such-mode")
+        chat, _ = await _choices(agent, peer, "modes")
+        params = {"sessionId": chat.session, "modeId": "no-such-mode"}
+        error = await peer.refused("session/set_mode", **params)
         check(error["code"] == -32602, f"not -32602: {error}")
 
 
@@ -67,18 +69,18 @@ async def unknown_modes_are_invalid(agent: Agent) -> None:
 async def a_mode_is_kept(agent: Agent) -> None:
     """The mode that was set is the current one when the session is opened again."""
     async with agent.client() as peer:
-        made = {"cwd": str(agent.directory()), "mcpServers": []}
-        answer = await peer.call("session/new", **made)
-        modes, session = answer.get("modes"), answer["sessionId"]
-        if not modes or len(modes["availableModes"]) < 2:
-            unsupported("session/new offers no modes to choose from")
         peer.needs("loadSession")
-        await peer.prompt(session, agent.text("Hello."))
-        other = next(m for m in modes["availableModes"] if m["id"] != modes["currentModeId"])
-        await peer.call("session/set_mode", sessionId=session, modeId=other["id"])
-        loaded = await peer.call("session/load", sessionId=session, **made)
+        chat, modes = await _choices(agent, peer, "modes")
+        before = modes["currentModeId"]
+        others = [one["id"] for one in modes["availableModes"] if one["id"] != before]
+        if not others:
+            unsupported("the agent has one mode only")
+        await peer.prompt(chat.session, agent.text("Hello."))
+        await peer.call("session/set_mode", sessionId=chat.session, modeId=others[0])
+        loaded = await peer.call("session/load", **chat.again)
         current = (loaded.get("modes") or {}).get("currentModeId")
-        check(current == other["id"], f"{other['id']} was set, {current} is current")
+        check(current == others[0], f"{others[0]} was set, {current} is current")
+        await peer.call("session/set_mode", sessionId=chat.session, modeId=before)
 
 
 # --- configuration options
@@ -139,17 +141,17 @@ def modes_and_the_option_for_them_agree(recording: Recording) -> None:
 async def setting_an_option_gives_the_whole_list(agent: Agent) -> None:
     """`session/set_config_option` answers with all options, among them the new value."""
     async with agent.client() as peer:
-        session, options = await _choices(agent, peer, "configOptions")
+        chat, options = await _choices(agent, peer, "configOptions")
         for option in options:
             for value in _values(option)[:3]:
-                params = {"sessionId": session, "configId": option["id"], "value": value}
+                params = {"sessionId": chat.session, "configId": option["id"], "value": value}
                 listed = (await peer.call("session/set_config_option", **params))["configOptions"]
                 ids = [one["id"] for one in listed]
                 check(option["id"] in ids, f"{option['id']} is missing: {ids}")
                 (found,) = [one for one in listed if one["id"] == option["id"]]
                 check(found["currentValue"] == value, f"{value!r} was set, the answer has {found}")
                 check(len(ids) >= len(options), f"not the whole list: {ids}")
-            params = {"sessionId": session, "configId": option["id"]}
+            params = {"sessionId": chat.session, "configId": option["id"]}
             await peer.call("session/set_config_option", **params, value=option["currentValue"])
 
 
@@ -157,10 +159,10 @@ async def setting_an_option_gives_the_whole_list(agent: Agent) -> None:
 async def unknown_options_are_invalid(agent: Agent) -> None:
     """`session/set_config_option` with an unknown option or value is answered with -32602."""
     async with agent.client() as peer:
-        session, options = await _choices(agent, peer, "configOptions")
+        chat, options = await _choices(agent, peer, "configOptions")
         known = options[0]["id"]
         for option, value in (("no-such-option", "x"), (known, "no such value"), (known, [1])):
-            params = {"sessionId": session, "configId": option, "value": value}
+            params = {"sessionId": chat.session, "configId": option, "value": value}
             error = await peer.refused("session/set_config_option", **params)
             check(error["code"] == -32602, f"{option}={value!r} is answered with {error}")
 
@@ -169,20 +171,21 @@ async def unknown_options_are_invalid(agent: Agent) -> None:
 async def a_mode_set_as_mode_is_set_as_option(agent: Agent) -> None:
     """After `session/set_mode` the option of the category `mode` has that value."""
     async with agent.client() as peer:
-        made = await peer.call("session/new", cwd=str(agent.directory()), mcpServers=[])
+        chat = await agent.chat(peer)
+        session, made = chat.session, chat.made
         options = [one for one in made.get("configOptions") or [] if one.get("category") == "mode"]
         modes = made.get("modes")
         if not modes or not options:
             unsupported("session/new does not give the mode both ways")
-        session, option = made["sessionId"], options[0]
-        for mode in modes["availableModes"][:3]:
-            await peer.call("session/set_mode", sessionId=session, modeId=mode["id"])
+        option, current = options[0], modes["currentModeId"]
+        for mode in [*(one["id"] for one in modes["availableModes"][:2]), current]:
+            await peer.call("session/set_mode", sessionId=session, modeId=mode)
             others = [one for one in made["configOptions"] if one["id"] != option["id"]]
-            again = others[0] if others else {**option, "currentValue": mode["id"]}
+            again = others[0] if others else {**option, "currentValue": mode}
             params = {"configId": again["id"], "value": again["currentValue"]}
             set_again = await peer.call("session/set_config_option", sessionId=session, **params)
             now = {one["id"]: one["currentValue"] for one in set_again["configOptions"]}
-            check(now.get(option["id"]) == mode["id"], f"{mode['id']} was set, the option is {now}")
+            check(now.get(option["id"]) == mode, f"{mode} was set, the option is {now}")
 
 
 # --- session/request_permission
@@ -201,7 +204,7 @@ def permission_requests_offer_a_choice(recording: Recording) -> None:
 async def _decided(agent: Agent, decide: Callable[[Frame], Frame]) -> tuple[bool, Path]:
     """Whether a tool has written its file after this decision."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         path = agent.directory() / "made.txt"
         peer.permit = decide
         asked = len(peer.asked)

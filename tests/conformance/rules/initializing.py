@@ -7,10 +7,11 @@ from typing import Any
 from tests.conformance.agents import Agent
 from tests.conformance.peer import Peer
 from tests.conformance.recording import Recording
-from tests.conformance.registry import check, must, must_always, should, unsupported
+from tests.conformance.registry import alone, check, must, must_always, should, unsupported
 
 
 @must
+@alone
 async def a_supported_version_is_answered_with_itself(agent: Agent) -> None:
     """To `protocolVersion` 1 the agent answers 1."""
     async with agent.raw() as peer:
@@ -19,15 +20,17 @@ async def a_supported_version_is_answered_with_itself(agent: Agent) -> None:
 
 
 @must
+@alone
 async def an_unknown_version_is_answered_with_an_own_one(agent: Agent) -> None:
     """A version that the agent does not know is neither repeated nor refused."""
-    for asked in (0, 999, 65535):
-        async with agent.raw() as peer:
+    async with agent.raw() as peer:
+        for asked in (0, 999, 65535):
             version = (await peer.initialize(protocolVersion=asked)).get("protocolVersion")
             check(version in {1, 2}, f"version {asked} is answered with {version!r}")
 
 
 @must
+@alone
 async def a_later_client_is_understood(agent: Agent) -> None:
     """`initialize` of protocol version 2, with its fields, succeeds."""
     async with agent.raw() as peer:
@@ -42,6 +45,7 @@ async def a_later_client_is_understood(agent: Agent) -> None:
 
 
 @should
+@alone
 async def the_agent_says_who_it_is(agent: Agent) -> None:
     """`agentInfo` has name and version."""
     async with agent.raw() as peer:
@@ -51,6 +55,7 @@ async def the_agent_says_who_it_is(agent: Agent) -> None:
 
 
 @must
+@alone
 async def initialize_may_be_repeated(agent: Agent) -> None:
     """A second `initialize` succeeds."""
     async with agent.fresh() as peer:
@@ -58,6 +63,7 @@ async def initialize_may_be_repeated(agent: Agent) -> None:
 
 
 @must
+@alone
 async def malformed_capabilities_fall_back(agent: Agent) -> None:
     """Fields of `clientCapabilities` and `clientInfo` that are malformed count as absent."""
     wrong: tuple[dict[str, Any], ...] = (
@@ -65,12 +71,13 @@ async def malformed_capabilities_fall_back(agent: Agent) -> None:
         {"clientCapabilities": None, "clientInfo": None},
         {"clientCapabilities": "all", "clientInfo": {"name": 1, "version": None}},
     )
-    for params in wrong:
-        async with agent.raw() as peer:
+    async with agent.raw() as peer:
+        for params in wrong:
             await peer.initialize(**params)
 
 
 @must
+@alone
 async def a_version_is_demanded(agent: Agent) -> None:
     """`initialize` without a usable `protocolVersion` is answered with -32602."""
     async with agent.raw() as peer:

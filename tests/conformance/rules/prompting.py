@@ -23,7 +23,7 @@ TURN = {
 
 async def _running(agent: Agent, peer: Peer) -> tuple[str, asyncio.Future[Frame]]:
     """A session in the middle of a long answer, and the future of the prompt's answer."""
-    session = await agent.chat(peer)
+    session = (await agent.chat(peer)).session
     since = peer.seen()
     running = peer.begin_prompt(session, agent.script(scripts.LONG))
     await peer.until(lambda: "w2" in peer.said(session, since=since), "the running answer")
@@ -43,7 +43,7 @@ async def _reason(peer: Peer, running: asyncio.Future[Frame]) -> Any:
 async def text_is_accepted(agent: Agent) -> None:
     """A prompt of text blocks is answered with a stop reason, after the answer's text."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         since = peer.seen()
         reason = await peer.prompt(session, "Please.", agent.text("Here it is."))
         check(reason == "end_turn", f"the stop reason is {reason}")
@@ -55,7 +55,7 @@ async def text_is_accepted(agent: Agent) -> None:
 async def links_are_accepted(agent: Agent) -> None:
     """`resource_link` in a prompt is accepted, whatever the agent advertises."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         link = {"type": "resource_link", "uri": "file:///tmp/notes.md", "name": "notes.md"}
         full = {**link, "title": "Notes", "description": "x", "mimeType": "text/plain", "size": 3}
         reason = await peer.prompt(session, link, full, agent.text("Seen."))
@@ -86,7 +86,7 @@ async def advertised_content_is_accepted(agent: Agent) -> None:
         wanted = [one for kind, blocks in OFFERED.items() if offered.get(kind) for one in blocks]
         if not wanted:
             unsupported("the agent advertises no content but text and links")
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         for block in wanted:
             reason = await peer.prompt(session, block, agent.text("Seen."))
             check(reason == "end_turn", f"{block['type']}: the stop reason is {reason}")
@@ -96,7 +96,7 @@ async def advertised_content_is_accepted(agent: Agent) -> None:
 async def malformed_content_is_invalid(agent: Agent) -> None:
     """A prompt with a malformed block is answered with -32602."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         for block in ({"type": "text"}, {"type": "_dance", "text": "x"}, "text"):
             error = await peer.refused("session/prompt", sessionId=session, prompt=[block])
             check(error["code"] == -32602, f"{block} is answered with {error}")
@@ -106,8 +106,8 @@ async def malformed_content_is_invalid(agent: Agent) -> None:
 async def a_refusal_is_a_stop_reason(agent: Agent) -> None:
     """If the model refuses, the prompt is answered with `refusal`, not with an error."""
     async with agent.client() as peer:
-        session, _ = await agent.session(peer)
-        reason = await peer.prompt(session, agent.script("text I will not.", "stop refusal"))
+        session = (await agent.chat(peer)).session
+        reason = await peer.prompt(session, agent.script(*("text I will not.", "stop refusal") * 4))
         check(reason == "refusal", f"the stop reason is {reason}")
 
 
@@ -148,7 +148,7 @@ def updates_of_a_turn_precede_its_answer(recording: Recording) -> None:
 async def a_prompt_is_pending_until_its_turn_is_over(agent: Agent) -> None:
     """While the model answers, updates come and the prompt is not answered."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         since = peer.seen()
         running = peer.begin_prompt(session, agent.script("repeat 30x50ms w{n} ", "text Over."))
         await peer.until(lambda: "w2" in peer.said(session, since=since), "the running answer")
@@ -163,7 +163,7 @@ async def a_second_prompt_does_no_harm(agent: Agent) -> None:
     whole answer.
     """
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         since = peer.seen()
         words = "".join(f"w{n} " for n in range(1, 21))
         running = peer.begin_prompt(session, agent.script("repeat 20x50ms w{n} "))
@@ -208,15 +208,15 @@ async def a_cancel_ends_what_waits_for_a_permission(agent: Agent) -> None:
     `cancelled`, the prompt is answered with `cancelled`, and the tool does not run.
     """
     async with agent.client() as peer:
-        session, cwd = await agent.session(peer)
+        session, path = (await agent.chat(peer)).session, agent.directory() / "made.txt"
         peer.permit = lambda _: None
-        running = peer.begin_prompt(session, agent.script("write made.txt <<< x", "text Done."))
+        running = peer.begin_prompt(session, agent.script(f"write {path} <<< x", "text Done."))
         question = await _asked(peer, running)
         peer.notify("session/cancel", sessionId=session)
         peer.reply(question, {"outcome": {"outcome": "cancelled"}})
         reason = await _reason(peer, running)
         check(reason == "cancelled", f"the stop reason is {reason}")
-        check(not (cwd / "made.txt").exists(), "the tool has run")
+        check(not path.exists(), "the tool has run")
         peer.permit = choosing("allow_once")
 
 
@@ -236,7 +236,7 @@ async def _asked(peer: Peer, running: asyncio.Future[Frame]) -> Frame:
 async def a_cancel_without_a_turn_is_ignored(agent: Agent) -> None:
     """`session/cancel` for an idle or unknown session says and breaks nothing."""
     async with agent.client() as peer:
-        session = await agent.chat(peer)
+        session = (await agent.chat(peer)).session
         peer.notify("session/cancel", sessionId=session)
         peer.notify("session/cancel", sessionId="no-such-session")
         await peer.fence()

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.agents import Agent
-from tests.conformance.peer import Frame, Peer
+from tests.conformance import scripts
+from tests.conformance.agents import WORD, Agent, Chat
+from tests.conformance.peer import Frame, Peer, result_of
 from tests.conformance.recording import Recording
-from tests.conformance.registry import check, must, must_always, should
+from tests.conformance.registry import alone, check, must, must_always, should
 
 HISTORY = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call", "plan"}
 
@@ -34,9 +35,9 @@ async def session_ids_are_unique(agent: Agent) -> None:
 async def a_session_works_in_its_directory(agent: Agent) -> None:
     """Relative paths of tools are those of the session's `cwd`, wherever the agent was started."""
     async with agent.client() as peer:
-        session, cwd = await agent.session(peer)
-        await peer.prompt(session, agent.script("write here.txt <<< x", "text Done."))
-        check((cwd / "here.txt").exists(), "a file with a relative path is not below cwd")
+        chat = await agent.chat(peer)
+        await peer.prompt(chat.session, agent.script("write here.txt <<< x", "text Done."))
+        check((chat.cwd / "here.txt").exists(), "a file with a relative path is not below cwd")
 
 
 @must
@@ -52,12 +53,13 @@ async def required_parameters_are_demanded(agent: Agent) -> None:
     """`session/new` without `cwd` or `mcpServers`, or with another kind of value, is -32602."""
     async with agent.client() as peer:
         cwd = str(agent.directory())
-        for params in (
+        wrong: tuple[Frame, ...] = (
             {"mcpServers": []},
             {"cwd": cwd},
             {"cwd": [cwd], "mcpServers": []},
             {"cwd": cwd, "mcpServers": "none"},
-        ):
+        )
+        for params in wrong:
             error = await peer.refused("session/new", **params)
             check(error["code"] == -32602, f"{params} is answered with {error}")
 
@@ -123,7 +125,7 @@ async def meta_is_no_parameter(agent: Agent) -> None:
         evil = {"cwd": "relative", "mcpServers": 7, "sessionId": "evil", "self": 1}
         session, _ = await agent.session(peer, _meta=evil)
         check(session != "evil", "the id of the session is that in _meta")
-        await peer.prompt(session, agent.text("Hello."))
+        session = (await agent.chat(peer)).session
         block = {"type": "text", "text": agent.text("Here.")}
         params = {"sessionId": session, "prompt": [block], "_meta": {"sessionId": "evil"}}
         await peer.call("session/prompt", **params)
@@ -164,26 +166,16 @@ async def resuming_an_unknown_session_is_not_found(agent: Agent) -> None:
 # --- session/load and session/resume
 
 
-async def _remembered(agent: Agent, peer: Peer) -> tuple[str, Path]:
-    """A session with two turns, of which the second has used a tool."""
-    session, cwd = await agent.session(peer)
-    await peer.prompt(session, "The word is ananas.\n" + agent.text("Remembered."))
-    tool = agent.script("thinking Let me see.", "write made.txt <<< x", "text Written.")
-    await peer.prompt(session, tool if agent.scripted else "Reply with the word once more.")
-    return session, cwd
-
-
 @must
+@alone
 async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
     """`session/load` sends the whole conversation as updates, in its order, and then answers."""
+    told = await agent.told()
+    live = _told(told.recording, told.session)
     async with agent.fresh() as peer:
         peer.needs("loadSession")
-        session, cwd = await _remembered(agent, peer)
-        live = _told(peer, session, 0)
-    async with agent.fresh() as peer:
-        since = peer.seen()
-        await peer.call("session/load", **_opening(session, cwd))
-        replayed = _told(peer, session, since)
+        await peer.call("session/load", **_opening(told.session, told.cwd))
+        replayed = _told(peer.recording.until_answered("session/load"), told.session)
         kinds = [kind for kind, _ in replayed if kind != "user_message_chunk"]
         check(
             kinds == [kind for kind, _ in live if kind != "user_message_chunk"],
@@ -193,20 +185,21 @@ async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
         shown = "".join(text for kind, text in live if kind == "agent_message_chunk")
         check(words == shown, f"the answers were {shown!r}, the load says {words!r}")
         asked = "".join(text for kind, text in replayed if kind == "user_message_chunk")
-        check("ananas" in asked, f"the user's words are missing: {asked!r}")
+        check(WORD in asked, f"the user's words are missing: {asked!r}")
         first = replayed[0][0] if replayed else None
         check(first == "user_message_chunk", f"the replay begins with {first}")
-        since = peer.seen()
         await peer.fence()
-        late = _told(peer, session, since)
-        check(not late, f"replayed after the answer: {late}")
+        every = _told(peer.recording, told.session)
+        check(every == replayed, f"replayed after the answer: {every[len(replayed) :]}")
 
 
-def _told(peer: Peer, session: str, since: int) -> list[tuple[str, str]]:
+def _told(recording: Recording, session: str) -> list[tuple[str, str]]:
     """Kind and text of the history's updates, the pieces of a message joined."""
     told: list[tuple[str, str]] = []
-    for update in peer.updates(session, *HISTORY, since=since):
+    for one, update in recording.updates(*HISTORY):
         kind = update["sessionUpdate"]
+        if one != session:
+            continue
         if kind.endswith("_chunk"):
             words = update["content"].get("text", "")
             if told and told[-1][0] == kind:
@@ -217,51 +210,45 @@ def _told(peer: Peer, session: str, since: int) -> list[tuple[str, str]]:
     return told
 
 
-async def _report(agent: Agent, peer: Peer, session: str) -> str:
-    """What the model gets with the next prompt."""
-    since = peer.seen()
-    await peer.prompt(session, agent.script("report"))
-    return peer.said(session, since=since)
-
-
 async def _remembers(agent: Agent, method: str, capability: str) -> None:
+    told = await agent.told()
     async with agent.fresh() as peer:
         peer.needs(capability)
-        session, cwd = await agent.session(peer)
-        await peer.prompt(session, "The word is ananas.\n" + agent.text("Remembered."))
-    async with agent.fresh() as peer:
-        await peer.call(method, **_opening(session, cwd))
-        report = await _report(agent, peer, session)
-        check("ananas" in report, f"the model gets no earlier words: {report[:1000]}")
+        await peer.call(method, **_opening(told.session, told.cwd))
+        since = peer.seen()
+        await peer.prompt(told.session, agent.script("report"))
+        report = peer.said(told.session, since=since)
+        check(WORD in report, f"the model gets no earlier words: {report[:1000]}")
 
 
 @must
+@alone
 async def a_loaded_session_remembers(agent: Agent) -> None:
     """After `session/load` the model knows what was said."""
     await _remembers(agent, "session/load", "loadSession")
 
 
 @must
+@alone
 async def a_resumed_session_remembers(agent: Agent) -> None:
     """After `session/resume` the model knows what was said."""
     await _remembers(agent, "session/resume", "sessionCapabilities.resume")
 
 
 @must
+@alone
 async def resuming_replays_nothing(agent: Agent) -> None:
     """`session/resume` sends no history before its answer."""
+    told = await agent.told()
     async with agent.fresh() as peer:
         peer.needs("sessionCapabilities.resume")
-        session, cwd = await agent.session(peer)
-        await peer.prompt(session, agent.text("Once."))
-    async with agent.fresh() as peer:
-        since = peer.seen()
-        await peer.call("session/resume", **_opening(session, cwd))
-        replayed = _told(peer, session, since)
+        await peer.call("session/resume", **_opening(told.session, told.cwd))
+        replayed = _told(peer.recording.until_answered("session/resume"), told.session)
         check(not replayed, f"replayed by a resume: {replayed}")
 
 
 @must
+@alone
 async def a_session_without_prompts_can_be_resumed(agent: Agent) -> None:
     """`session/resume` works for a session that never had a prompt."""
     async with agent.fresh() as peer:
@@ -295,15 +282,21 @@ async def closing_cancels_what_runs(agent: Agent) -> None:
     """`session/close` ends a running prompt with the stop reason `cancelled`, then answers."""
     async with agent.client() as peer:
         peer.needs("sessionCapabilities.close")
-        session, _ = await agent.session(peer)
-        running = peer.begin_prompt(session, agent.script("repeat 600x100ms w{n} "))
-        await peer.until(lambda: "w2" in peer.said(session), "the running answer")
-        closing = peer.begin("session/close", sessionId=session)
+        chat, since = await agent.chat(peer), peer.seen()
+        running = peer.begin_prompt(chat.session, agent.script(scripts.LONG))
+        await peer.until(lambda: "w2" in peer.said(chat.session, since=since), "the answer")
+        closing = peer.begin("session/close", sessionId=chat.session)
         answer = await peer.answer(running, "the running prompt")
         reason = (answer.get("result") or {}).get("stopReason")
         check(reason == "cancelled", f"the running prompt is answered with {answer}")
-        closed = await peer.answer(closing, "session/close")
-        check("result" in closed, f"session/close is answered with {closed}")
+        result_of(await peer.answer(closing, "session/close"), "session/close")
+        await _open_again(peer, chat)
+
+
+async def _open_again(peer: Peer, chat: Chat) -> None:
+    offered = peer.recording.agent["agentCapabilities"]
+    method = "session/load" if offered.get("loadSession") else "session/resume"
+    await peer.call(method, **chat.again)
 
 
 @should
@@ -311,9 +304,9 @@ async def a_closed_session_can_be_opened_again(agent: Agent) -> None:
     """After `session/close`, `session/load` or `session/resume` opens the session."""
     async with agent.client() as peer:
         peer.needs("sessionCapabilities.close")
-        session, cwd = await agent.session(peer)
-        await peer.prompt(session, agent.text("Once."))
-        await peer.call("session/close", sessionId=session)
-        offered = peer.recording.agent["agentCapabilities"]
-        method = "session/load" if offered.get("loadSession") else "session/resume"
-        await peer.call(method, **_opening(session, cwd))
+        chat = await agent.chat(peer)
+        await peer.prompt(chat.session, agent.text("Once."))
+        await peer.call("session/close", sessionId=chat.session)
+        await _open_again(peer, chat)
+        reason = await peer.prompt(chat.session, agent.text("Once more."))
+        check(reason == "end_turn", f"the stop reason is {reason}")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.conformance.agents import Agent
 from tests.conformance.peer import Peer, error_of
 from tests.conformance.recording import Recording
-from tests.conformance.registry import check, must, must_always, should
+from tests.conformance.registry import alone, check, must, must_always, should
 from tests.schema import validation
 
 MIB = 1024 * 1024
@@ -125,7 +125,7 @@ async def _echo(peer: Peer, message_id: Any) -> None:
 @must
 async def ids_are_echoed_exactly(agent: Agent) -> None:
     """Ids are texts and integers, and come back as they were sent."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         for message_id in ("a", "", '\u00e9\U0001f600"\\', "7", 0, -7, 2**53):
             await _echo(peer, message_id)
 
@@ -133,7 +133,7 @@ async def ids_are_echoed_exactly(agent: Agent) -> None:
 @must
 async def the_id_null_is_echoed(agent: Agent) -> None:
     """A request whose id is null is a request: it is answered under null."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         await _echo(peer, None)
 
 
@@ -151,7 +151,7 @@ async def bad_json_is_a_parse_error(agent: Agent) -> None:
     """A line that is no JSON is answered with -32700 under the id null, and the connection lives
     on.
     """
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         for line in (b"{", b"not json", b'{"jsonrpc":"2.0","id":1,"method":"x"'):
             await _unplaced(peer, line, -32700)
 
@@ -159,7 +159,7 @@ async def bad_json_is_a_parse_error(agent: Agent) -> None:
 @must
 async def a_line_that_is_no_object_is_an_invalid_request(agent: Agent) -> None:
     """JSON that is no object is answered with -32600 under the id null."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         for line in (b"42", b'"text"', b"true", b"null"):
             await _unplaced(peer, line, -32600)
 
@@ -167,7 +167,7 @@ async def a_line_that_is_no_object_is_an_invalid_request(agent: Agent) -> None:
 @must
 async def a_batch_is_one_invalid_request(agent: Agent) -> None:
     """ACP has no batches: an array gets one -32600 under the id null, and nothing in it is done."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         since = peer.seen()
         entries = [
             {"jsonrpc": "2.0", "id": f"entry-{n}", "method": "_conformance/entry"} for n in (1, 2)
@@ -182,7 +182,7 @@ async def a_batch_is_one_invalid_request(agent: Agent) -> None:
 @must
 async def answers_that_nobody_asked_for_are_ignored(agent: Agent) -> None:
     """What has the form of an answer is never answered."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         since = peer.seen()
         peer.send({"jsonrpc": "2.0", "id": "never", "result": {}})
         peer.send({"jsonrpc": "2.0", "id": 77, "error": {"code": 1, "message": "no"}})
@@ -200,7 +200,7 @@ async def _nothing_but_the_fence(peer: Peer, since: int) -> None:
 @must
 async def notifications_get_no_answer(agent: Agent) -> None:
     """Nothing is said to a notification, known or unknown, right or wrong."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         since = peer.seen()
         peer.notify("session/cancel", sessionId="no-such-session")
         peer.notify("session/cancel", sessionId=["wrong"])
@@ -211,7 +211,7 @@ async def notifications_get_no_answer(agent: Agent) -> None:
 @must
 async def unknown_notifications_are_ignored(agent: Agent) -> None:
     """A notification that the agent does not know is ignored in silence."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         since = peer.seen()
         peer.notify("session/dance", step=1)
         peer.notify("_conformance/dance", step=1)
@@ -222,7 +222,7 @@ async def unknown_notifications_are_ignored(agent: Agent) -> None:
 @must
 async def unknown_requests_are_method_not_found(agent: Agent) -> None:
     """A request that the agent does not know is answered with -32601."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         error = await peer.refused("session/dance")
         check(error["code"] == -32601, f"not -32601: {error}")
 
@@ -230,16 +230,17 @@ async def unknown_requests_are_method_not_found(agent: Agent) -> None:
 @must
 async def custom_requests_are_answered(agent: Agent) -> None:
     """A request whose method begins with `_` gets an answer."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         await peer.ask("_conformance/custom", x=1)
 
 
 @must
 async def absent_params_count_as_empty(agent: Agent) -> None:
     """A request without `params`, or with null, is as one with `{}`."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         codes = []
-        for number, params in enumerate(({"params": {}}, {"params": None}, {})):
+        wordings: tuple[dict[str, Any], ...] = ({"params": {}}, {"params": None}, {})
+        for number, params in enumerate(wordings):
             future = peer.begin_as(f"empty-{number}", {"method": "session/new", **params})
             answer = await peer.answer(future, f"session/new with {params}")
             codes.append(error_of(answer, f"session/new with {params}")["code"])
@@ -247,6 +248,7 @@ async def absent_params_count_as_empty(agent: Agent) -> None:
 
 
 @must
+@alone
 async def unknown_fields_are_tolerated(agent: Agent) -> None:
     """Fields of a later ACP, and `_meta`, do no harm."""
     async with agent.raw() as peer:
@@ -258,7 +260,7 @@ async def unknown_fields_are_tolerated(agent: Agent) -> None:
 @should
 async def long_lines_are_accepted(agent: Agent) -> None:
     """A message of 31 MiB is answered under its id, and the connection lives on."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         block = {"type": "text", "text": "x" * 31 * MIB}
         message = {"sessionId": "no-such-session", "prompt": [block]}
         error = await peer.refused("session/prompt", **message)
@@ -267,6 +269,7 @@ async def long_lines_are_accepted(agent: Agent) -> None:
 
 
 @should
+@alone
 async def the_end_of_input_ends_the_agent(agent: Agent) -> None:
     """An agent whose input has ended exits."""
     async with agent.fresh() as peer:
@@ -274,6 +277,7 @@ async def the_end_of_input_ends_the_agent(agent: Agent) -> None:
 
 
 @should
+@alone
 async def nothing_is_served_before_initialize(agent: Agent) -> None:
     """A request before `initialize` is answered with -32600, and `initialize` works after it."""
     async with agent.raw() as peer:

@@ -1,0 +1,131 @@
+"""What an agent in memory keeps between its connections: sessions, and whether somebody has logged
+in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Frame = dict[str, Any]
+
+MODES = ("ask", "plan", "free")
+MODELS = ("large", "small")
+
+
+class Failure(Exception):
+    """What a request is answered with instead of a result."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.error: Frame = {"code": code, "message": message}
+        if data is not None:
+            self.error["data"] = data
+
+
+def invalid(what: str) -> Failure:
+    return Failure(-32602, f"Invalid params: {what}.")
+
+
+def not_found(session: str) -> Failure:
+    return Failure(-32002, "There is no such session.", {"sessionId": session})
+
+
+@dataclass
+class Session:
+    """A conversation. `history` are the updates that a load replays."""
+
+    id: str
+    cwd: str
+    history: list[Frame] = field(default_factory=list)
+    user_texts: list[str] = field(default_factory=list)
+    values: dict[str, Any] = field(
+        default_factory=lambda: {"mode": "ask", "model": "large", "fast": False}
+    )
+    title: str | None = None
+    archived: bool = False
+    turn: asyncio.Task[None] | None = None
+    ready: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def modes(self) -> Frame:
+        offered = [{"id": mode, "name": mode.title()} for mode in MODES]
+        return {"currentModeId": self.values["mode"], "availableModes": offered}
+
+    def options(self, *, switches: bool) -> list[Frame]:
+        made: list[Frame] = [
+            {
+                "id": name,
+                "name": name.title(),
+                "category": name,
+                "type": "select",
+                "currentValue": self.values[name],
+                "options": [{"value": value, "name": value.title()} for value in values],
+            }
+            for name, values in (("mode", MODES), ("model", MODELS))
+        ]
+        if switches:
+            current = self.values["fast"]
+            made.append({"id": "fast", "name": "Fast", "type": "boolean", "currentValue": current})
+        return made
+
+    def listed(self) -> Frame:
+        return {
+            "sessionId": self.id,
+            "cwd": self.cwd,
+            "title": self.title,
+            "updatedAt": "2026-11-22T10:00:00+00:00",
+            "archived": self.archived,
+        }
+
+
+@dataclass
+class Installation:
+    """`logins` says whether there is anything to log in to."""
+
+    logins: bool = True
+    logged_in: bool = True
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+    def new(self, cwd: str) -> Session:
+        if self.logins and not self.logged_in:
+            raise Failure(-32000, "Log in first.")
+        session = Session(str(uuid.uuid4()), cwd)
+        self.sessions[session.id] = session
+        return session
+
+    def find(self, params: Frame) -> Session:
+        wanted = text(params, "sessionId")
+        if wanted not in self.sessions:
+            raise not_found(wanted)
+        return self.sessions[wanted]
+
+
+def text(params: Frame, name: str) -> str:
+    """A required text."""
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise invalid(name)
+    return value
+
+
+def directory(params: Frame) -> str:
+    """The directory of a session; the other parameters of opening one are examined as well."""
+    cwd = text(params, "cwd")
+    if not Path(cwd).is_absolute():
+        raise invalid("cwd is relative")
+    servers = params.get("mcpServers")
+    if not isinstance(servers, list):
+        raise invalid("mcpServers")
+    for server in servers:
+        if not isinstance(server, dict) or not isinstance(server.get("command"), str):
+            raise invalid("mcpServers")
+    for extra in params.get("additionalDirectories", []):
+        if not isinstance(extra, str) or not Path(extra).is_absolute():
+            raise invalid("additionalDirectories")
+    prompt = params.get("systemPrompt")
+    if prompt is not None and prompt.get("mode") not in {"append", "override"}:
+        raise invalid("systemPrompt.mode")
+    return cwd
