@@ -25,6 +25,8 @@ STEPS: Final = (
     "response_ready",
     "response_sent",
 )
+# Before a client's line that has no response is dealt with.
+UNANSWERED: Final = ("answer_received", "notification_received")
 # At a start that takes over from another daemon.
 ADOPTION: Final = ("spool_taken", "recovered", "worker_attached")
 # In the merge of two logs.
@@ -33,7 +35,7 @@ MERGING: Final = ("merge_piece_written", "conversation_united", "merge_piece_fin
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 # In a delivery, and in the run of a scheduled task.
 DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
-EVERY: Final = STEPS + ADOPTION + MERGING + CONVERSION + DELIVERY
+EVERY: Final = STEPS + UNANSWERED + ADOPTION + MERGING + CONVERSION + DELIVERY
 
 _remaining: dict[str, int] = {}
 

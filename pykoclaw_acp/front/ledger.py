@@ -36,7 +36,7 @@ class KeptLine:
         ] = {}  # a request's id, method, and parameters that matter; a response's id
         self.acknowledged = False
         self.taken = False  # a daemon has it where no death of its own is the end of it
-        self.deaths = 0  # daemons that died before one had taken it
+        self.deaths = 0  # daemons that died before one had taken or acknowledged it
 
     @property
     def is_request(self) -> bool:
@@ -160,7 +160,8 @@ class Ledger:
         """The connection to a daemon ended; None: it had said so, or nobody knows which process
         that was.
         """
-        self._lost, self._over = daemon, [line for line in self.open_requests() if not line.taken]
+        self._lost = daemon
+        self._over = [line for line in self.lines.values() if not (line.taken or line.acknowledged)]
 
     def add_request(self, ask_id: str) -> bool:
         """Note a request of the daemon's. False if the client has it, or has answered it: it is not
@@ -240,17 +241,20 @@ class Ledger:
         ]
 
     def _responses(self) -> Iterator[KeptLine]:
+        """Responses that the daemon will read."""
         return (
             line
             for line in self.lines.values()
-            if "method" not in line.message and not line.acknowledged
+            if "method" not in line.message
+            and not line.acknowledged
+            and line.deaths < lines.MAX_DEATHS
         )
 
     def _count_deaths(self) -> None:
         """Now that another daemon is there, it can be seen what became of the one before."""
         if self._lost is not None and client_process.is_gone(self._lost):
             for line in self._over:
-                line.deaths += not line.taken
+                line.deaths += not (line.taken or line.acknowledged)
         self._lost, self._over = None, []
 
     def _drop_acknowledged(self) -> None:

@@ -145,9 +145,11 @@ class Link:
             self._receipts.expect_answer(numbers[0], self._client.total)
 
     def _pass_refusal(self, numbers: list[int], error: bytes | bytearray) -> None:
-        """The daemon did not look at the request, and so does not know its id."""
+        """The daemon did not look at the line, and so does not know a request's id."""
         line = self._ledger.lines.get(numbers[0])
-        if line is not None and line.is_request:
+        if line is not None and not line.is_request:
+            self._ledger.acknowledge(numbers[0])
+        elif line is not None:
             request_id = json.dumps(line.message["id"]).encode()
             self._pass_answer(
                 numbers, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id, bytes(error))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LINK: Final = 1  # version of this vocabulary
 MAX_NUMBER: Final = 2**53  # integers up to here are exact in every JSON reader
+MAX_DEATHS: Final = 2  # daemons that may die over a line; the next one does not read it
 HEAD: Final = 64  # bytes; no line has more before its text
 
 

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import AcpError, TurnFailed
+from pykoclaw_acp.link.lines import MAX_DEATHS
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
@@ -127,12 +129,14 @@ class Connection:
                     line.number, jsonrpc.encode_error(invalid.id, invalid.error)
                 )
             case Response() as response:
+                crash_points.reached("answer_received")
                 await self.client.asking.take_answer(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self.calls.withdraw(params)
                 if not self._sessions.awaits_recovery:
                     await self._peer.acknowledge(line.number)
             case Notification(method=method, params=params):
+                crash_points.reached("notification_received")
                 self.calls.begin(line, None, method, params, read)
             case Request(id=message_id, method=method, params=params):
                 if method == INITIALIZE and not self.client.introduced:
@@ -140,8 +144,11 @@ class Connection:
                 self.calls.begin(line, message_id, method, params, read)
 
     async def _refusal(self, line: ClientLine) -> TurnFailure | None:
-        """Why a re-sent line must not be taken: it would kill another daemon, or run again."""
-        deadly = line.deaths >= outcomes.MAX_ATTEMPTS
+        """Why a re-sent line must not be taken: it would kill another daemon, or run again.
+
+        What is no request the front then keeps no longer; a question of ours stays open.
+        """
+        deadly = line.deaths >= MAX_DEATHS
         if not (deadly or line.taken) or await self._sessions.was_taken(
             f"{self._peer.key}:{line.number}"
         ):

@@ -1,13 +1,16 @@
-"""A prompt over which one daemon after the other dies: it ends in words, and the third daemon
-lives.
+"""A prompt, an answer or a notification over which one daemon after the other dies: the third
+daemon lives.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.e2e.harness import Stack, text
-from tests.e2e.harness.client import RpcError
+from tests.e2e.commands import run
+from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.client import RpcError, selected
 from tests.waiting import eventually
 
 
@@ -73,3 +76,48 @@ async def test_restart_during_worker_start_is_not_counted(stack: Stack) -> None:
         await eventually(stack.daemon_pid)  # the front's
     assert (await client.answer(answer))["stopReason"] == "end_turn"
     assert len(stack.asked()) == 1
+
+
+def refused(stack: Stack) -> bool:
+    log = Path(stack.places.log)
+    return log.exists() and "refused unread" in log.read_text()
+
+
+async def test_answer_that_two_daemons_die_over_is_asked_for_again(stack: Stack) -> None:
+    stack.environment["PYKOCLAW_CRASH_AT"] = "answer_received"
+    await stack.daemon()
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    answer = client.prompting(session, script("bash mkdir made", "text And then?"))
+    (question,) = await client.until(lambda: client.questions)
+    first = stack.daemon_pid()
+    client.reply(question, selected("allow_once"))
+    again = (await client.until(lambda: client.questions[1:]))[0]
+    assert again["id"] == question["id"]
+    assert again["params"] == question["params"]
+    await eventually(lambda: refused(stack))
+    third = stack.daemon_pid()
+    assert third not in (None, first)
+    (row,) = stack.rows("SELECT outcome FROM acp_permissions")
+    assert row == {"outcome": None}, "it is open"
+    assert not (stack.work / "made").exists()
+    done = await run(stack, "approve", question["id"], "--allow")
+    assert done.status == 0
+    assert (await client.answer(answer))["stopReason"] == "end_turn"
+    assert (stack.work / "made").is_dir()
+    assert stack.daemon_pid() == third, "it lives"
+
+
+async def test_notification_that_two_daemons_die_over_is_given_up(stack: Stack) -> None:
+    stack.environment["PYKOCLAW_CRASH_AT"] = "notification_received"
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    first = stack.daemon_pid()
+    client.cancel(session)
+    await eventually(lambda: refused(stack))
+    third = stack.daemon_pid()
+    assert third not in (None, first)
+    assert (await client.prompt(session, text("Alive.")))["stopReason"] == "end_turn"
+    assert stack.daemon_pid() == third, "it lives"

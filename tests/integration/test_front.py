@@ -315,6 +315,54 @@ def test_daemon_deaths_over_request_count_until_accepted(
         assert daemon.accept().hello()["deaths"] == {}
 
 
+def test_notification_and_answer_that_two_daemons_die_over_are_given_up(
+    client: Client, daemon: Daemon
+) -> None:
+    """The question of the refused answer is passed on once more; what was acknowledged counts no
+    deaths.
+    """
+    question = (
+        b'request "q" {"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{}}'
+    )
+    with processes(3) as there:
+        for at, process in enumerate(there):
+            link = daemon.accept()
+            hello = link.hello(daemon=client_process.of(process.pid))
+            assert hello["deaths"] == ({"3": at, "4": at} if at else {})
+            link.send(question)
+            if at == 0:
+                client.request("session/prompt")
+                client.notify("acknowledged")
+                client.notify("session/cancel")
+                assert client.message()["id"] == "q"
+                client.write(b'{"jsonrpc":"2.0","id":"q","result":1}')
+                sent = [link.line().split(b" ", 2)[1] for _ in range(4)]
+                assert sent == [b"1", b"2", b"3", b"4"]
+                link.send(b"ack 2", b"taken 1")
+            else:
+                sent = [link.line().split(b" ", 2)[1] for _ in range(4)]
+                assert sent == [b"1", b"2", b"3", b"4"]
+            if at < 2:
+                assert client.is_silent()
+                process.kill()
+                process.wait()
+                daemon.restart()
+        assert client.message()["id"] == "q", "its answer will not be read"
+        link.send(b"refuse 3 {}", b"refuse 4 {}", question)
+        assert client.is_silent()
+        client.write(b'{"jsonrpc":"2.0","id":"q","result":2}')
+        assert b'"result":2' in link.line().replace(b" ", b"")
+        daemon.restart()
+        link = daemon.accept()
+        hello = link.hello()
+        assert hello["deaths"] == {"3": 2, "4": 2}, "kept behind the prompt, they are refused again"
+        assert hello["asked"] == []
+        link.send(b"answer 1 " + result(1), b"ack 5")
+        assert client.message()["id"] == 1
+        daemon.restart()
+        assert daemon.accept().hello()["deaths"] == {}
+
+
 @contextmanager
 def processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     started = [subprocess.Popen(["sleep", "1000"]) for _ in range(count)]
