@@ -28,7 +28,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
 from pykoclaw_acp.server.judgement import Evidence, judge
 from pykoclaw_acp.sessions.turns import outcomes
-from pykoclaw_acp.store import instance
+from pykoclaw_acp.store import instance, notices
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
@@ -108,9 +108,9 @@ class Identity:
     async def keep(self, database: Database, places: Places) -> None:
         """Store the instance and its place; waits until the store can be written."""
         if self._row != self._before:
-            await database.commit(
-                Unit(statements=(instance.save(self._row),), durable=True), patient=True
-            )
+            copied = () if self.standing.copied_from is None else notices.leave_to_original()
+            statements = (instance.save(self._row), *copied)
+            await database.commit(Unit(statements, durable=True), patient=True)
         try:
             await asyncio.to_thread(
                 records.write, places.state, Record(self._row.instance, self._row.site)

@@ -102,6 +102,17 @@ def settle_until(clock: int) -> Statement:
     return Statement("UPDATE acp_notify SET since_clock = ? WHERE since_clock < ?", (clock, clock))
 
 
+def leave_to_original() -> tuple[Statement, Statement]:
+    """This database became a copy: the original tells people of what was there before."""
+    return (
+        Statement(
+            "UPDATE acp_notifications SET outcome = ? WHERE outcome IS NULL",
+            (NotificationOutcome.REMOVED,),
+        ),
+        switch_off(),
+    )
+
+
 def forget(before: int) -> tuple[Statement, Statement]:
     """Delete notices from `before` (ms since 1970) that nobody has to accept any more."""
     old = (

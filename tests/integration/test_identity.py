@@ -228,6 +228,21 @@ async def test_silent_worker_marks_databases_elsewhere_as_copies(
         assert (await settled(opened, elsewhere)).standing.copied_from == places.data
 
 
+async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
+    here, there = places_of(tmp_path), places_of(tmp_path, "copy")
+    async with server(here) as app:
+        rows = (
+            "INSERT INTO acp_notices VALUES ('turn-1', 'session', 'turn_ended', '{}', 1)",
+            "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES ('turn-1', 'x', 0)",
+        )
+        await app.database.commit(Unit(tuple(Statement(sql) for sql in rows)))
+    await asyncio.to_thread(subprocess.run, ["cp", "-a", here.data, there.data], check=True)
+    for places, outcome in ((there, "removed"), (here, None)):
+        async with server(places) as app:
+            found = await app.database.read("SELECT outcome FROM acp_notifications")
+            assert found == [(outcome,)]
+
+
 async def test_older_database_without_id_is_the_local_instance(tmp_path: Path) -> None:
     places = places_of(tmp_path)
     async with server(places) as app:

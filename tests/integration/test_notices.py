@@ -369,6 +369,27 @@ async def _count(r: Rig, count: int) -> Any:
     return len(await notices(r)) == count
 
 
+async def test_turn_that_was_decided_is_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teller, "MARGIN", -1)
+    async with rig(tmp_path) as r:
+        watched = await r.session()
+        subscription = watched.subscribe(Person(), 0)
+        async with telling(r, CHAT) as one:
+            await r.run(watched, "say 1")
+            (before,) = (await rows(r, "SELECT since_clock FROM acp_notify"))[0]
+            await eventually(
+                lambda: rows(r, f"SELECT 1 FROM acp_notify WHERE since_clock > {before}")
+            )
+            assert one._turns == {}
+        subscription.close()
+        async with telling(r, CHAT):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: notices(r))
+            assert await _count(r, 1)
+
+
 async def test_dead_worker_is_told_even_if_watched(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, telling(r, CHAT):
         session = await r.session()
