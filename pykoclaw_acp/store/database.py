@@ -20,7 +20,12 @@ from pykoclaw_acp.store.condition import FileGone, StoreCondition, trouble
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.journal_mode import JournalMode
-from pykoclaw_acp.store.open_file import GoneAfterCommit, LogMissing, UnseenAfterCommit
+from pykoclaw_acp.store.open_file import (
+    GoneAfterCommit,
+    LogMissing,
+    OpenFile,
+    UnseenAfterCommit,
+)
 from pykoclaw_acp.store.opening import Opened, open_files
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
@@ -159,7 +164,7 @@ class Database:
 
     async def connect(self) -> Connection:
         """A further connection to the file, which is closed with the database. Whoever writes with
-        it calls `check` within the transaction, and `note_write` afterwards.
+        it checks `file` within the transaction and after it, then calls `note_write`.
 
         Raises StoreUnavailable while the database cannot be written, sqlite3.Error, and
         DatabaseClosed.
@@ -180,11 +185,10 @@ class Database:
             raise self.condition.refusal()
         self.condition.require()
 
-    def check(self) -> None:
-        """Raises FileGone if the path does not lead to the open file, OSError if that cannot be
-        seen. May be called in any thread.
-        """
-        self._file.check()
+    @property
+    def file(self) -> OpenFile:
+        """The open file, whose checks may be called in any thread."""
+        return self._file
 
     def note_write(self) -> None:
         """Note a transaction of a further connection: the write-ahead log is to be emptied."""

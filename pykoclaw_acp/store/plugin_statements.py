@@ -5,7 +5,7 @@ their own: no plugin can hold the daemon's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -25,7 +25,7 @@ from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.store.condition import FileGone
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.open_file import GoneAfterCommit, UnseenAfterCommit
+from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile, UnseenAfterCommit
 from pykoclaw_acp.store.plugin_guard import Guard, Refused, may_read, word
 from pykoclaw_acp.store.sqlite import sqlite3
 
@@ -124,9 +124,9 @@ class PluginStatements:
         for one in statements:
             word(one.sql)
         writer = await self._connection(reads_only=False)
-        check = self._database.check
+        transaction = partial(_transact, writer, self._database.file, statements)
         try:
-            return await writer.connection.run(partial(_transact, writer, check, statements))
+            return await writer.connection.run(transaction)
         finally:
             self._database.note_write()
 
@@ -195,14 +195,14 @@ def _read(one: _Guarded, call: DatabaseCall, connection: sqlite3.Connection) -> 
 
 def _transact(
     one: _Guarded,
-    check: Callable[[], None],
+    file: OpenFile,
     statements: Sequence[SqlStatement],
     connection: sqlite3.Connection,
 ) -> list[SqlResult]:
     connection.execute("BEGIN IMMEDIATE")
     one.guard.start(WRITE_TIME)
     try:
-        check()
+        file.check()
         results = []
         for statement in statements:
             one.guard.look()
@@ -213,7 +213,7 @@ def _transact(
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    check()
+    file.check_after_commit()
     return results
 
 

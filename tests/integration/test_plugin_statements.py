@@ -306,15 +306,16 @@ async def test_another_programs_lock_is_an_error_after_a_short_wait(world: World
 
 
 async def test_a_file_that_was_replaced_is_not_written(world: World, tmp_path: Path) -> None:
-    await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
     path = world.database.path
     path.rename(tmp_path / "moved")
     path.touch()
     try:
         with pytest.raises(sqlite3.OperationalError, match="Another file"):
-            await world.run("UPDATE scheduled_tasks SET status = 'paused'")
+            await world.run("INSERT INTO t VALUES (1)")
     finally:
         (tmp_path / "moved").rename(path)
+    assert await world.run("SELECT * FROM t") == []
 
 
 async def test_no_connection_is_opened_before_a_plugin_needs_one(world: World) -> None:

@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 from claude_agent_sdk import create_sdk_mcp_server, tool
 from claude_agent_sdk._internal.sdk_mcp_bridge import SdkMcpBridge
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.types import JSONRPCRequest
 
 from pykoclaw_acp.worker.plugins.output import PluginOutput
-from pykoclaw_acp.worker.plugins.threads import PluginFailed, PluginThread, ThreadedServer
+from pykoclaw_acp.worker.plugins.threads import (
+    PluginFailed,
+    PluginThread,
+    ThreadedServer,
+    crossing,
+)
 from tests.waiting import eventually
 
 
@@ -105,6 +112,21 @@ async def test_a_cancelled_call_ends_in_the_plugins_thread() -> None:
         await eventually(lambda: plugin.cancelled)
         assert await plugin.call("where", 4) == "plugin test"
         await plugin.bridge.aclose()
+
+
+async def test_what_a_message_calls_back_runs_where_it_came_from() -> None:
+    """The SDK's futures are not to be settled in another thread: its loop would sleep on."""
+    called: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def unanswered() -> None:
+        called.set_result(threading.current_thread().name)
+
+    metadata = ServerMessageMetadata(on_request_unanswered=unanswered)
+    request = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
+    crossed = crossing(SessionMessage(request, metadata=metadata), asyncio.get_running_loop())
+    async with thread() as one:
+        await one.start(crossed.metadata.on_request_unanswered())
+        assert await called == threading.main_thread().name
 
 
 async def test_a_server_ends_with_its_connection() -> None:

@@ -74,7 +74,7 @@ class ThreadedServer:
         here, there = asyncio.get_running_loop(), self._thread.loop
 
         def put_in(item: Any) -> None:
-            there.call_soon_threadsafe(inward.put_nowait, _crossing(item, here))
+            there.call_soon_threadsafe(inward.put_nowait, crossing(item, here))
 
         def put_out(item: Any) -> None:
             here.call_soon_threadsafe(outward.put_nowait, item)
@@ -100,7 +100,7 @@ async def _pass_on(read: Any, put: Callable[[Any], None]) -> None:
     put(_END)
 
 
-def _crossing(item: Any, loop: asyncio.AbstractEventLoop) -> Any:
+def crossing(item: Any, loop: asyncio.AbstractEventLoop) -> Any:
     """A message for the other loop, which calls back into this one."""
     metadata = getattr(item, "metadata", None)
     unanswered = getattr(metadata, "on_request_unanswered", None)
