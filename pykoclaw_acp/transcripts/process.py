@@ -60,7 +60,7 @@ class ReaderProcesses:
                     yield answer
             finally:
                 self._busy.discard(reader)
-                if whole:
+                if whole and not self._closed:
                     self._idle.append(reader)
                     self._end_later()
                 else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -136,7 +137,7 @@ async def test_unchanged_transcript_starts_no_process(
 async def test_reader_is_nice_and_no_process_of_a_worker(
     p: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(next(iter(lineage.MARKS)), "one:two:3")
+    monkeypatch.setenv(lineage.WORKER, "one:two:3")
     turns(p.transcript, 1)
     await p.look()
     (pid,) = p.made[0].readers.pids
@@ -302,6 +303,19 @@ async def test_file_that_was_replaced_or_cut_tells_nothing_twice(p: Place) -> No
     assert await p.log() == [*said, "more"]
 
 
+async def test_file_with_another_content_is_read_anew(p: Place) -> None:
+    said = turns(p.transcript, 10)
+    await p.look()
+    path = p.transcript.path
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.with_suffix(".new").write_bytes(b"".join(lines[:8]))
+    path.with_suffix(".new").replace(path)
+    p.transcript.prompt("new", "n1", parentUuid="e8")
+    p.transcript.say("after")
+    await p.look()
+    assert await p.log() == [*said, "> new", "after"]
+
+
 async def test_line_cut_off_by_a_crash_is_damaged_later(p: Place) -> None:
     said = turns(p.transcript, 1)
     p.transcript.raw('{"type": "assistant", "uuid": "x", "mess')
@@ -369,8 +383,18 @@ async def test_state_of_another_version_is_done_without(p: Place) -> None:
     assert await p.log() == [*said, "and more"]
 
 
-async def test_server_that_stops_starts_no_reader(p: Place) -> None:
+async def test_server_that_stops_starts_no_reader(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns(p.transcript, 500)
+    started: list[int] = []
+    start = process._start
+
+    def counting(control: socket.socket) -> subprocess.Popen[bytes]:
+        started.append(1)
+        return start(control)
+
+    monkeypatch.setattr(process, "_start", counting)
     made, commit = p.transcripts(), p.store.commit_piece
 
     async def stopping(session: str, piece: ImportedPiece) -> list[Logged]:
@@ -380,7 +404,7 @@ async def test_server_that_stops_starts_no_reader(p: Place) -> None:
 
     p.store.commit_piece = stopping
     await p.look(made)
-    assert made.readers.pids == []
+    assert (made.readers.pids, started) == ([], [1])
 
 
 async def test_two_long_imports_do_not_keep_a_third_waiting_for_ever(p: Place) -> None:

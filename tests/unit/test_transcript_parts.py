@@ -9,8 +9,10 @@ import pytest
 
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import UserMessageChunk
+from pykoclaw_acp.sessions.tail import Tail
 from pykoclaw_acp.transcripts import files
 from pykoclaw_acp.transcripts.branches import chain, lacking
 from pykoclaw_acp.transcripts.digest import MOST_TURNS, digest
@@ -135,3 +137,13 @@ def test_digest_is_bounded(tmp_path: Path) -> None:
     assert said.startswith(f"({30 - MOST_TURNS} earlier turns are left out.)")
     assert "Asked: 29 q" in said
     assert "Asked: 21 q" not in said
+
+
+def test_tail_of_a_log_has_no_gap() -> None:
+    tail = Tail()
+    tail.extend([Logged(n, None, None) for n in (1, 2, 5, 6)])
+    assert [one.seq for one in tail.after(4)] == [5, 6]
+    assert tail.after(1) == []
+    tail.extend([Logged(3, None, None), Logged(4, None, None)])  # committed before, told later
+    assert [one.seq for one in tail.after(2)] == [3, 4]
+    assert tail.after(5) == []
