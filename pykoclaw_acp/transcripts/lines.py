@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 CHUNK: Final = 256 * 1024  # bytes of a read
-WHOLE: Final = 512 * 1024  # bytes of a line up to which it stays as it is
+WHOLE: Final = (
+    512 * 1024
+)  # bytes up to which a line stays as it is; one that is a little longer may, too
 KEPT: Final = 240 * 1024  # bytes of a string in a longer line; with escapes, below a tool's limit
 IMAGE: Final = 5 * 1024 * 1024  # bytes of an image, which is kept whole or not at all
 _BUDGET: Final = 7 * 1024 * 1024  # bytes of all strings of a line
