@@ -31,7 +31,7 @@ class Turn:
     def __init__(self, agent: FakeAgent, params: Frame) -> None:
         self._agent = agent
         for block in params["prompt"]:
-            field = REQUIRED.get(block.get("type")) if isinstance(block, dict) else None
+            field = REQUIRED.get(str(block.get("type"))) if isinstance(block, dict) else None
             if field is None or not block.get(field):
                 raise invalid("prompt")
         texts = [block["text"] for block in params["prompt"] if block["type"] == "text"]
