@@ -89,7 +89,7 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
     await asyncio.gather(*(talker.begin() for talker in talkers))
     ours = [f"acp-{talker.session[:8]}" for talker in talkers]
     make_tasks(stack.data / "pykoclaw.db", *ours, "wa-andy-4@g.us")
-    async with asyncio.timeout(20 * KILLS), asyncio.TaskGroup() as talking:
+    async with asyncio.timeout(60 * KILLS), asyncio.TaskGroup() as talking:
         for talker in talkers:
             talking.create_task(talker.talk(stop))
         for number in range(KILLS):
@@ -107,6 +107,7 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
     _check_rows(stack, others)
     for talker in talkers:
         assert await talker.ask("text the last answer") == "done"
+        await _check_deliveries(stack, others, talker)
         check_turns(stack, talker)
         await check_updates(stack, talker)
         _check_memory(stack, talker)
@@ -155,6 +156,20 @@ def _check_rows(stack: Stack, others: Others) -> None:
         tables.get_all_tasks(db)
         for prefix in ("acp", "wa"):
             tables.get_pending_deliveries(db, prefix)
+
+
+async def _check_deliveries(stack: Stack, others: Others, talker: Talker) -> None:
+    """Each result for this conversation is shown, once."""
+    name = f"acp-{talker.session[:8]}"
+    query = "SELECT status FROM delivery_queue WHERE conversation = ?"
+    await eventually(
+        lambda: {row["status"] for row in stack.rows(query, name)} == {"delivered"}, ENOUGH
+    )
+    client = await stack.front()
+    await client.load(talker.session, stack.work)
+    enqueued = len(stack.rows(query, name))
+    assert enqueued >= len([one for one in others.done("enqueued") if one["conversation"] == name])
+    assert client.text(talker.session).count("Result.") == enqueued
 
 
 def _check_memory(stack: Stack, talker: Talker) -> None:
