@@ -13,12 +13,10 @@ skipped.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from typing import Any, Final, Literal
 
 import msgspec
 
-from pykoclaw_acp import long_texts
 from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event
@@ -29,8 +27,6 @@ PROTOCOL: Final = 1
 ENDED_UNREADABLY: Final = (
     "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
 )
-LONG_PROMPT: Final = 256 * 1024  # characters
-_NO_CONTENT: Final = b"[]}\n"  # how a Prompt of nothing ends: `content` is its last field
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
 
 
@@ -337,25 +333,6 @@ def decode_to_worker(line: bytes) -> ToWorker | None:
         return to_worker.decode(line)
     except msgspec.ValidationError:
         return None
-
-
-class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
-    """A Prompt with long texts, encoded; `pieces` are its line, and are sent one after
-    the other.
-    """
-
-    pieces: list[bytes]
-
-
-def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[None, None, Prompt]:
-    """Make the frame of a prompt, in steps."""
-    if sum(len(block.get("text", "")) for block in blocks) <= LONG_PROMPT:
-        return Prompt(epoch=epoch, turn_id=turn_id, content=blocks)
-    pieces = [encode(Prompt(epoch=epoch, turn_id=turn_id, content=[])).removesuffix(_NO_CONTENT)]
-    for piece in long_texts.encode(blocks, ascii_only=False):
-        pieces.append(piece.encode(errors="replace"))
-        yield
-    return LongPrompt(epoch=epoch, turn_id=turn_id, content=blocks, pieces=[*pieces, b"}\n"])
 
 
 def encode(frame: ToWorker | FromWorker) -> bytes:

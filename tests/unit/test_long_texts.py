@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pykoclaw_acp import long_texts
-from pykoclaw_acp.channel import frames
+from pykoclaw_acp.channel import frames, long_prompt
 from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.errors import InvalidParams
@@ -379,13 +379,13 @@ def test_long_prompt_sent_in_pieces_forms_same_frame() -> None:
         {"type": "text", "text": 'wörds "x" 😀\n' * 100_000},
         {"type": "resource_link", "uri": "file:///a", "name": "a"},
     ]
-    made = finished(frames.prompt(3, "turn", blocks))
-    assert isinstance(made, frames.LongPrompt)
+    made = finished(long_prompt.prompt(3, "turn", blocks))
+    assert isinstance(made, long_prompt.LongPrompt)
     assert len(made.pieces) > 10
     assert frames.decode_to_worker(b"".join(made.pieces)) == frames.Prompt(
         epoch=3, turn_id="turn", content=blocks
     )
-    short = finished(frames.prompt(3, "turn", blocks[1:]))
+    short = finished(long_prompt.prompt(3, "turn", blocks[1:]))
     assert type(short) is frames.Prompt
 
 

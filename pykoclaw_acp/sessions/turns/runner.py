@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel import frames
+from pykoclaw_acp.channel import long_prompt
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
@@ -101,7 +101,7 @@ class TurnRunner:
         remembers = self._state.record.claude_session_id is not None
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
         blocks, carried = prompt_text.with_notes(blocks, notes)
-        return await in_pieces(frames.prompt(self._state.epoch, turn.turn_id, blocks)), carried
+        return await in_pieces(long_prompt.prompt(self._state.epoch, turn.turn_id, blocks)), carried
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.
