@@ -65,6 +65,7 @@ def show_one(session: str, as_json: bool) -> None:
                 "created",
                 f"{show.when(summary['createdAt'])}, by {show.one_line(summary['client'], 'an unknown client')}",
             ),
+            *_workspace(details["worker"]),
             ("last used", show.when(summary["updatedAt"])),
             ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
             ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
@@ -145,6 +146,12 @@ def _history(session: str) -> Iterator[dict[str, Any]]:
     for message in follow(session):
         params = message["params"]
         yield {"seq": params["seq"], "turnId": params["turnId"], "update": params["update"]}
+
+
+def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Whether what acts in the directories counts, while a worker lives."""
+    said = show.trust((worker or {}).get("workspace"))
+    return [("what acts there", said)] if said else []
 
 
 def _state(summary: dict[str, Any]) -> str:

@@ -23,6 +23,13 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
         terminal.line(f"  {value}")
 
 
+def trust(workspace: str | None) -> str:
+    """Whether what acts in a worker's directories counts; empty if nothing acts there, or an older
+    daemon does not say it.
+    """
+    return {"trusted": "trusted", "without": "run without"}.get(workspace or "", "")
+
+
 def size(count: int | None) -> str:
     """Size in bytes with a unit."""
     if count is None:

@@ -14,20 +14,21 @@ LOOK_WAIT = 60.0  # s; for a large directory on a slow disk
 
 def list_all(as_json: bool) -> None:
     """List trusted directories."""
-    rows = ask("trust/list")
+    rows = ask("trust/list", without=True)
     if as_json:
         terminal.as_json(rows)
     elif not rows:
         terminal.line("No directory is trusted.")
     else:
         terminal.table(
-            ("directory", "with", ".env", "by", "since"),
+            ("directory", "state", "with", ".env", "by", "since"),
             [
                 (
                     one["path"],
+                    "trusted" if _counts(one) else "run without",
                     _extent(one),
                     "read" if one["dotenv"] else "",
-                    one["by"],
+                    one["by"] or "nobody",
                     show.when(one["at"]),
                 )
                 for one in rows
@@ -44,6 +45,10 @@ def look(path: str, as_json: bool) -> None:
     _print(looked)
     if looked["found"]:
         terminal.line("It is trusted." if looked["trusted"] else "It is not trusted with this.")
+        _print_changes(looked.get("changes", []))
+        if without := looked.get("without"):  # missing in the answer of an older daemon
+            who = without["by"] or "nobody: there was no answer"
+            terminal.line(f"Claude runs without it, since {show.when(without['at'])}, by {who}.")
 
 
 def add(path: str, tree: bool) -> None:
@@ -72,7 +77,21 @@ def _print(looked: dict[str, Any]) -> None:
         terminal.line(f"  .env: settings of pykoclaw-acp: {', '.join(looked['dotenv'])}")
 
 
+def _print_changes(changes: list[str]) -> None:
+    if changes:
+        terminal.line("Since it was trusted:")
+    for one in changes:
+        terminal.line(f"  {one}")
+
+
+def _counts(row: dict[str, Any]) -> bool:
+    trusted: bool = row.get("trusted", True)  # missing in the answer of an older daemon
+    return trusted
+
+
 def _extent(row: dict[str, Any]) -> str:
+    if not _counts(row):
+        return ""
     if row["tree"]:
         return "whatever it holds, and below"
     return "what it holds at its next use" if row["pending"] else "what it held then"

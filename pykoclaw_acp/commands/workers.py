@@ -18,11 +18,12 @@ STOP_WAIT: Final = 120.0  # s
 def table_of(workers: Sequence[dict[str, Any]]) -> None:
     """Table of workers."""
     terminal.table(
-        ("session", "state", "pid", "epoch", "age", "memory", "title"),
+        ("session", "state", "directory", "pid", "epoch", "age", "memory", "title"),
         [
             (
                 worker["session"][:8],
                 worker["state"],
+                show.trust(worker.get("workspace")),
                 str(worker["pid"]),
                 str(worker["epoch"]),
                 show.since(worker["startedAt"]),

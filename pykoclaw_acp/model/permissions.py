@@ -52,12 +52,14 @@ class Form(msgspec.Struct, frozen=True):
 class Workspace(msgspec.Struct, frozen=True):
     """A directory with active content, described by `found`.
 
-    `content`: fingerprint of the active content; empty if not all of it could be read.
+    `content`: fingerprint of the active content; empty if not all of it could be read. `files`:
+    digests of the files with it, by path; empty if there are too many.
     """
 
     path: str
     content: str
     found: tuple[str, ...] = ()
+    files: dict[str, str] = {}
 
 
 class PermissionRequest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,8 @@ ANY: Final = "*"  # a `content`: anything in the directory and below
 
 FIRST_USE: Final = ""  # its content at the next prompt
 NOTHING: Final = "-"  # no active content; only its `./.env` is trusted
+MAX_FILES: Final = 2000  # files of a directory whose digests are kept
+MAX_NAMED: Final = 50  # of them that are named as changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Trusted:
     """A trusted directory. `content`: fingerprint of its active content, or one of the constants
     above.
 
-    `dotenv`: fingerprint of its `./.env`, if that may be read.
+    `dotenv`: fingerprint of its `./.env`, if that may be read. `files`: digests of the files with
+    the active content, by path; None: not known.
     """
 
     path: str
@@ -25,3 +29,41 @@ class Trusted:
     dotenv: str | None
     by: str
     at: int
+    files: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutTrust:
+    """A directory in which the last choice was to run without its active content."""
+
+    path: str
+    content: str
+    by: str
+    at: int
+
+
+def changes(path: str, files: Mapping[str, str], known: Sequence[Trusted]) -> list[str]:
+    """What has changed in a directory since it was trusted, in lines; none if it never was.
+
+    `files`: the digests of now; empty if they are not known. Names are as the directory has them.
+    """
+    rows = [row for row in known if row.path == path and row.content not in (ANY, FIRST_USE)]
+    if not rows:
+        return []
+    before = max(
+        (row.files for row in rows if row.files is not None), key=_in_common(files), default=None
+    )
+    if before is None or not files:
+        return ["other content; what has changed is not known"]
+    named = [
+        *(f"changed: {name}" for name in files if before.get(name, files[name]) != files[name]),
+        *(f"new: {name}" for name in files if name not in before),
+        *(f"gone: {name}" for name in before if name not in files),
+    ]
+    more = len(named) - MAX_NAMED
+    return named if more <= 0 else [*named[:MAX_NAMED], f"and {more} more"]
+
+
+def _in_common(files: Mapping[str, str]) -> Callable[[Mapping[str, str]], int]:
+    """Which of several contents is the one that has become this: the one with most in common."""
+    return lambda before: sum(before.get(name) == digest for name, digest in files.items())

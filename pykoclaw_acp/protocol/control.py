@@ -89,6 +89,12 @@ class TrustParams(Params, frozen=True, kw_only=True):
     tree: bool = False
 
 
+class TrustListParams(Params, frozen=True, kw_only=True):
+    """`without`: also the directories in which Claude runs without active content."""
+
+    without: bool = False
+
+
 class PromptParams(SessionParams, frozen=True, kw_only=True):
     """A prompt of a command; `session` may also be a conversation's name. `idempotency_key`: the
     prompt runs once, however often it comes.
@@ -165,7 +171,10 @@ class Resolved(_Full, frozen=True, kw_only=True):
 
 
 class WorkerInfo(_Full, frozen=True, kw_only=True):
-    """`memory`: PSS of the worker and its descendants; `protocol`: version of its channel."""
+    """`memory`: PSS of the worker and its descendants; `protocol`: version of its channel.
+
+    `workspace`: whether active content of its directories takes effect; null if there is none.
+    """
 
     session: str
     title: str | None
@@ -175,6 +184,7 @@ class WorkerInfo(_Full, frozen=True, kw_only=True):
     protocol: int
     started_at: int
     memory: int | None
+    workspace: Literal["trusted", "without"] | None = None
 
 
 class SessionCounts(_Full, frozen=True, kw_only=True):
@@ -409,7 +419,8 @@ class TrustedDirectory(_Full, frozen=True, kw_only=True):
     """A trusted directory. `tree`: includes everything below; `pending`: what it holds is trusted
     at the next prompt there.
 
-    `dotenv`: its `.env` is read. `by`: a client's name, `cli`, or `upgrade`.
+    `dotenv`: its `.env` is read. `by`: a client's name, `cli`, or `upgrade`; empty if nobody chose.
+    `trusted`: false if the last choice was to run without what acts there.
     """
 
     path: str
@@ -418,13 +429,22 @@ class TrustedDirectory(_Full, frozen=True, kw_only=True):
     dotenv: bool
     by: str
     at: int
+    trusted: bool = True
+
+
+class RunWithout(_Full, frozen=True, kw_only=True):
+    """Claude runs without what acts in a directory; `by`: empty if nobody chose."""
+
+    by: str
+    at: int
 
 
 class Looked(_Full, frozen=True, kw_only=True):
     """Active content of a directory, in words; `complete`: nothing was left out. `trusted`: all of
     it is trusted.
 
-    `dotenv`: its `.env` has settings of this program.
+    `dotenv`: its `.env` has settings of this program. `changes`: what has changed since it was
+    trusted, in lines. `without`: who chose last to run without it, and when.
     """
 
     path: str
@@ -432,6 +452,8 @@ class Looked(_Full, frozen=True, kw_only=True):
     complete: bool
     trusted: bool
     dotenv: list[str]
+    changes: list[str]
+    without: RunWithout | None = None
 
 
 class Answered(_Full, frozen=True, kw_only=True):

@@ -6,11 +6,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.channel.options import is_restricted
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import conversations
@@ -353,9 +354,17 @@ class Control:
                 protocol=row.protocol,
                 started_at=row.created_at,
                 memory=size,
+                workspace=_counts(row.workspace),
             )
             for row, size in zip(rows, used, strict=True)
         ]
+
+
+def _counts(workspace: str | None) -> Literal["trusted", "without"] | None:
+    """Whether what acts in a worker's directories counts."""
+    if not workspace:
+        return None
+    return "without" if is_restricted(workspace) else "trusted"
 
 
 def _own_memory(workers: set[int]) -> int | None:

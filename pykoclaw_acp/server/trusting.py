@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
-from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted
+from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted, changes
 from pykoclaw_acp.protocol import control
 from pykoclaw_acp.protocol.messages import Empty
-from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions
@@ -39,7 +38,9 @@ class Trusting:
     def methods(self) -> dict[str, Method[Call, Any]]:
         """Their part of the dispatch table."""
         return {
-            "_pykoclaw.dev/trust/list": Method(Params, self.list_all, before_initialize=True),
+            "_pykoclaw.dev/trust/list": Method(
+                control.TrustListParams, self.list_all, before_initialize=True
+            ),
             "_pykoclaw.dev/trust/show": Method(
                 control.TrustParams, self.show, before_initialize=True
             ),
@@ -51,12 +52,16 @@ class Trusting:
             ),
         }
 
-    async def list_all(self, call: Call, params: Params) -> list[control.TrustedDirectory]:  # noqa: ARG002
-        """All directories that are trusted, each once, with whatever content."""
+    async def list_all(
+        self,
+        call: Call,  # noqa: ARG002
+        params: control.TrustListParams,
+    ) -> list[control.TrustedDirectory]:
+        """All directories that are trusted, each once, with whatever content; then the others."""
         by_path: dict[str, list[Trusted]] = {}
         for one in await trust.listing(self._database):
             by_path.setdefault(one.path, []).append(one)
-        return [
+        found = [
             control.TrustedDirectory(
                 path=path,
                 tree=any(one.content == ANY for one in rows),
@@ -67,6 +72,20 @@ class Trusting:
             )
             for path, rows in by_path.items()
         ]
+        if params.without:
+            found += [
+                control.TrustedDirectory(
+                    path=one.path,
+                    tree=False,
+                    pending=False,
+                    dotenv=False,
+                    by=one.by,
+                    at=one.at,
+                    trusted=False,
+                )
+                for one in await trust.without(self._database)
+            ]
+        return found
 
     async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
         """What a directory holds that acts."""
@@ -80,7 +99,7 @@ class Trusting:
         found = await self._look(path)
         file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
         if params.tree:
-            await self._write(trust.add(text(path), ANY, BY))
+            await self._write(trust.add(text(path), ANY, BY), trust.settled(text(path)))
         elif found is not None and not found.content:
             raise InvalidParams(
                 f"Not all of {text(path)} could be looked at ({found.found[-1]}), so its content cannot be remembered."
@@ -89,9 +108,11 @@ class Trusting:
         elif found is not None or file is not None:
             content = NOTHING if found is None else found.content
             added = await self._look_as_added(path)
-            statements = [trust.add(text(path), content, BY, file)]
+            files = {} if found is None else found.files or None
+            statements = [trust.add(text(path), content, BY, file, files)]
             if added is not None and added.content not in ("", content):
-                statements.append(trust.add(text(path), added.content, BY))
+                statements.append(trust.add(text(path), added.content, BY, files=added.files))
+            statements.append(trust.settled(text(path)))
             await self._write(*statements)
         return await self._looked(path, found)
 
@@ -102,13 +123,15 @@ class Trusting:
             text(params.path),
             text(await asyncio.to_thread(_absolute, params.path)),
         )  # it may be gone
-        known = {one.path for one in await trust.listing(self._database)} & set(said)
+        listed = {one.path for one in await trust.listing(self._database)}
+        listed |= {one.path for one in await trust.without(self._database)}
+        known = listed & set(said)
         if not known:
             raise InvalidParams(
                 f"{said[0]} is not in the list of trusted directories: `pykoclaw-acp trust list`."
             )
         for path in known:
-            await self._write(trust.remove(path))
+            await self._write(*trust.remove(path))
         return Empty()
 
     async def _look(self, path: str) -> Workspace | None:
@@ -122,11 +145,18 @@ class Trusting:
 
     async def _looked(self, path: str, found: Workspace | None) -> control.Looked:
         known = await trust.of(self._database, [text(path)])
+        trusted = found is not None and is_trusted(found, known)
+        doubtful = found if not trusted else None
+        last = {one.path: one for one in await trust.without(self._database)}.get(text(path))
         return control.Looked(
             path=text(path),
             found=[] if found is None else list(found.found),
             complete=found is None or bool(found.content),
-            trusted=found is not None and is_trusted(found, known),
+            trusted=trusted,
+            changes=[] if doubtful is None else changes(doubtful.path, doubtful.files, known),
+            without=None
+            if doubtful is None or last is None or last.content != doubtful.content
+            else control.RunWithout(by=last.by, at=last.at),
             dotenv=sorted(name.upper() for name in await _said(path)),
         )
 

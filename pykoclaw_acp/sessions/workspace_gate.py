@@ -7,7 +7,7 @@ ends the prompt, and whatever else becomes of the question lets Claude run witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions
 from pykoclaw_acp.errors import WorkerFailed
-from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model import prompt_text, trust
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
@@ -115,7 +115,8 @@ class WorkspaceGate:
             return [], without
         if prompt_text.by_client_itself(turn.content, turn.client):  # nobody reads its answer
             return [], without
-        request, decision = await self._ask(turn, doubtful, pause)
+        changes = {one.path: trust.changes(one.path, one.files, known) for one in doubtful}
+        request, decision = await self._ask(turn, doubtful, changes, pause)
         chosen = decision.option if decisions.is_choice(request, decision) else None
         log.info(
             "Workspace question settled",
@@ -125,26 +126,30 @@ class WorkspaceGate:
         )
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
-        said = workspace_words.log_events(request)
+        said = workspace_words.log_events(request, chosen)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
-        return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
+        return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without
 
     async def _ask(
-        self, turn: Turn, doubtful: Sequence[Workspace], pause: Callable[[Turn], None]
+        self,
+        turn: Turn,
+        doubtful: Sequence[Workspace],
+        changes: Mapping[str, Sequence[str]],
+        pause: Callable[[Turn], None],
     ) -> tuple[PermissionRequest, Decision]:
         """The answer to the question about these: of now, or of a daemon that died before the
         prompt left.
         """
         for one in await self._store.find_answers(turn.turn_id):
-            if one.outcome is not None and one.request.workspaces == tuple(doubtful):
+            if one.outcome is not None and _are_same(one.request.workspaces, doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
         request = self._broker.trust_request(turn.turn_id)
-        if request is not None and request.workspaces != tuple(doubtful):
+        if request is not None and not _are_same(request.workspaces, doubtful):
             await self._broker.drop_trust_request(turn.turn_id)
             request = None
         if request is None:
-            request = workspace_words.request(turn.turn_id, doubtful)
+            request = workspace_words.request(turn.turn_id, doubtful, changes)
             await self._store.insert_request(self._state.id, request)
             self._broker.open(0, request, self._state.last_seq)
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
@@ -157,6 +162,12 @@ def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:
         (row.path == one.path and row.content == one.content != FIRST_USE) or _covers(row, one)
         for row in known
     )
+
+
+def _are_same(asked: Sequence[Workspace], found: Sequence[Workspace]) -> bool:
+    """Whether a question is about what was found; one of an older version has no digests."""
+    told = [(one.path, one.content, one.found) for one in asked]
+    return told == [(one.path, one.content, one.found) for one in found]
 
 
 def _whatever(content: Content, known: Sequence[Trusted]) -> bool:

@@ -5,7 +5,7 @@ functions.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -32,17 +32,26 @@ DONE: Final = {
 """What a choice on the command line has brought about."""
 
 
-def request(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
+Changes = Mapping[str, Sequence[str]]
+"""By directory: what has changed in it since it was trusted, in lines."""
+
+
+def request(
+    turn_id: str, workspaces: Sequence[Workspace], changes: Changes | None = None
+) -> PermissionRequest:
     """The request to trust these directories."""
     ask_id = str(uuid4())
     complete = all(one.content for one in workspaces)
-    said = [*(_listed(one) for one in workspaces), _CHOICES, *([] if complete else [_INCOMPLETE])]
+    changes = changes or {}
+    again = " again" if any(changes.get(one.path) for one in workspaces) else ""
+    listed = (_listed(one, changes) for one in workspaces)
+    said = [*listed, _CHOICES, *([] if complete else [_INCOMPLETE])]
     return PermissionRequest(
         epoch=0,
         ask_id=ask_id,
         turn_id=turn_id,
         tool_call_id=ask_id,
-        title=f"Trust {_names(workspaces)}? What it holds would act ({_count(workspaces)})",
+        title=f"Trust {_names(workspaces)}{again}? What it holds would act ({_count(workspaces)})",
         tool_kind="other",
         tool=TOOL,
         always="what the directory holds now" if complete else None,
@@ -52,17 +61,20 @@ def request(turn_id: str, workspaces: Sequence[Workspace]) -> PermissionRequest:
     )
 
 
-def log_events(request: PermissionRequest) -> list[Event]:
-    """The log events of a request that is settled."""
+def log_events(request: PermissionRequest, choice: str | None) -> list[Event]:
+    """The log events of a request that is settled; whatever is no choice lets Claude run without."""
+    done = TextPart(DONE.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]))
     started = ToolStarted(
         request.tool_call_id, TOOL, request.title, "other", request.input, request.content
     )
-    return [started, ToolEnded(request.tool_call_id, "completed")]
+    return [started, ToolEnded(request.tool_call_id, "completed", (*request.content, done))]
 
 
-def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
+def left_out(
+    turn_id: str, workspaces: Sequence[Workspace], changes: Changes | None = None
+) -> list[Event]:
     """What the conversation says when Claude runs without what acts."""
-    listed = "\n\n".join(_listed(one) for one in workspaces)
+    listed = "\n\n".join(_listed(one, changes or {}) for one in workspaces)
     adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
         f"\n\n**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
@@ -89,6 +101,8 @@ def _count(workspaces: Sequence[Workspace]) -> str:
     return "1 thing found" if count == 1 else f"{count} things found"
 
 
-def _listed(one: Workspace) -> str:
-    listed = "\n".join(one.found)
-    return f"{neutral(one.path)} holds:\n{fenced(listed)}"
+def _listed(one: Workspace, changes: Changes) -> str:
+    said = f"{neutral(one.path)} holds:\n" + fenced("\n".join(one.found))
+    if changed := changes.get(one.path):
+        said += "\n\nSince it was trusted:\n" + fenced("\n".join(neutral(line) for line in changed))
+    return said

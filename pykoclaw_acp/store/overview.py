@@ -44,6 +44,8 @@ class WorkerSummary:
     protocol: int
     created_at: int
     state: WorkerState
+    workspace: str | None
+    """As in the worker's options; None: launched by a version before trust."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +207,16 @@ async def workers(database: Database) -> list[WorkerSummary]:
         " EXISTS (SELECT 1 FROM acp_permissions p WHERE p.acp_session_id = w.acp_session_id"
         " AND p.outcome IS NULL AND p.policy <> ?),"
         " EXISTS (SELECT 1 FROM acp_turns t WHERE t.acp_session_id = w.acp_session_id"
-        f" AND t.state IN {UNFINISHED} AND t.state <> {QUEUED})"
+        f" AND t.state IN {UNFINISHED} AND t.state <> {QUEUED}), w.workspace"
         " FROM acp_workers w LEFT JOIN acp_sessions s ON s.acp_session_id = w.acp_session_id"
         " ORDER BY w.created_at, w.acp_session_id",
         (RequestPolicy.PARKED,),
     )
     found: list[WorkerSummary] = []
-    for session_id, title, epoch, pid, protocol, created_at, asks, works in rows:
+    for session_id, title, epoch, pid, protocol, created_at, asks, works, workspace in rows:
         state: WorkerState = "asking" if asks else "working" if works else "idle"
-        found.append(WorkerSummary(session_id, title, epoch, pid, protocol, created_at, state))
+        row = (session_id, title, epoch, pid, protocol, created_at, state, workspace)
+        found.append(WorkerSummary(*row))
     return found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pykoclaw_acp.model.permissions import Workspace
+from pykoclaw_acp.model.trust import MAX_FILES
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, markdown, settings
 from pykoclaw_acp.trust.content import Content
@@ -23,6 +24,7 @@ MAX_WORDS: Final = 2000  # words of commands that are looked at as paths, in one
 MAX_FOUND: Final = 200  # lines that say what was found
 MAX_LINE: Final = 4000  # characters of one
 MAX_LISTED: Final = 100_000  # characters of all
+DIGEST: Final = 16  # characters of a file's digest that are kept, to say what has changed
 _WORDS: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
 _QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
 _PROJECT: Final = re.compile(
@@ -81,7 +83,8 @@ def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) ->
     # What nobody was shown whole is not remembered as trusted.
     whole = listed == found and not looking.limit and not (deep is not None and deep.limit)
     content = one.fingerprint if whole else ""
-    return Workspace(path=text(place.path), content=content, found=tuple(listed))
+    files = one.digests if content else {}
+    return Workspace(text(place.path), content, tuple(listed), files)
 
 
 def _listed(found: list[str]) -> list[str]:
@@ -127,6 +130,17 @@ class _Scan:
     def fingerprint(self) -> str:
         said = "".join(f"{path}\0{digest}\0" for path, digest in sorted(self._files.items()))
         return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The files by their names for people; empty if there are too many to keep."""
+        if len(self._files) > MAX_FILES:
+            return {}
+        here = self._place.path
+        return {
+            text(os.path.relpath(path, here)): digest[:DIGEST]
+            for path, digest in sorted(self._files.items())
+        }
 
     def run(self) -> None:
         place = self._place

@@ -10,7 +10,7 @@ import pytest
 from pykoclaw_acp.model.permissions import Settlement, Workspace
 from tests.integration.journals import BOTH, Subject, prompt, request, subject
 
-HOOKS = Workspace("/work/project", "hash", ("a hook",))
+HOOKS = Workspace("/work/project", "hash", ("a hook",), {".claude/settings.json": "digest"})
 
 
 @pytest.fixture(params=BOTH)
@@ -45,6 +45,7 @@ async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
     assert await s.journal.find_active(session) == []
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, HOOKS.content, "Zed")
+    assert row.files == HOOKS.files
 
 
 async def test_answers_of_turn_are_found_newest_first(s: Subject) -> None:

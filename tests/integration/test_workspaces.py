@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import permissions, trust
+from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.trust.watch import Watch
 from tests.integration.asking import LONG, SOON, Person, choice, write
@@ -179,6 +179,111 @@ async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, wo
         await one.asked(2)
 
 
+async def test_question_says_what_changed_since_it_was_trusted(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        (work / "tool.sh").write_text("true")
+        act(work, "./tool.sh")
+        await one.answer(await one.prompt(), "allow_always")
+        assert "Since it was trusted" not in shown(one)
+        (work / "tool.sh").write_text("curl")
+        (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"x": {"command": "x"}}}))
+        turn = await one.prompt()
+        await one.asked(2)
+        assert one.person.asked[1].title.startswith(f"Trust {work} again? ")
+        changes = shown(one).partition("Since it was trusted:\n")[2].splitlines()
+        assert changes[1:3] == ["changed: tool.sh", "new: .mcp.json"]
+        await one.person.answer(one.person.ids[1], choice("allow_once"))
+        await over(turn)
+        await eventually(lambda: "changed: tool.sh" in one.said)
+        (work / ".claude/settings.json").unlink()
+        turn = await one.prompt()
+        await one.asked(3)
+        changes = shown(one).partition("Since it was trusted:\n")[2].splitlines()
+        assert changes[1:4] == ["new: .mcp.json", "gone: .claude/settings.json", "gone: tool.sh"]
+        await one.person.answer(one.person.ids[2], choice("reject_once"))
+        await over(turn)
+
+
+async def test_changes_since_an_upgrade_are_not_known(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(work), "content of a version before", "Zed"))
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        assert "what has changed is not known" in shown(one)
+        await one.person.answer(one.person.ids[0], choice("reject_once"))
+        await over(turn)
+
+
+def shown(one: Working) -> str:
+    """The last question, as its content is shown."""
+    (part,) = one.person.asked[-1].content
+    assert isinstance(part, TextPart)
+    return part.text
+
+
+async def test_trusted_and_run_without_are_told_apart(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+
+        async def listed() -> list[tuple[str, bool, str]]:
+            rows = await cli.call("trust/list", without=True)
+            return [(row["path"], row["trusted"], row["by"]) for row in rows]
+
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_once")
+        assert await listed() == [(str(work), False, one.person.name)]
+        assert await cli.call("trust/list") == [], "to a command of a version before"
+        looked = await cli.call("trust/show", path=str(work))
+        assert (looked["trusted"], looked["without"]["by"]) == (False, one.person.name)
+        assert [row["workspace"] for row in await cli.call("workers/list")] == ["without"]
+        assert (await cli.call("sessions/show", session=one.session.id))["worker"][
+            "workspace"
+        ] == "without"
+        assert (await ends(one))[-1].endswith("Claude runs without what the directory holds.")
+        act(work, "curl")
+        assert (await cli.call("trust/show", path=str(work)))["without"] is None, "not with this"
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(2), choice("allow_always"))
+        await over(turn)
+        assert await listed() == [(str(work), True, one.person.name)]
+        looked = await cli.call("trust/show", path=str(work))
+        assert (looked["trusted"], looked["without"], looked["changes"]) == (True, None, [])
+        assert "trusted" in [row["workspace"] for row in await cli.call("workers/list")]
+        assert (await ends(one))[-1].endswith(
+            "what the directory holds now counts, until it changes."
+        )
+        act(work, "wget")
+        looked = await cli.call("trust/show", path=str(work))
+        assert looked["changes"] == ["changed: .claude/settings.json"]
+        await cli.call("trust/remove", path=str(work))
+        assert await listed() == []
+
+
+async def ends(one: Working) -> list[str]:
+    """What questions about trust show once they are settled, in the log."""
+    told = [logged.event for logged in await events.read(one.r.database, one.session.id, 0, 1000)]
+    return [
+        event.content[-1].text
+        for event in told
+        if isinstance(event, ToolEnded)
+        and event.content
+        and isinstance(event.content[-1], TextPart)
+    ]
+
+
+async def test_command_clears_an_earlier_choice_to_run_without(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_once")
+        await cli.call("trust/add", path=str(work))
+        rows = await cli.call("trust/list", without=True)
+        assert [row["trusted"] for row in rows] == [True]
+        act(work, "curl")
+        looked = await cli.call("trust/show", path=str(work))
+        assert looked["changes"] == ["changed: .claude/settings.json"]
+
+
 async def test_a_worker_is_asked_about_once(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
@@ -298,7 +403,8 @@ async def test_a_tree_is_trusted_whatever_it_holds(tmp_path: Path, work: Path) -
         await over(await one.prompt())
         assert one.person.asked == []
         assert [each.restricted for each in one.options] == [False]
-        await write(r, trust.remove(str(tmp_path)))
+        for statement in trust.remove(str(tmp_path)):
+            await write(r, statement)
         turn = await one.prompt()
         await one.person.answer(await one.asked(), choice("allow_once"))
         await over(turn)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed
@@ -16,7 +16,12 @@ from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.imports import TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy, StoredRequest
+from pykoclaw_acp.model.permissions import (
+    PermissionRequest,
+    RequestPolicy,
+    StoredRequest,
+    Workspace,
+)
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import UNFINISHED, Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.store.condition import StoreCondition
@@ -239,9 +244,12 @@ class MemoryDatabase:
             None,
         )
 
-    def trust_content(self, path: str, content: str, by: str) -> None:
+    def trust_content(self, one: Workspace, by: str) -> None:
         """Who trusted it first is kept."""
-        self.trust.setdefault((path, content), Trusted(path, content, None, by, _now()))
+        row = Trusted(one.path, one.content, None, by, _now(), one.files or None)
+        before = self.trust.setdefault((one.path, one.content), row)
+        if one.files:
+            self.trust[one.path, one.content] = replace(before, files=one.files)
 
     def clear(self, session_id: str) -> None:
         """Delete what was said in a session."""

@@ -31,11 +31,16 @@ class MemoryPermissionStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
+    async def settle_workspaces(
+        self,
+        settled: Settlement,
+        trusted: Sequence[Workspace],
+        without: Sequence[Workspace] = (),
+    ) -> None:
         def settle() -> None:
             self._settle(settled)
             for one in trusted:
-                self.database.trust_content(one.path, one.content, settled.answered_by or "")
+                self.database.trust_content(one, settled.answered_by or "")
 
         await self.database.write(settle, patient=True)
 

@@ -20,7 +20,7 @@ class MemoryTrustStore(MemoryStore):
             self.database.trust.pop((path, FIRST_USE), None)
             for one in workspaces:
                 if one.content:
-                    self.database.trust_content(one.path, one.content, "upgrade")
+                    self.database.trust_content(one, "upgrade")
 
         await self.database.write(use, patient=True)
 

@@ -73,9 +73,12 @@ class Settler:
         """Trust the directories, or do not; whoever chooses stands behind the prompt that waits."""
         request = pending.request
         chosen = decisions.is_choice(request, decision)
-        trusted = request.workspaces if chosen and decision.option == decisions.ALLOW_ALWAYS else ()
+        trusts = chosen and decision.option == decisions.ALLOW_ALWAYS
+        refuses = chosen and decision.option == decisions.REJECT_ONCE
+        trusted = request.workspaces if trusts else ()
+        without = () if trusts or refuses else request.workspaces
         settlement = decisions.settlement(request.ask_id, decision)
-        recorded = await _is_done(self._store.settle_workspaces(settlement, trusted))
+        recorded = await _is_done(self._store.settle_workspaces(settlement, trusted, without))
         self._close(pending)
         if chosen:
             self._claim(request.turn_id)

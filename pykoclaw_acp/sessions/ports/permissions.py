@@ -26,9 +26,14 @@ class PermissionStore(Store, Protocol):
         used up. Patient.
         """
 
-    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
-        """Record the decision of a trust request, and trust these directories from now
-        on. Patient.
+    async def settle_workspaces(
+        self,
+        settled: Settlement,
+        trusted: Sequence[Workspace],
+        without: Sequence[Workspace] = (),
+    ) -> None:
+        """Record the decision of a trust request: trust directories from now on, or run `without`
+        what acts there. Patient.
         """
 
     async def park(

@@ -29,12 +29,18 @@ class SqlPermissionStore(SqlStore):
         more = () if used is None else (permissions.use_up(used),)
         await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
 
-    async def settle_workspaces(self, settled: Settlement, trusted: Sequence[Workspace]) -> None:
-        """Record the decision of a trust request, and trust these directories."""
-        rows = [trust.add(one.path, one.content, settled.answered_by or "") for one in trusted]
-        await self._commit(
-            Unit(statements=(permissions.settle(settled), *rows), durable=bool(rows)), patient=True
-        )
+    async def settle_workspaces(
+        self,
+        settled: Settlement,
+        trusted: Sequence[Workspace],
+        without: Sequence[Workspace] = (),
+    ) -> None:
+        """Record the decision of a trust request: trust directories, or run `without` what acts."""
+        by = settled.answered_by or ""
+        rows = [row for one in trusted for row in trust.grant(one, by)]
+        rows += [trust.run_without(one, by) for one in without]
+        unit = Unit(statements=(permissions.settle(settled), *rows), durable=bool(trusted))
+        await self._commit(unit, patient=True)
 
     async def park(
         self, session_id: str, request: PermissionRequest, said: Sequence[Event]

@@ -20,7 +20,8 @@ class SqlTrustStore(SqlStore):
 
     async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
         """Trust these directories in place of the first use of `path`."""
-        rows = [trust.add(one.path, one.content, "upgrade") for one in workspaces if one.content]
+        granted = [trust.grant(one, "upgrade") for one in workspaces if one.content]
+        rows = [row for rows in granted for row in rows]
         await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
 
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
