@@ -79,6 +79,7 @@ class Agent(ABC):
         try:
             yield peer
         finally:
+            self._chat = None
             await peer.close()
             self.recordings.append(recording)
 

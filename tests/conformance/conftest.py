@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from pykoclaw_acp.scripted_model.process import ScriptedModel
+from tests.conformance import rules
 from tests.conformance.agents import Agent, CommandAgent
+from tests.conformance.registry import in_order
 from tests.e2e.harness.stack import PROGRAM, Stack
 
 OURS = {"front": PROGRAM, "stdio": (*PROGRAM, "serve", "--stdio")}
 GIVEN = "given"
+assert rules
 PATIENCE = 60.0  # seconds
 
 
@@ -43,9 +47,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "should: a rule that agents SHOULD keep")
 
 
-def kinds(config: pytest.Config) -> list[str]:
-    """What is tested."""
-    return [GIVEN] if config.getoption("--agent", None) else list(OURS)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Only the agent that was given is examined, if one was."""
+    given = config.getoption("--agent", None) is not None
+    if collection_path.name == "test_given.py":
+        return not given
+    if given and collection_path.name.startswith("test_"):
+        return True
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A file for each agent: the tests of a file run in one process, and share the agent's."""
+    kind = getattr(metafunc.module, "KIND", None)
+    if kind is not None:
+        cases = [
+            pytest.param(rule, id=rule.name, marks=getattr(pytest.mark, rule.level))
+            for rule in in_order()
+        ]
+        metafunc.parametrize("rule", cases)
+        metafunc.parametrize("agent", [kind], indirect=True, ids=[""])
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +83,8 @@ async def agent(
     stack = Stack(tmp_path_factory.mktemp(request.param), model)
     made = _agent(request.config, request.param, stack)
     try:
+        if request.param == "front":
+            await stack.daemon()  # one that a front has started ends soon after it
         yield made
         await made.close()
     except BaseException:

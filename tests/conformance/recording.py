@@ -61,16 +61,22 @@ class Recording:
             if request["method"] in methods and isinstance(answer.get("result"), dict):
                 yield request, answer["result"]
 
-    def until_answered(self, method: str) -> Recording:
-        """What came before the answer to the first request of this method."""
+    def later(self, since: int) -> Recording:
+        """What came after so many lines."""
+        return Recording(lines=self.lines[since:])
+
+    def until_answered(self, method: str, since: int) -> Recording:
+        """What came after so many lines, and before the answer to the first request of this
+        method.
+        """
         asked: str | None = None
-        for number, line in enumerate(self.lines):
+        for number, line in enumerate(self.lines[since:], since):
             frame = line.frame or {}
             if not line.by_agent and asked is None and frame.get("method") == method:
                 asked = json.dumps(frame.get("id"))
             elif line.by_agent and "method" not in frame and json.dumps(frame.get("id")) == asked:
-                return Recording(lines=self.lines[:number])
-        return self
+                return Recording(lines=self.lines[since:number])
+        return self.later(since)
 
     def answers(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """The client's request and the agent's answer, in the order of the answers."""

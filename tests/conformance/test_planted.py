@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance import rules
+from tests.conformance.examining import apply
 from tests.conformance.fake.wire import Fault, MemoryAgent
 from tests.conformance.planted import PLANTED, NoLogins
 from tests.conformance.registry import RULES, Rule, Violation, in_order
 
-assert rules
 PATIENT = 30.0  # seconds
 IMPATIENT = 1.0  # seconds; a fault that leaves the client waiting lasts so long
 
@@ -20,16 +21,11 @@ class NoLogin(Fault):
     logins = False
 
 
-async def apply(rule: Rule, agent: MemoryAgent) -> None:
-    """The test of a rule; raises Violation or Unsupported."""
+@contextlib.asynccontextmanager
+async def closing(root: Path, patience: float, fault: Fault) -> AsyncIterator[MemoryAgent]:
+    agent = MemoryAgent(root, patience, fault)
     try:
-        if rule.acts is not None:
-            await rule.acts(agent)
-        else:
-            await agent.toured()
-            assert rule.looks is not None
-            for recording in agent.recordings:
-                rule.looks(recording)
+        yield agent
     finally:
         await agent.close()
 
@@ -42,10 +38,12 @@ def test_each_rule_has_a_fault() -> None:
 async def test_an_agent_that_keeps_the_rule_passes(rule: Rule, tmp_path: Path) -> None:
     planted = PLANTED[rule.name]
     fault = NoLogin() if isinstance(planted, NoLogins) else Fault()
-    await apply(rule, MemoryAgent(tmp_path, PATIENT, fault))
+    async with closing(tmp_path, PATIENT, fault) as agent:
+        await apply(rule, agent)
 
 
 @pytest.mark.parametrize("rule", in_order(), ids=lambda rule: rule.name)
 async def test_a_violation_is_found(rule: Rule, tmp_path: Path) -> None:
     with pytest.raises(Violation):
-        await apply(rule, MemoryAgent(tmp_path, IMPATIENT, PLANTED[rule.name]))
+        async with closing(tmp_path, IMPATIENT, PLANTED[rule.name]) as agent:
+            await apply(rule, agent)

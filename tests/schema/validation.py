@@ -17,6 +17,7 @@ from jsonschema.exceptions import best_match
 
 _FOLDER: Final = Path(__file__).parent / "v1"
 _REMEMBERED: Final = 20_000  # verdicts
+_ANYTHING: Final = {"_meta", "rawInput", "rawOutput"}  # may contain what they want
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 
 
@@ -30,6 +31,7 @@ class Schema:
         self._open: dict[str, Any] = whole["$defs"]
         self._closed = {known: _closing(node, self._open) for known, node in self._open.items()}
         self._words = frozenset(_constants(whole))
+        self._bounds = tuple(sorted(set(_bounds(whole))))
         self._verdicts: dict[Hashable, str | None] = {}
         self._results: dict[str, str] = {}
         self._calls: dict[str, str] = {}
@@ -56,13 +58,36 @@ class Schema:
 
     def problem(self, definition: str, value: Any, *, closed: bool = False) -> str | None:
         """What is wrong with a value, for people; None if nothing is."""
-        key = (definition, closed, _shape(value, self._words))
+        key = (definition, closed, self._shape(value))
         if key not in self._verdicts:
             if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
             errors = list(self._validator(definition, closed).iter_errors(value))
             self._verdicts[key] = _words(definition, errors) if errors else None
         return self._verdicts[key]
+
+    def _shape(self, value: Any) -> Hashable:
+        """What the schema can tell apart. It has constants, kinds, least and greatest numbers and
+        empty texts, but no patterns; the number of items plays no part.
+        """
+        match value:
+            case dict():
+                return (
+                    "{",
+                    *sorted(
+                        (key, type(one).__name__ if key in _ANYTHING else self._shape(one))
+                        for key, one in value.items()
+                    ),
+                )
+            case list():
+                return ("[", frozenset(map(self._shape, value)))
+            case str():
+                return value if value in self._words else ("text", bool(value))
+            case bool() | None:
+                return ("constant", value)
+            case _:
+                sides = tuple((value > bound, value < bound) for bound in self._bounds)
+                return ("number", isinstance(value, int) or value.is_integer(), sides)
 
     @functools.cache  # noqa: B019 - there are two schemas, which live as long as the tests
     def _validator(self, definition: str, closed: bool) -> Any:
@@ -136,23 +161,16 @@ def _words(definition: str, errors: list[Any]) -> str:
     return f"{definition}{place}: {error.message[:500]}"
 
 
-def _shape(value: Any, words: frozenset[str]) -> Hashable:
-    """What the schema can tell apart. It has constants, kinds, least and greatest numbers and empty
-    texts, but no patterns; the number of items plays no part.
-    """
-    match value:
-        case dict():
-            return ("{", *sorted((key, _shape(one, words)) for key, one in value.items()))
-        case list():
-            return ("[", frozenset(_shape(one, words) for one in value))
-        case str():
-            return value if value in words else ("text", bool(value))
-        case bool() | None:
-            return ("constant", value)
-        case int():
-            return ("int", value >= 0, value.bit_length())
-        case _:
-            return ("float", value >= 0, value.is_integer())
+def _bounds(node: Any) -> Iterator[float]:
+    if isinstance(node, dict):
+        for key in ("minimum", "maximum"):
+            if isinstance(node.get(key), (int, float)):
+                yield node[key]
+        for one in node.values():
+            yield from _bounds(one)
+    elif isinstance(node, list):
+        for one in node:
+            yield from _bounds(one)
 
 
 def _constants(node: Any) -> Iterator[str]:

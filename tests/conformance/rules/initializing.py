@@ -7,16 +7,16 @@ from typing import Any
 from tests.conformance.agents import Agent
 from tests.conformance.peer import Peer
 from tests.conformance.recording import Recording
-from tests.conformance.registry import alone, check, must, must_always, should, unsupported
+from tests.conformance.registry import alone, check, must, must_always, should_always, unsupported
 
 
-@must
-@alone
-async def a_supported_version_is_answered_with_itself(agent: Agent) -> None:
+@must_always
+def a_supported_version_is_answered_with_itself(recording: Recording) -> None:
     """To `protocolVersion` 1 the agent answers 1."""
-    async with agent.raw() as peer:
-        version = (await peer.initialize(protocolVersion=1)).get("protocolVersion")
-        check(version == 1 and version is not True, f"the answer to version 1 is {version!r}")
+    for request, result in recording.results("initialize"):
+        if request["params"].get("protocolVersion") == 1:
+            version = result.get("protocolVersion")
+            check(version == 1 and version is not True, f"the answer to version 1 is {version!r}")
 
 
 @must
@@ -44,21 +44,19 @@ async def a_later_client_is_understood(agent: Agent) -> None:
         check(version in {1, 2}, f"version 2 is answered with {version!r}")
 
 
-@should
-@alone
-async def the_agent_says_who_it_is(agent: Agent) -> None:
+@should_always
+def the_agent_says_who_it_is(recording: Recording) -> None:
     """`agentInfo` has name and version."""
-    async with agent.raw() as peer:
-        info = (await peer.initialize()).get("agentInfo")
+    for _, result in recording.results("initialize"):
+        info = result.get("agentInfo")
         known = isinstance(info, dict) and info.get("name") and info.get("version")
         check(known, f"agentInfo is {info!r}")
 
 
 @must
-@alone
 async def initialize_may_be_repeated(agent: Agent) -> None:
     """A second `initialize` succeeds."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         await peer.initialize()
 
 

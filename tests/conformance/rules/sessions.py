@@ -167,15 +167,15 @@ async def resuming_an_unknown_session_is_not_found(agent: Agent) -> None:
 
 
 @must
-@alone
 async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
     """`session/load` sends the whole conversation as updates, in its order, and then answers."""
     told = await agent.told()
     live = _told(told.recording, told.session)
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         peer.needs("loadSession")
+        since = peer.seen()
         await peer.call("session/load", **_opening(told.session, told.cwd))
-        replayed = _told(peer.recording.until_answered("session/load"), told.session)
+        replayed = _told(peer.recording.until_answered("session/load", since), told.session)
         kinds = [kind for kind, _ in replayed if kind != "user_message_chunk"]
         check(
             kinds == [kind for kind, _ in live if kind != "user_message_chunk"],
@@ -189,7 +189,7 @@ async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
         first = replayed[0][0] if replayed else None
         check(first == "user_message_chunk", f"the replay begins with {first}")
         await peer.fence()
-        every = _told(peer.recording, told.session)
+        every = _told(peer.recording.later(since), told.session)
         check(every == replayed, f"replayed after the answer: {every[len(replayed) :]}")
 
 
@@ -210,40 +210,43 @@ def _told(recording: Recording, session: str) -> list[tuple[str, str]]:
     return told
 
 
-async def _remembers(agent: Agent, method: str, capability: str) -> None:
-    told = await agent.told()
-    async with agent.fresh() as peer:
-        peer.needs(capability)
-        await peer.call(method, **_opening(told.session, told.cwd))
-        since = peer.seen()
-        await peer.prompt(told.session, agent.script("report"))
-        report = peer.said(told.session, since=since)
-        check(WORD in report, f"the model gets no earlier words: {report[:1000]}")
+async def _remembers(agent: Agent, peer: Peer) -> None:
+    session, since = (await agent.told()).session, peer.seen()
+    await peer.prompt(session, agent.script("report"))
+    report = peer.said(session, since=since)
+    check(WORD in report, f"the model gets no earlier words: {report[:1000]}")
 
 
 @must
-@alone
 async def a_loaded_session_remembers(agent: Agent) -> None:
     """After `session/load` the model knows what was said."""
-    await _remembers(agent, "session/load", "loadSession")
+    told = await agent.told()
+    async with agent.client() as peer:
+        peer.needs("loadSession")
+        await peer.call("session/load", **_opening(told.session, told.cwd))
+        await _remembers(agent, peer)
 
 
 @must
 @alone
 async def a_resumed_session_remembers(agent: Agent) -> None:
-    """After `session/resume` the model knows what was said."""
-    await _remembers(agent, "session/resume", "sessionCapabilities.resume")
-
-
-@must
-@alone
-async def resuming_replays_nothing(agent: Agent) -> None:
-    """`session/resume` sends no history before its answer."""
+    """After `session/resume`, which replays nothing, the model knows what was said."""
     told = await agent.told()
     async with agent.fresh() as peer:
         peer.needs("sessionCapabilities.resume")
         await peer.call("session/resume", **_opening(told.session, told.cwd))
-        replayed = _told(peer.recording.until_answered("session/resume"), told.session)
+        await _remembers(agent, peer)
+
+
+@must
+async def resuming_replays_nothing(agent: Agent) -> None:
+    """`session/resume` sends no history before its answer."""
+    told = await agent.told()
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.resume")
+        since = peer.seen()
+        await peer.call("session/resume", **_opening(told.session, told.cwd))
+        replayed = _told(peer.recording.until_answered("session/resume", since), told.session)
         check(not replayed, f"replayed by a resume: {replayed}")
 
 
@@ -251,7 +254,7 @@ async def resuming_replays_nothing(agent: Agent) -> None:
 @alone
 async def a_session_without_prompts_can_be_resumed(agent: Agent) -> None:
     """`session/resume` works for a session that never had a prompt."""
-    async with agent.fresh() as peer:
+    async with agent.client() as peer:
         peer.needs("sessionCapabilities.resume")
         session, cwd = await agent.session(peer)
     async with agent.fresh() as peer:

@@ -1,0 +1,16 @@
+"""The rules of ACP, one test each: our agent as `serve --stdio`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.agents import Agent
+from tests.conformance.examining import examine
+from tests.conformance.registry import Rule
+
+KIND = "stdio"
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_rule(rule: Rule, agent: Agent) -> None:
+    await examine(rule, agent)
