@@ -28,7 +28,7 @@ class Plugins(click.Group):
         self.db = sqlite3.connect(data + "/pykoclaw.db", check_same_thread=False)
         self.db.execute(
             "CREATE TABLE IF NOT EXISTS conversations (name TEXT PRIMARY KEY, session_id TEXT,"
-            " cwd TEXT, created_at TEXT NOT NULL)"
+            " cwd TEXT, created_at TEXT NOT NULL, system_prompt_hash TEXT)"
         )
         print({PRINTED!r})
         for point in entry_points(group="pykoclaw.plugins"):
