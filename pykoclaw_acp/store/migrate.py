@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.store import shared_columns
 from pykoclaw_acp.store.sqlite import sqlite3
 
 _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
@@ -104,6 +105,12 @@ def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Pat
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+    try:
+        shared_columns.complete(connection)
+    except sqlite3.Error as error:
+        raise DatabaseUnusable(
+            f"Columns that pykoclaw adds to its tables could not be added to the database {path}: {error}."
+        ) from error
 
 
 def _apply_one(connection: sqlite3.Connection, migration: Migration) -> None:

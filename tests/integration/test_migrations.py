@@ -18,6 +18,7 @@ from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.double import files
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 
 PYKOCLAW_TABLES = ("conversations", "scheduled_tasks", "task_run_logs", "delivery_queue")
@@ -116,6 +117,14 @@ async def test_only_known_conversation_directories_get_trust_at_upgrade(path: Pa
     ]
     await open_and_close(path)
     assert len(query(path, "SELECT * FROM acp_trust")) == 1
+
+
+async def test_columns_that_pykoclaw_added_later_are_added(path: Path) -> None:
+    files.first_schema(path.parent)
+    await open_and_close(path)
+    columns = query(path, "SELECT name FROM pragma_table_info('conversations')")
+    assert ("system_prompt_hash",) in columns
+    assert query(path, "SELECT context_mode, target_conversation FROM scheduled_tasks") != []
 
 
 async def test_an_adopted_session_takes_events_and_turns(path: Path) -> None:
