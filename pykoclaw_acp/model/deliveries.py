@@ -24,7 +24,7 @@ _OPEN, _CLOSE = "<reply>", "</reply>"
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """A row of `delivery_queue` for a session; `message` holds its first `LONGEST` characters of
-    `length`.
+    `length`. `own`: it is what was said in the conversation that it is for.
     """
 
     delivery_id: str
@@ -32,6 +32,7 @@ class Delivery:
     message: str
     length: int
     created_at: str
+    own: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -54,6 +55,12 @@ def shown(delivery: Delivery) -> list[Event]:
         return []
     said = f"\n\n**{_heading(delivery)}**\n\n{_cut(delivery, LONGEST)}\n\n"
     return [Text(f"delivery-{delivery.delivery_id}", part) for part in split_text(said, MAX_TEXT)]
+
+
+def is_shown(delivery: Delivery, said: str) -> bool:
+    """Whether this text of a turn is what is delivered."""
+    message = delivery.message.strip()
+    return message in (said.strip(), without_reply_tags(said).strip())
 
 
 def note(delivery: Delivery) -> Note:

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.deliveries import Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Waiting
 from pykoclaw_acp.sessions.ports import DeliveryStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -19,6 +19,7 @@ from pykoclaw_acp.tasks import Tasks
 
 MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of its own
 PAUSE: Final = 0.5  # s before the next try
+LOOKS: Final = (0.0, 0.3)  # s before each look for the transcript of what is delivered
 LONG_PAUSE: Final = 10.0  # s after a look that failed
 MOST_AT_ONCE: Final = 8  # sessions
 REST: Final = 20  # times the duration of a look, until the next: many rows may wait for nobody
@@ -40,6 +41,7 @@ class Deliverer:
         self._tasks = Tasks()
         self._active: set[str] = set()  # sessions whose deliveries are being delivered
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._taken_in: dict[str, int] = {}  # where the newest turn began that was one, by session
 
     async def run(self) -> None:
         """Deliver until cancelled, or until the store is closed."""
@@ -115,7 +117,8 @@ class Deliverer:
             delivery = await self._store.delivery(delivery_id)
             if delivery is None:
                 return True
-            await session.receive(delivery, self._store)
+            known = delivery.own and await self._is_taken_in(session, delivery)
+            await session.receive(delivery, self._store, known=known)
         except (StoreUnavailable, StoreClosed, Conflict):
             raise
         except Exception as error:
@@ -136,6 +139,21 @@ class Deliverer:
                 task=delivery.task_id,
             )  # fmt: skip
         return True
+
+    async def _is_taken_in(self, session: Session, delivery: Delivery) -> bool:
+        """Whether the log has the turn that said this, from its transcript: each turn counts once.
+
+        A program enqueues its answer when Claude has written that down, or is about to.
+        """
+        for pause in LOOKS:
+            await asyncio.sleep(pause)
+            await session.others.look_if_possible()
+            after = self._taken_in.get(session.id, 0)
+            found = await self._store.taken_in(session.id, delivery, after)
+            if found is not None:
+                self._taken_in[session.id] = found
+                return True
+        return False
 
     async def _give_up(self, delivery_id: str, reason: str) -> None:
         await self._store.give_up(delivery_id, reason)

@@ -276,9 +276,13 @@ class Session:
                 await (self._background.over() if turn is None else turn.over())
             yield
 
-    async def receive(self, delivery: Delivery, store: DeliveryStore) -> None:
-        """Show a message that another program delivers; raises as `DeliveryStore.deliver`."""
-        seqs, events = await store.deliver(self.id, delivery)
+    async def receive(
+        self, delivery: Delivery, store: DeliveryStore, *, known: bool = False
+    ) -> None:
+        """Show a message that another program delivers, unless it is `known`; raises as
+        `DeliveryStore.deliver`.
+        """
+        seqs, events = await store.deliver(self.id, delivery, known=known)
         crash_points.reached("delivery_committed")
         if events:
             self.record.prompted, self.record.auxiliary = True, False

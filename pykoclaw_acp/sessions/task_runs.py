@@ -155,10 +155,7 @@ class TaskRuns:
         """Where the run takes place; noted before anything is sent there. Raises SessionNotFound."""
         if run.session_id is not None:
             return await self._sessions.get(run.session_id)
-        known = await self._store.session_of(run.task.conversation)
-        session = None if known is None else await self._sessions.find(known)
-        if session is None and known is not None and not run.task.isolated:
-            raise SessionNotFound(known)
+        session = await self._conversation(run.task)
         if session is None or run.task.isolated:
             cwd = None if session is None else session.record.cwd
             cwd = cwd or await folders.of_conversation(self._data, run.task.conversation)
@@ -166,6 +163,19 @@ class TaskRuns:
             session = await self._sessions.create(cwd, (), ())
         run.session_id = session.id
         await self._store.place(run)
+        return session
+
+    async def _conversation(self, task: Task) -> Session | None:
+        """The session of the task's conversation, made now for one that another program began.
+
+        Raises SessionNotFound if the task needs one that was deleted.
+        """
+        known = await self._store.session_of(task.conversation)
+        if known is None:
+            return await self._sessions.of_conversation(task.conversation)
+        session = await self._sessions.find(known)
+        if session is None and not task.isolated:
+            raise SessionNotFound(known)
         return session
 
     async def _tidy(self, run: TaskRun, session: Session, outcome: Outcome | None) -> None:
@@ -195,7 +205,7 @@ def _next(task: Task) -> str | None:
 
 
 def _is_for(session: Session, task: Task) -> bool:
-    """Whether the result is delivered to where it was given."""
-    conversation, _ = deliveries.target(task.conversation, task.target_conversation)
-    own = f"{deliveries.OWN}-{session.id}"
-    return conversation in (session.record.conversation_name, own, session.id)
+    """Whether the result is delivered to where it was given; other channels have to send it."""
+    conversation, channel = deliveries.target(task.conversation, task.target_conversation)
+    own = (session.record.conversation_name, f"{deliveries.OWN}-{session.id}", session.id)
+    return channel == deliveries.OWN and conversation in own

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.model.deliveries import LONGEST, OWN, Delivery, Waiting
+from pykoclaw_acp.model.deliveries import LONGEST, OWN, SENT, Delivery, Waiting, is_shown
+from pykoclaw_acp.model.events import Event, UserMessage, decode
 from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
+MOST_IMPORTED: Final = 500  # events in which the text of a delivery is looked for
 MOST_WAITING: Final = 10_000  # rows that are looked at together
 
 # CROSS JOIN fixes the order: the rows that wait first, then sessions by their indexes. Each SELECT
@@ -28,10 +31,18 @@ _WAITING: Final = " UNION ALL ".join(
         "s.acp_session_id = d.conversation",
     )
 )
+# What was imported from transcripts has the id of its entry.
+_IMPORTED: Final = (
+    "SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = ? AND e.seq > ? AND e.source_uuid IS NOT NULL"
+    " ORDER BY e.seq DESC LIMIT ?"
+)
 # As bytes: one text that is not UTF-8 must not keep the others from being read.
 _ROW: Final = (
-    f"SELECT task_id, created_at, LENGTH(message), CAST(SUBSTR(message, 1, {LONGEST}) AS BLOB)"  # noqa: S608  constant
-    " FROM delivery_queue WHERE id = ? AND status = 'pending'"
+    f"SELECT d.task_id, d.created_at, LENGTH(d.message), CAST(SUBSTR(d.message, 1, {LONGEST}) AS BLOB),"  # noqa: S608  constant
+    f" d.task_id = '{SENT}' OR t.conversation = d.conversation"
+    " FROM delivery_queue d LEFT JOIN scheduled_tasks t ON t.id = d.task_id"
+    " WHERE d.id = ? AND d.status = 'pending'"
 )
 
 
@@ -55,12 +66,30 @@ async def waiting(database: Database) -> list[Waiting]:
 async def find(database: Database, delivery_id: str) -> Delivery | None:
     """A delivery that still waits."""
     rows = await database.read(_ROW, (delivery_id,))
-    return _delivery(delivery_id, *rows[0]) if rows else None
+    return _delivery(delivery_id, rows[0]) if rows else None
 
 
-def _delivery(delivery_id: str, task: Any, created_at: Any, length: Any, message: Any) -> Delivery:
+def _delivery(delivery_id: str, row: tuple[Any, ...]) -> Delivery:
+    task, created_at, length, message, own = row
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else ""
-    return Delivery(delivery_id, str(task), text, max(int(length or 0), len(text)), str(created_at))
+    length = max(int(length or 0), len(text))
+    return Delivery(delivery_id, str(task), text, length, str(created_at), bool(own))
+
+
+async def taken_in(
+    database: Database, session_id: str, delivery: Delivery, after: int
+) -> int | None:
+    """The first seq, above `after`, of the newest imported turn that said what is delivered."""
+    rows = await database.read(_IMPORTED, (session_id, after, MOST_IMPORTED))
+    said: list[Event | None] = []
+    for seq, payload in rows:  # the newest first
+        event = decode(payload)
+        said.append(event)
+        if isinstance(event, UserMessage):
+            if is_shown(delivery, answer(reversed(said))):
+                return int(seq)
+            said.clear()
+    return None
 
 
 def delivered(delivery_id: str) -> tuple[Statement, ...]:

@@ -7,6 +7,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
+import pytest
+
+from tests.double import files
+from tests.double.roles import Role
 from tests.e2e.harness import Client, Stack, script, text
 from tests.integration.queueing import enqueue, fetch, status
 from tests.waiting import eventually
@@ -81,3 +85,32 @@ async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -
     assert [shown.count(part) for part in parts] == [1] * 4
     assert [shown.index(part) for part in parts] == sorted(shown.index(part) for part in parts)
     assert fetch(path, "SELECT DISTINCT status FROM delivery_queue") == [("delivered",)]
+
+
+@pytest.mark.parametrize("mode", ["group", "isolated"])
+async def test_result_whose_turn_was_taken_in_is_seen_once(stack: Stack, mode: str) -> None:
+    """pykoclaw's scheduler writes what Claude said into a transcript, and enqueues it as well."""
+    client, session = await conversation(stack)
+    path = stack.data / "pykoclaw.db"
+    files.insert(
+        path,
+        "scheduled_tasks",
+        id="0a1b2c3d",
+        conversation=name(session),
+        prompt=text("<reply>Forty-two.</reply>"),
+        schedule_type="once",
+        schedule_value="2000-01-01",
+        context_mode=mode,
+        next_run="2000-01-01",
+        created_at=files.LONG_AGO,
+    )
+    await Role.run(stack.data, stack.environment, "scheduler", "--claude", "--rounds", "1")
+    await settled(stack)
+    assert fetch(path, "SELECT status FROM delivery_queue") == [("delivered",)]
+    await client.until(lambda: "Forty-two." in client.text(session))
+    await client.prompt(session, text("Thanks."))
+    assert client.text(session).count("Forty-two.") == 1
+    asked = str(stack.asked()[-1]["messages"])
+    assert "Forty-two." in asked
+    enqueue(path, name(session), "Forty-two.", task="0a1b2c3d")  # of a run that left no transcript
+    await client.until(lambda: client.text(session).count("Forty-two.") == 2)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.deliveries import LONGEST
 from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.session import Session
@@ -262,14 +263,13 @@ async def test_row_that_another_program_marks_is_not_shown(tmp_path: Path, path:
     async with rig(tmp_path) as r:
         session, client = await attached(r)
         store = SqlDeliveryStore(r.database)
-        taken = enqueue(path, name(session), "taken")
-        delivery = await store.delivery(taken)
+        delivery = await store.delivery(enqueue(path, name(session), "taken"))
         assert delivery is not None
-        execute(path, "UPDATE delivery_queue SET status = 'delivered' WHERE id = ?", taken)
-        async with delivering(r):
-            enqueue(path, name(session), "mine")
-            await eventually(lambda: "mine" in client.text)
-        assert "taken" not in client.text
+        execute(path, "UPDATE delivery_queue SET status = 'delivered'")
+        with pytest.raises(Conflict):
+            await session.receive(delivery, store)
+        assert session.last_seq == 0
+        assert client.shown == []
 
 
 async def test_session_that_got_a_delivery_is_not_pruned(tmp_path: Path, path: Path) -> None:

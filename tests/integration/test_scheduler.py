@@ -167,6 +167,28 @@ async def test_task_of_unknown_conversation_runs_in_its_directory(
         assert logs(path, escaping)[0][0] == "error"
 
 
+async def test_group_task_continues_a_conversation_that_no_client_has_opened(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        execute(
+            path,
+            "INSERT INTO conversations (name, session_id, cwd, created_at)"
+            " VALUES ('wa-andy-1@g.us', 'claude-7', '/', '2026')",
+        )
+        report = task(path, "wa-andy-1@g.us")
+        await eventually(lambda: logs(path, report))
+        (worker,) = r.launcher.launched
+        assert worker.spec.resume_session_id == "claude-7"
+        assert worker.spec.options.cwd == str(tmp_path / "conversations" / "wa-andy-1@g.us")
+        # The directory is still the first client's to choose.
+        assert fetch(path, "SELECT conversation_name, cwd FROM acp_sessions") == [
+            ("wa-andy-1@g.us", None)
+        ]
+        where = "SELECT conversation, channel_prefix, status FROM delivery_queue"
+        assert fetch(path, where) == [("wa-andy-1@g.us", "wa", "pending")]
+
+
 async def test_missed_ticks_coalesce_into_one_run(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         session = await r.session()
@@ -219,7 +241,7 @@ async def test_claim_fails_for_a_task_that_changed_or_runs(tmp_path: Path, path:
         with pytest.raises(Conflict):
             await runs.begin(known, None)
         (known,) = await store.due(9)
-        await runs.begin(known, None)
+        await runs.begin(known, "2025-06")  # due again, while it runs
         assert await store.due(9) == []
         (same,) = await tasks.matching(r.database, due)
         with pytest.raises(Conflict):

@@ -18,9 +18,16 @@ class DeliveryStore(Store, Protocol):
     async def delivery(self, delivery_id: str) -> Delivery | None:
         """A delivery, if it still waits."""
 
-    async def deliver(self, session_id: str, delivery: Delivery) -> tuple[list[int], list[Event]]:
+    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> int | None:
+        """Where, above `after`, the newest turn begins that was imported from a transcript and said
+        what is delivered; None without one.
+        """
+
+    async def deliver(
+        self, session_id: str, delivery: Delivery, *, known: bool = False
+    ) -> tuple[list[int], list[Event]]:
         """Log the message, add a note for Claude, and mark the delivery as delivered, in one
-        commit.
+        commit. `known`: only mark it.
 
         Returns the seqs and the events; none of an empty message. Raises Conflict if the delivery
         does not wait any more, or the session is gone.

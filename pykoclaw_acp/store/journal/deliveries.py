@@ -21,9 +21,15 @@ class SqlDeliveryStore(SqlStore):
         """A delivery, if it still waits."""
         return await deliveries.find(self._database, delivery_id)
 
-    async def deliver(self, session_id: str, delivery: Delivery) -> tuple[list[int], list[Event]]:
+    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> int | None:
+        """Where an imported turn begins that said what is delivered."""
+        return await deliveries.taken_in(self._database, session_id, delivery, after)
+
+    async def deliver(
+        self, session_id: str, delivery: Delivery, *, known: bool = False
+    ) -> tuple[list[int], list[Event]]:
         """Log the message, add a note for Claude, and mark the delivery as delivered."""
-        said = rules.shown(delivery)
+        said = [] if known else rules.shown(delivery)
         statements = deliveries.delivered(delivery.delivery_id)
         if said:
             note = rules.note(delivery)
