@@ -467,6 +467,7 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
         r.sessions.forget(0)
         assert r.sessions.live == [live], "a client may send its prompt again"
         await live.deduplication.mark_answered(lost)
+        await eventually(lambda: not live.others)
         r.sessions.forget(0)
         assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
         async with client(r) as wire:
