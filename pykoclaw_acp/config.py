@@ -258,6 +258,10 @@ class Settings(BaseSettings):
         default=120.0,
         description="Seconds in which a prompt re-sent after a lost connection joins its turn; above 0.",
     )
+    turn_lock_timeout: Seconds = Field(
+        default=120.0,
+        description="Seconds a prompt waits while another program runs a turn of its conversation; above 0.",
+    )
     client_stall: Seconds = Field(
         default=60.0,
         description="Seconds a client may stop reading before it is disconnected; above 0.",

@@ -34,6 +34,7 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
+from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.ports import Journal
@@ -261,7 +262,13 @@ def _wire(
     template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
     times = settings.fill(TurnTimes)
     sessions = Sessions(
-        journal, template, times, instances.alive, workspaces, transcripts=transcripts
+        journal,
+        template,
+        times,
+        instances.alive,
+        workspaces,
+        transcripts=transcripts,
+        locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
     )
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(

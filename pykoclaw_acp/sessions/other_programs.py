@@ -20,8 +20,8 @@ from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, Workers
+from pykoclaw_acp.model.turns import SessionRecord, Turn
+from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles
@@ -66,12 +66,15 @@ class OtherPrograms:
         workers: Workers,
         transcripts: Transcripts,
         unfinished: Callable[[], Collection[str]],
+        *,
+        locks: TurnLocks | None = None,
     ) -> None:
         self._state = state
         self._journal = journal
         self._workers = workers
         self._transcripts = transcripts
         self._unfinished = unfinished
+        self._locks = locks
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
         self._looking: asyncio.Task[None] | None = None  # as long as something changes
@@ -105,9 +108,13 @@ class OtherPrograms:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
     async def before_prompt(self, background_over: Callable[[], Awaitable[None]]) -> list[Event]:
-        """Look, and replace the worker if it lacks turns of others, once no turn that Claude began
-        by itself runs on it; returns what the log says.
+        """Take the conversation's lock and look. Replace the worker if it lacks turns of others, once
+        no turn that Claude began by itself runs on it. Returns what the log says.
+
+        Raises WorkerFailed if another program keeps the lock.
         """
+        if self._locks is not None:
+            await self._locks.acquire(self._state.record.conversation_name)
         await self.look()
         if self._outdated and self._workers.is_live(self._state.id):
             await background_over()
@@ -118,6 +125,24 @@ class OtherPrograms:
             return []
         self._told = self._missing
         return notes.transcript_missing(self._missing)
+
+    async def hold_lock(self, turn: Turn) -> None:
+        """Have the conversation's lock, if it is free, while a turn of another daemon goes on."""
+        if self._locks is None:
+            return
+        taking = self._start(self._locks.acquire(self._state.record.conversation_name))
+        over = asyncio.ensure_future(turn.over())
+        await asyncio.wait([taking, over], return_when=asyncio.FIRST_COMPLETED)
+        if not taking.done():
+            taking.cancel()
+        elif taking.exception() is None:
+            await over
+            self.unlock()
+
+    def unlock(self) -> None:
+        """Release the conversation's lock."""
+        if self._locks is not None:
+            self._locks.release(self._state.record.conversation_name)
 
     def attend(self, *, attended: bool) -> None:
         """Watch the transcripts while a client is there."""

@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
-from pykoclaw_acp.sessions.ports import Journal, Transcripts, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
@@ -53,12 +53,14 @@ class Sessions:
         workspaces: Workspaces | None = None,
         *,
         transcripts: Transcripts | None = None,
+        locks: TurnLocks | None = None,
     ) -> None:
         """`template`: options of a session without its own. `alive`: as in Confirmations.
 
         Without `workspaces` every directory is trusted, without `transcripts` none is read.
         """
         self._transcripts = transcripts
+        self._locks = locks
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
@@ -393,6 +395,7 @@ class Sessions:
             self._times,
             workspaces=self._workspaces,
             transcripts=self._transcripts,
+            locks=self._locks,
             all_waiting=self._waiting,
         )
         return session

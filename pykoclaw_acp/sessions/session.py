@@ -47,6 +47,7 @@ from pykoclaw_acp.sessions.ports import (
     DeliveryStore,
     Journal,
     Transcripts,
+    TurnLocks,
     Workers,
     Workspaces,
 )
@@ -78,6 +79,7 @@ class Session:
         *,
         workspaces: Workspaces | None = None,
         transcripts: Transcripts | None = None,
+        locks: TurnLocks | None = None,
         all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
@@ -100,7 +102,7 @@ class Session:
         )
         self.unclaimed = Unclaimed(record, times.rejoin_window)
         self.others = OtherPrograms(
-            state, journal, workers, transcripts or RowsOnly(), self._unfinished
+            state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks
         )
         self._runner = TurnRunner(
             state,
@@ -111,6 +113,7 @@ class Session:
             gate=WorkspaceGate(state, journal, workers, self.permissions, workspaces),
             choosing=self.choosing,
             look=lambda: self.others.before_prompt(self._background.over),
+            unlock=self.others.unlock,
         )
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting)
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
@@ -315,6 +318,7 @@ class Session:
             return
         self.deduplication.expect(turn)
         self.unclaimed.start_behind(turn)
+        self._tasks.start(self.others.hold_lock(turn))
         self._queue.go_on(turn)
         if self.permissions.has_parked(turn.turn_id):  # in the last moment of the other daemon
             self._tasks.start(self._give_up_worker(turn.turn_id))

@@ -50,8 +50,11 @@ class TurnRunner:
         gate: WorkspaceGate,
         choosing: Choosing,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
+        unlock: Callable[[], None],
     ) -> None:
-        """`look` takes in what other programs did; it is called before each prompt."""
+        """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
+        did; it is called before each prompt.
+        """
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -60,6 +63,8 @@ class TurnRunner:
         self._gate = gate
         self._choosing = choosing
         self._look = look
+        self._unlock = unlock
+        self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
@@ -81,7 +86,10 @@ class TurnRunner:
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
             await self.finish(turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL))
-        await turn.over()
+        try:
+            await turn.over()
+        finally:
+            self._unlock()
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
@@ -226,17 +234,14 @@ class TurnRunner:
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
-        looked = await self._unless_cancelled(turn, self._look())
-        if looked is None:
+        prepared = await self._prepare(turn)
+        if prepared is None:
             return
-        acquired = await self._unless_cancelled(turn, self._acquire(turn))
-        if acquired is None:
-            return
-        options, self._state.epoch, notes = acquired
+        options, self._state.epoch, notes = prepared
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
-        said = [*await in_pieces(outcomes.user_messages(turn)), *looked, *notes, *self._title(turn)]
+        said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
         turn.state = TurnState.DISPATCHED
         self._state.log.committed(seqs, turn.turn_id, said)
@@ -251,6 +256,24 @@ class TurnRunner:
             await self.finish(
                 turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
             )
+
+    async def _prepare(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]] | None:
+        """Look at what others did and have a worker, anew if others could use the conversation in
+        between. Returns what `_acquire` does; None if the turn is cancelled.
+        """
+        said: list[Event] = []
+        while True:
+            self._waited = False
+            looked = await self._unless_cancelled(turn, self._look())
+            if looked is None:
+                return None
+            acquired = await self._unless_cancelled(turn, self._acquire(turn))
+            if acquired is None:
+                return None
+            options, epoch, notes = acquired
+            said += [*looked, *notes]
+            if not self._waited:
+                return options, epoch, said
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
         """Have a worker for which what acts in its directories counts as the user says.
@@ -305,6 +328,8 @@ class TurnRunner:
                 )
 
     def _pause_soon(self, turn: Turn) -> None:
+        self._waited = True
+        self._unlock()
         self._tasks.start(self.pause(turn))
 
     def _title(self, turn: Turn) -> list[Event]:

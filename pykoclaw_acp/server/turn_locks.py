@@ -1,0 +1,77 @@
+"""The locks around turns, as files of the data directory."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+
+LOOK: Final = 0.1  # s between two attempts
+PROGRAM: Final = "pykoclaw-acp"
+
+log: Final = structlog.get_logger()
+
+
+class FileLocks:
+    """Implements `sessions.ports.TurnLocks`; `timeout` (s) is for other programs."""
+
+    def __init__(self, data: str, timeout: float) -> None:
+        self._data = data
+        self._timeout = timeout
+        self._held: dict[str, TurnLock] = {}
+
+    async def acquire(self, conversation: str) -> None:
+        """Take the lock; without it if the disk takes no file."""
+        loop = asyncio.get_running_loop()
+        until, told = loop.time() + self._timeout, False
+        while True:
+            try:
+                found = await self._take(conversation)
+            except OSError as error:
+                log.warning("Turns run without a lock", action="lock_failed", error=str(error))
+                return
+            if isinstance(found, TurnLock):
+                self._held[conversation] = found
+                return
+            if not told:
+                told = True
+                log.info("Another program runs a turn", action="lock_waits", holder=str(found))
+            if loop.time() >= until:
+                raise _busy(found, self._timeout)
+            await asyncio.sleep(LOOK)
+
+    def release(self, conversation: str) -> None:
+        """Release the lock."""
+        if (lock := self._held.pop(conversation, None)) is not None:
+            lock.release()
+
+    async def _take(self, conversation: str) -> TurnLock | Holder:
+        """In a thread, since a disk may hang; what is taken after a cancel is released."""
+        taking = asyncio.get_running_loop().run_in_executor(
+            None, partial(TurnLock.take, self._data, conversation, PROGRAM)
+        )
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(_release)
+            raise
+
+
+def _release(taken: asyncio.Future[TurnLock | Holder]) -> None:
+    if not taken.cancelled() and taken.exception() is None:
+        lock = taken.result()
+        if isinstance(lock, TurnLock):
+            lock.release()
+
+
+def _busy(holder: Holder, timeout: float) -> WorkerFailed:
+    return WorkerFailed(
+        "conversation_busy",
+        f"Another program runs a turn of this conversation: {holder}. It has not ended within {timeout:g} s, so the"
+        " prompt was not sent to Claude. Send it again later.",
+    )

@@ -1,0 +1,19 @@
+"""The lock around a turn, which other programs may take as well."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class TurnLocks(Protocol):
+    """The locks of all conversations."""
+
+    async def acquire(self, conversation: str) -> None:
+        """Take the lock, for which another program is waited for. The lock of a conversation is
+        taken by one turn at a time. If this is cancelled, the lock is not held.
+
+        Raises WorkerFailed if that program does not release it in time.
+        """
+
+    def release(self, conversation: str) -> None:
+        """Release the lock, if it is held."""

@@ -1,0 +1,183 @@
+"""For programs that share conversations with the daemon, such as a chat bot: a lock around a turn, and
+a prompt through the daemon. Imports the standard library only; docs/shared.md is the manual.
+
+>>> from pykoclaw_acp import shared
+>>> reply = shared.prompt("wa-andy-1@g.us", "What is new?")
+>>> with shared.turn_lock("wa-andy-1@g.us", program="whatsapp"):
+...     run_a_turn_of_your_own()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+
+__all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
+
+LOOK: Final = 0.05  # s between two attempts to take a lock
+RETRY: Final = 0.5  # s between two attempts to reach a daemon that has gone
+GIVE_UP: Final = 60.0  # s without a daemon
+
+_held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
+
+
+class Busy(TimeoutError):
+    """Another program has had the conversation's lock for all of the time; `holder` says which."""
+
+    def __init__(self, conversation: str, holder: Holder) -> None:
+        super().__init__(f"A turn of {conversation} is run by {holder}. Try again later.")
+        self.holder = holder
+
+
+class NotReached(ConnectionError):
+    """There is no daemon, and none could be started, or it was gone for a minute.
+
+    The turn may run; the same prompt with the same `key` is that turn.
+    """
+
+
+class Refused(Exception):
+    """The daemon has refused the prompt; nothing of it was kept. `code` is that of JSON-RPC."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A turn that has ended. `state`: `done`, `failed`, `cancelled`, or `unknown`.
+
+    `text`: what Claude has said, also before an error. `error`: a sentence; None for `done`.
+    `session`: the id under which clients have the conversation. `joined`: the prompt had come
+    before under its key, and was not run again.
+    """
+
+    text: str
+    state: str
+    error: str | None
+    session: str
+    turn: str
+    joined: bool
+
+
+def prompt(
+    conversation: str,
+    text: str,
+    *,
+    key: str | None = None,
+    on_text: Callable[[str], None] | None = None,
+    create: bool = True,
+    start: bool = True,
+    data: str | os.PathLike[str] | None = None,
+) -> Reply:
+    """Run a turn of a conversation through the daemon, and wait for its end.
+
+    `conversation`: a name such as `wa-andy-1@g.us`, or an id; without one of this name a
+    conversation begins, unless `create` is false. `on_text` is called with each piece of the answer
+    as it comes. `key`: the prompt runs once, however often it comes under this key. `start`: start
+    a daemon if none runs. `data`: the data directory, if not that of the settings.
+
+    Raises Refused, NotReached, ValueError for an empty text, and RuntimeError if this process holds
+    the conversation's lock, which the daemon takes itself.
+    """
+    if not text.strip():
+        raise ValueError("The prompt is empty.")
+    places = _places(data)
+    if (places.data, conversation) in _held:
+        raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")
+    params: dict[str, Any] = {
+        "session": conversation,
+        "text": text,
+        "idempotencyKey": key or str(uuid4()),
+    }
+    lost: float | None = None
+    begin = create
+    while True:
+        try:
+            if begin:
+                resolved = {"conversation": conversation, "create": True}
+                call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
+                begin = False
+            return _reply(places, params, on_text, start=start)
+        except DaemonAbsent as error:
+            lost = time.monotonic() if lost is None else lost
+            if not start or time.monotonic() - lost > GIVE_UP:
+                raise NotReached(str(error)) from error
+            time.sleep(RETRY)
+        except StartupError as error:
+            raise NotReached(str(error)) from error
+        except CallFailed as error:
+            raise Refused(error.code, str(error)) from error
+
+
+def _reply(
+    places: Places,
+    params: dict[str, Any],
+    on_text: Callable[[str], None] | None,
+    *,
+    start: bool,
+) -> Reply:
+    """Send the prompt; `params` keep how far its answer has come."""
+    answers = follow(places, "_pykoclaw.dev/prompt", params, start=start)
+    try:
+        while True:
+            said = next(answers)["params"]
+            if "seq" in said:
+                params["after"] = said["seq"]
+            update = said.get("update") or {}
+            if on_text is not None and update.get("sessionUpdate") == "agent_message_chunk":
+                on_text(update["content"].get("text", ""))
+    except StopIteration as end:
+        found = end.value
+    error = found["error"]
+    return Reply(
+        text=found["text"],
+        state=found["state"],
+        error=None if error is None else error["message"],
+        session=found["session"],
+        turn=found["turnId"],
+        joined=found["joined"],
+    )
+
+
+@contextlib.contextmanager
+def turn_lock(
+    conversation: str,
+    *,
+    program: str,
+    wait: float = 60.0,
+    data: str | os.PathLike[str] | None = None,
+) -> Iterator[None]:
+    """Hold the lock of a conversation, by its name, while running a turn of it.
+
+    Waits at most `wait` seconds, then raises Busy. The lock is released at the end of the block, and
+    when the process dies. `program` is told to those who wait.
+    """
+    place = _places(data).data
+    until = time.monotonic() + wait
+    while not isinstance(lock := TurnLock.take(place, conversation, program), TurnLock):
+        if time.monotonic() >= until:
+            raise Busy(conversation, lock)
+        time.sleep(LOOK)
+    _held.add((place, conversation))
+    try:
+        yield
+    finally:
+        _held.discard((place, conversation))
+        lock.release()
+
+
+def _places(data: str | os.PathLike[str] | None) -> Places:
+    found = Places.find()
+    return found if data is None else Places(os.path.abspath(data), found.state)

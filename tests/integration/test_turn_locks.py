@@ -1,0 +1,107 @@
+"""The lock that the daemon takes around the turns of a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from pykoclaw_acp.server.turn_locks import FileLocks
+from pykoclaw_acp.system import turn_lock
+from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
+
+PATIENCE = 0.3  # s in which what must not happen would have happened
+
+
+def held(path: Path, name: str) -> TurnLock:
+    """Another program runs a turn of this conversation."""
+    lock = TurnLock.take(str(path), name, "bot")
+    assert isinstance(lock, TurnLock)
+    return lock
+
+
+def holder(path: Path, name: str) -> Holder | None:
+    found = TurnLock.take(str(path), name, "test")
+    if isinstance(found, Holder):
+        return found
+    found.release()
+    return None
+
+
+def locked(r: Rig, path: Path, timeout: float = 60) -> None:
+    """Turns take locks from now on."""
+    r.sessions._locks = FileLocks(str(path), timeout)
+
+
+async def test_a_turn_holds_the_lock_of_its_conversation(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path)
+        session = await r.session()
+        name = session.record.conversation_name
+        turn = await r.prompt(session, "hang")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].prompts)
+        found = holder(tmp_path, name)
+        assert found is not None
+        assert (found.program, found.pid) == ("pykoclaw-acp", os.getpid())
+        session.cancel()
+        await turn.over()
+        await eventually(lambda: holder(tmp_path, name) is None)
+        await eventually(lambda: os.listdir(tmp_path / turn_lock.DIRECTORY) == [])
+
+
+async def test_turns_follow_one_another(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path)
+        session = await r.session()
+        turns = [await r.prompt(session, "say 1") for _ in range(3)]
+        for turn in turns:
+            assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_a_prompt_waits_for_another_programs_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path)
+        session = await r.session()
+        lock = held(tmp_path, session.record.conversation_name)
+        turn = await r.prompt(session, "say 1")
+        await asyncio.wait([turn.ended], timeout=PATIENCE)
+        assert not turn.ended.done()
+        assert r.launcher.launched == []
+        lock.release()
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_a_prompt_that_waited_long_enough_says_who_has_the_lock(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path, timeout=0.2)
+        session = await r.session()
+        lock = held(tmp_path, session.record.conversation_name)
+        outcome = await r.run(session, "say 1")
+        assert outcome.failure is not None
+        assert outcome.failure.kind == "conversation_busy"
+        assert f"bot (process {os.getpid()})" in outcome.failure.message
+        lock.release()
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_a_cancelled_prompt_leaves_no_lock(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path)
+        session = await r.session()
+        name = session.record.conversation_name
+        lock = held(tmp_path, name)
+        turn = await r.prompt(session, "say 1")
+        await asyncio.sleep(0)
+        session.cancel(turn)
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
+        lock.release()
+        await eventually(lambda: holder(tmp_path, name) is None)
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_a_disk_that_takes_no_file_keeps_no_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        locked(r, tmp_path / "pykoclaw.db")  # no directory
+        assert (await r.run(await r.session(), "say 1")).state == "done"

@@ -1,0 +1,141 @@
+"""The public module for programs that share conversations: its imports, and its lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp import shared
+from pykoclaw_acp.system import turn_lock
+from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+from tests.waiting import eventually_sync
+
+NAME = "wa-andy-1@g.us"
+HOLD = (
+    "import sys, time; from pykoclaw_acp import shared\n"
+    "with shared.turn_lock(sys.argv[2], program='bot', data=sys.argv[1]):\n"
+    "    print('held', flush=True); time.sleep(1000)"
+)
+
+
+def test_it_imports_no_installed_package() -> None:
+    program = (
+        "import json, sys; before = set(sys.modules); import pykoclaw_acp.shared;"
+        "new = sorted(set(sys.modules) - before); print(json.dumps([new, sorted(sys.stdlib_module_names)]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    imported, known = json.loads(result.stdout)
+    assert {name.partition(".")[0] for name in imported} - set(known) == {"pykoclaw_acp"}
+
+
+def holding(data: Path) -> subprocess.Popen[str]:
+    """A bot in the middle of a turn."""
+    bot = subprocess.Popen(
+        [sys.executable, "-c", HOLD, data, NAME], stdout=subprocess.PIPE, text=True
+    )
+    assert bot.stdout is not None
+    assert bot.stdout.readline() == "held\n"
+    return bot
+
+
+def test_who_waits_is_told_who_has_the_lock(tmp_path: Path) -> None:
+    with holding(tmp_path) as bot:
+        with (
+            pytest.raises(shared.Busy) as busy,
+            shared.turn_lock(NAME, program="me", wait=0, data=tmp_path),
+        ):
+            pass
+        assert busy.value.holder.program == "bot"
+        assert f"bot (process {bot.pid})" in str(busy.value)
+        with shared.turn_lock("another", program="me", wait=0, data=tmp_path):
+            pass
+        bot.kill()
+
+
+def test_the_lock_of_a_dead_program_is_free(tmp_path: Path) -> None:
+    with holding(tmp_path) as bot:
+        bot.kill()
+    with shared.turn_lock(NAME, program="me", wait=30, data=tmp_path):
+        pass
+    assert os.listdir(tmp_path / turn_lock.DIRECTORY) == []
+
+
+def test_who_waits_gets_the_lock_when_it_is_released(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def wait() -> None:
+        with shared.turn_lock(NAME, program="second", wait=60, data=tmp_path):
+            order.append("second")
+
+    with shared.turn_lock(NAME, program="first", data=tmp_path):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_many_programs_hold_it_one_at_a_time(tmp_path: Path) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            with shared.turn_lock(NAME, program="me", wait=60, data=tmp_path):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(most) == 120
+    assert set(most) == {1}
+
+
+def test_files_are_private_and_their_names_are_those_of_no_conversation(tmp_path: Path) -> None:
+    with shared.turn_lock("../../etc/passwd", program="me", data=tmp_path):
+        (name,) = os.listdir(tmp_path / turn_lock.DIRECTORY)
+        assert len(name) == 32
+        assert (tmp_path / turn_lock.DIRECTORY / name).stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / turn_lock.DIRECTORY).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_file_does_not_hide_that_the_lock_is_held(tmp_path: Path) -> None:
+    lock = TurnLock.take(str(tmp_path), NAME, "bot")
+    assert isinstance(lock, TurnLock)
+    (name,) = os.listdir(tmp_path / turn_lock.DIRECTORY)
+    (tmp_path / turn_lock.DIRECTORY / name).write_bytes(b"\xff[")
+    assert TurnLock.take(str(tmp_path), NAME, "me") == Holder()
+    assert str(Holder()) == "another program"
+    lock.release()
+    lock.release()
+    again = TurnLock.take(str(tmp_path), NAME, "me")
+    assert isinstance(again, TurnLock)
+    again.release()
+
+
+def test_no_prompt_is_sent_while_this_process_holds_the_lock(tmp_path: Path) -> None:
+    with (
+        shared.turn_lock(NAME, program="me", data=tmp_path),
+        pytest.raises(RuntimeError, match="release it first"),
+    ):
+        shared.prompt(NAME, "Hello", data=tmp_path)
+    with pytest.raises(ValueError, match="empty"):
+        shared.prompt(NAME, " \n", data=tmp_path)
+
+
+def test_without_a_daemon_and_without_leave_to_start_one_nothing_happens(tmp_path: Path) -> None:
+    with pytest.raises(shared.NotReached):
+        shared.prompt(NAME, "Hello", data=tmp_path, start=False)
+    eventually_sync(lambda: os.listdir(tmp_path) == [])
