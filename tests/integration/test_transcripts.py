@@ -138,10 +138,12 @@ async def test_two_programs_at_once_lose_no_side(w: World) -> None:
         claude = await w.ours(session, text("start"), client)
         await written(w, claude, "start")
         await w.look(session, claude)
-        slow = "[[script text Ours begins. ;; bash sleep 3 ;; text Ours ends.]]"
+        until = "until [ -e go ]; do sleep 0.05; done"
+        slow = f"[[script\ntext Ours begins.\nbash {until}\ntext Ours ends.\n]]"
         mine = asyncio.create_task(w.ours(session, slow, client))
         await eventually(lambda: "Ours begins." in w.transcript(claude).read_text())
         await w.terminal(text("Theirs."), resume=claude)
+        (w.work / "go").touch()
         await mine
     await written(w, claude, "Ours ends.")
     found = await w.look(session, claude)
