@@ -149,6 +149,28 @@ async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, 
         assert states == [("pending",)] * 2  # for the conversation, which has not seen it
 
 
+async def test_of_runs_aside_the_newest_is_kept_hidden(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        hourly = task(
+            path, session.record.conversation_name, context_mode="isolated",
+            schedule_type="interval", schedule_value="3600000",
+        )  # fmt: skip
+        for number in (1, 2):
+            execute(path, "UPDATE scheduled_tasks SET next_run = ?", PAST)
+            await eventually(
+                partial(_count_is, path, "task_run_logs WHERE status = 'success'", number)
+            )
+        assert row(path, hourly, "status") == ("active",)
+        kept = "acp_sessions WHERE auxiliary = 1 AND deleted_at IS NULL"
+        await eventually(partial(_count_is, path, "acp_task_runs", 1))
+        assert _count_is(path, kept, 1)
+
+
+def _count_is(path: Path, rows: str, expected: int) -> bool:
+    return fetch(path, f"SELECT COUNT(*) FROM {rows}") == [(expected,)]
+
+
 async def test_task_of_unknown_conversation_runs_in_its_directory(
     tmp_path: Path, path: Path
 ) -> None:
