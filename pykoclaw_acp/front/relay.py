@@ -41,6 +41,10 @@ REPLACED: Final = (
     "Nothing was lost. Start the client again."
 )
 
+GOES_ON: Final = (
+    "Turns that the daemon has go on. Start the client again, and open the session to see them."
+)
+
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")
 
@@ -84,7 +88,10 @@ class Relay:
         """Relay until the client is gone or no daemon can be had; returns the exit status."""
         try:
             while not self._over():
-                self._step()
+                try:
+                    self._step()
+                except MemoryError:
+                    self._fail_for_memory()
         except _ClientGone:
             pass
         finally:
@@ -98,6 +105,19 @@ class Relay:
         for line in self._ledger.open_requests():
             self._refuse(line)
         _say(f"pykoclaw-acp: {self._failure[0]}")
+
+    def _fail_for_memory(self) -> None:
+        """End in words; what the daemon has goes on. Raises MemoryError if that was tried already."""
+        from pykoclaw_acp.system.shortage import MEMORY
+
+        if self._failure is not None:
+            raise MemoryError
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        self._framer = LineFramer()  # what was read of a long line is what there is no room for
+        kind, words = MEMORY
+        self.fail(f"The connection to the daemon ends here: {words} {GOES_ON}", 1, kind)
 
     # --- the loop
 

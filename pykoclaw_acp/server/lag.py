@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
+from pykoclaw_acp.system import threads
+
 T = TypeVar("T")
 
 WINDOW: Final = 60  # s, of which the worst is kept
@@ -66,6 +68,7 @@ class LoopLag:
         try:
             with asyncio.Runner(loop_factory=self._make) as runner:
                 self._loop = runner.get_loop()
+                self._loop.set_default_executor(threads.started())
                 watcher.start()
                 return runner.run(main)
         finally:

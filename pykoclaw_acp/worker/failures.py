@@ -65,6 +65,13 @@ def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
     )
 
 
+def fault(error: BaseException) -> tuple[str, str]:
+    """Kind and message for an error of the worker itself."""
+    if (found := shortage.of(error)) is not None:
+        return found[0], f"Claude's worker had to end: {found[1]}"
+    return "internal", "Claude's worker had a fault; its log says more."
+
+
 def plain(words: str) -> str:
     """Output of another program as one line, without digits that a client would misread."""
     line = " ".join("…" if _MISREAD in word else word for word in words[:_LOOKED_AT].split())

@@ -50,7 +50,7 @@ from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import lacks
+from pykoclaw_acp.worker.failures import fault, lacks
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
@@ -158,7 +158,7 @@ class Worker:
             self._ended.set()
         else:
             self._broken = True
-            self._start(self._lose("internal", "Claude's worker had a fault; its log says more."))
+            self._start(self._lose(*fault(error)))
 
     # --- Claude
 

@@ -4,6 +4,8 @@ all goes on.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.waiting import eventually, eventually_sync
@@ -131,3 +134,47 @@ async def test_claude_killed_by_oom_killer_is_reported_so(stack: Stack, memory_g
     assert "MemoryMax" in caught.value.message
     await client.prompt(session, text("After."))
     assert client.text(session).endswith("After.")
+
+
+async def test_daemon_needs_no_further_thread_under_a_memory_limit(stack: Stack) -> None:
+    """A thread that cannot start would hold up, or fail, whatever needs it."""
+    skill = stack.root / "heavy/.claude/skills/heavy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nallowed-tools: Bash\n---\n")
+    for at in range(250):
+        (skill / f"{at}.bin").write_bytes(os.urandom(100 * 1024))
+    client = await stack.front()
+    await client.new(stack.work)
+    pid = stack.daemon_pid()
+    assert pid is not None
+    limit(stack, resource.RLIMIT_AS, size(pid) + 7 * 1024 * 1024)  # less than a thread's stack
+    threads = len(os.listdir(f"/proc/{pid}/task"))
+    heavy = str(stack.root / "heavy")
+    for look in await asyncio.gather(*(run(stack, "trust", "show", heavy) for _ in range(8))):
+        assert "allowed-tools: Bash" in look.out, look.error
+    assert len(os.listdir(f"/proc/{pid}/task")) == threads
+    assert stack.daemon_pid() == pid
+
+
+async def test_front_without_memory_says_so_and_its_turn_goes_on(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    answer = client.prompting(session, script("repeat 200x10ms word{n} ", "text Done."))
+    await eventually(lambda: "word" in client.text(session))
+    pid = client.process.pid
+    resource.prlimit(
+        pid, resource.RLIMIT_AS, (size(pid), resource.prlimit(pid, resource.RLIMIT_AS)[1])
+    )
+    with contextlib.suppress(OSError):
+        client.begin(
+            "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "x" * (24 << 20)}]
+        )
+    with pytest.raises(RpcError) as caught:
+        await client.answer(answer)
+    assert (caught.value.kind, "`ulimit -v`" in caught.value.message) == ("out_of_memory", True)
+    assert "Turns that the daemon has go on" in caught.value.message
+    assert await client.gone() == 1
+    later = await stack.front()
+    await later.load(session, stack.work)
+    await later.until(lambda: later.text(session).endswith("Done."))
+    await eventually(lambda: stack.rows("SELECT state FROM acp_turns") == [{"state": "done"}])

@@ -6,7 +6,7 @@ import pytest
 from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.worker.failures import early_end, plain, turn_failure
+from pykoclaw_acp.worker.failures import early_end, fault, plain, turn_failure
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
@@ -38,3 +38,12 @@ def error(words: str, status: int) -> str:
 def test_only_too_large_context_keeps_its_status() -> None:
     assert "413" not in error("API Error: 500 upstream 10.0.0.4:4130", 500)
     assert "413" in error("API Error: 413 request too large", 413)
+
+
+def test_worker_fault_says_what_ran_out() -> None:
+    for error in (MemoryError(), RuntimeError("can't start new thread")):
+        kind, message = fault(error)
+        assert kind in {"out_of_memory", "out_of_processes"}
+        assert "raise the limit" in message
+    kind, message = fault(ValueError("413"))
+    assert (kind, "its log says more" in message, "413" in message) == ("internal", True, False)
