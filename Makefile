@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo pictures test test-unit test-integration test-e2e test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
+.PHONY: help setup demo pictures test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -37,7 +37,7 @@ demo: $(READY) ## play the whole story on the scripted model
 pictures: $(READY) ## record the pictures of the documents
 	@$(BIN)/python docs/pictures/record.py
 
-test: lint types test-unit test-integration test-e2e test-faults ## everything that a change must pass
+test: lint types test-unit test-integration test-e2e test-conformance test-faults ## everything that a change must pass
 
 lint: $(READY) ## ruff: rules and format; import-linter: layers
 	@echo "== lint"
@@ -60,6 +60,11 @@ test-integration: $(READY) ## tests of one part against the real database, CLI o
 test-e2e: $(READY) ## tests of the whole program, as clients see it
 	@echo "== e2e"
 	@$(PYTEST) $(PARALLEL) tests/e2e
+
+# The tests of a file share an agent, and so a process: loadfile. AGENT="command" examines another one.
+test-conformance: $(READY) ## the rules of ACP, one test each; AGENT="command args": of another agent
+	@echo "== conformance"
+	@$(PYTEST) -n 2 --dist loadfile tests/conformance $(if $(AGENT),--agent '$(AGENT)')
 
 test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"

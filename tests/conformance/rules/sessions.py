@@ -177,13 +177,13 @@ async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
         await peer.call("session/load", **_opening(told.session, told.cwd))
         replayed = _told(peer.recording.until_answered("session/load", since), told.session)
         kinds = [kind for kind, _ in replayed if kind != "user_message_chunk"]
-        check(
-            kinds == [kind for kind, _ in live if kind != "user_message_chunk"],
+        shown = [kind for kind, _ in live if kind != "user_message_chunk"]
+        check(  # another rule may have gone on with the session
+            kinds[: len(shown)] == shown,
             f"what was shown: {live}; what the load replays: {replayed}",
         )
-        words = "".join(text for kind, text in replayed if kind == "agent_message_chunk")
-        shown = "".join(text for kind, text in live if kind == "agent_message_chunk")
-        check(words == shown, f"the answers were {shown!r}, the load says {words!r}")
+        said, words = _words(replayed), _words(live)
+        check(said.startswith(words), f"the answers were {words!r}, the load says {said!r}")
         asked = "".join(text for kind, text in replayed if kind == "user_message_chunk")
         check(WORD in asked, f"the user's words are missing: {asked!r}")
         first = replayed[0][0] if replayed else None
@@ -208,6 +208,10 @@ def _told(recording: Recording, session: str) -> list[tuple[str, str]]:
         else:
             told.append((kind, str(update.get("toolCallId"))))
     return told
+
+
+def _words(told: list[tuple[str, str]]) -> str:
+    return "".join(text for kind, text in told if kind == "agent_message_chunk")
 
 
 async def _remembers(agent: Agent, peer: Peer) -> None:
@@ -259,7 +263,6 @@ async def a_session_without_prompts_can_be_resumed(agent: Agent) -> None:
         session, cwd = await agent.session(peer)
     async with agent.fresh() as peer:
         await peer.call("session/resume", **_opening(session, cwd))
-        await peer.prompt(session, agent.text("Hello."))
 
 
 @must_always
@@ -308,8 +311,7 @@ async def a_closed_session_can_be_opened_again(agent: Agent) -> None:
     async with agent.client() as peer:
         peer.needs("sessionCapabilities.close")
         chat = await agent.chat(peer)
-        await peer.prompt(chat.session, agent.text("Once."))
+        if not peer.said(chat.session):
+            await peer.prompt(chat.session, agent.text("Once."))
         await peer.call("session/close", sessionId=chat.session)
         await _open_again(peer, chat)
-        reason = await peer.prompt(chat.session, agent.text("Once more."))
-        check(reason == "end_turn", f"the stop reason is {reason}")
