@@ -29,7 +29,7 @@ from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
@@ -168,14 +168,14 @@ class App:
         if self.scheduler is not None:
             await self.scheduler.run()
 
-    async def scheduler_info(self) -> control.SchedulerInfo:
+    async def scheduler_info(self) -> SchedulerInfo:
         """Who runs scheduled tasks."""
         other = await asyncio.to_thread(self._find_other)
         running = len(self.runs.running)
         if self.scheduler is None:
-            return control.SchedulerInfo(state="off", other=other, running=running)
+            return SchedulerInfo(state="off", other=other, running=running)
         state: Literal["on", "stands_by"] = "on" if other is None else "stands_by"
-        return control.SchedulerInfo(state=state, other=other, running=running)
+        return SchedulerInfo(state=state, other=other, running=running)
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half

@@ -17,7 +17,30 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.daemon import (
+    ConversionInfo,
+    DaemonInfo,
+    DatabaseInfo,
+    Status,
+    UnacceptedNotices,
+)
+from pykoclaw_acp.protocol.control.following import Followed, FollowParams
+from pykoclaw_acp.protocol.control.questions import (
+    Answered,
+    AnswerParams,
+    QuestionInfo,
+    QuestionsParams,
+)
+from pykoclaw_acp.protocol.control.sessions import (
+    ListParams,
+    RenameParams,
+    Resolved,
+    ResolveParams,
+    SessionDetails,
+    SessionParams,
+)
+from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
+from pykoclaw_acp.protocol.control.workers import StopParams, Stopped, WorkerInfo
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
@@ -48,7 +71,7 @@ class Control:
         lag: LoopLag,
         conversion: Conversion | None = None,
         *,
-        scheduler: Callable[[], Awaitable[control.SchedulerInfo]] | None = None,
+        scheduler: Callable[[], Awaitable[SchedulerInfo]] | None = None,
         hidden: Collection[str] = (),
     ) -> None:
         """`hidden`: channels whose conversations are in no list."""
@@ -68,41 +91,39 @@ class Control:
         return {
             "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True, heavy=True),
             "_pykoclaw.dev/sessions/list": Method(
-                control.ListParams, self.list_sessions, before_initialize=True, heavy=True
+                ListParams, self.list_sessions, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/conversations/resolve": Method(
-                control.ResolveParams, self.resolve, before_initialize=True, slow=True
+                ResolveParams, self.resolve, before_initialize=True, slow=True
             ),
             "_pykoclaw.dev/sessions/show": Method(
-                control.SessionParams, self.show, before_initialize=True, heavy=True
+                SessionParams, self.show, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/sessions/rename": Method(
-                control.RenameParams, self.rename, before_initialize=True
+                RenameParams, self.rename, before_initialize=True
             ),
             "_pykoclaw.dev/sessions/delete": Method(
-                control.SessionParams, self.delete, before_initialize=True
+                SessionParams, self.delete, before_initialize=True
             ),
             "_pykoclaw.dev/questions/list": Method(
-                control.QuestionsParams, self.list_questions, before_initialize=True, heavy=True
+                QuestionsParams, self.list_questions, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/questions/answer": Method(
-                control.AnswerParams, self.answer, before_initialize=True
+                AnswerParams, self.answer, before_initialize=True
             ),
             "_pykoclaw.dev/workers/list": Method(
                 Params, self.list_workers, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/workers/stop": Method(
-                control.StopParams, self.stop_workers, before_initialize=True
+                StopParams, self.stop_workers, before_initialize=True
             ),
             **self._trusting.methods,
-            "_pykoclaw.dev/follow": Method(
-                control.FollowParams, self.follow, before_initialize=True
-            ),
+            "_pykoclaw.dev/follow": Method(FollowParams, self.follow, before_initialize=True),
         }
 
     # --- the whole
 
-    async def status(self, call: Call, params: Params) -> control.Status:  # noqa: ARG002
+    async def status(self, call: Call, params: Params) -> Status:  # noqa: ARG002
         """Everything at a glance."""
         running, waiting = await overview.queue(self._database)
         known = await instance.read(self._database)
@@ -112,8 +133,8 @@ class Control:
             for subscription in session.subscriptions
             if subscription.client.present
         }
-        return control.Status(
-            daemon=control.DaemonInfo(
+        return Status(
+            daemon=DaemonInfo(
                 pid=os.getpid(),
                 version=__version__,
                 started_at=self._started_at,
@@ -134,7 +155,7 @@ class Control:
             running=running,
             waiting=waiting,
             questions=[info for info, _ in await self._waiting()],
-            database=control.DatabaseInfo(
+            database=DatabaseInfo(
                 path=str(self._database.path),
                 condition=self._database.condition.state,
                 reason=self._database.condition.reason or None,
@@ -150,14 +171,14 @@ class Control:
                 str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
             ],
             unaccepted=tuple(
-                control.UnacceptedNotices(target=target, notices=count, reason=reason)
+                UnacceptedNotices(target=target, notices=count, reason=reason)
                 for target, count, reason in await notices.unaccepted(self._database)
             ),
         )
 
     # --- sessions
 
-    async def list_sessions(self, call: Call, params: control.ListParams) -> msgspec.Raw:  # noqa: ARG002
+    async def list_sessions(self, call: Call, params: ListParams) -> msgspec.Raw:  # noqa: ARG002
         """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
         line, count = bytearray(b'{"sessions":['), 0
         async for summary in await overview.listing(
@@ -169,25 +190,25 @@ class Control:
         line += b'],"more":true}' if count > params.limit else b'],"more":false}'
         return msgspec.Raw(line)
 
-    async def resolve(self, call: Call, params: control.ResolveParams) -> control.Resolved:  # noqa: ARG002
+    async def resolve(self, call: Call, params: ResolveParams) -> Resolved:  # noqa: ARG002
         """Which session a conversation of any program has; it gets one if it has none."""
         session = await self._session(params.conversation, create=params.create)
         record = session.record
-        return control.Resolved(
+        return Resolved(
             session=session.id,
             conversation=record.conversation_name,
             channel=conversations.channel(record.conversation_name),
             cwd=record.cwd,
         )
 
-    async def show(self, call: Call, params: control.SessionParams) -> control.SessionDetails:  # noqa: ARG002
+    async def show(self, call: Call, params: SessionParams) -> SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""
         session_id = await self._resolve(params.session)
         summary = await overview.summary(self._database, session_id)
         if summary is None:
             raise SessionNotFound(session_id)
         details = await overview.details(self._database, session_id)
-        return control.SessionDetails(
+        return SessionDetails(
             summary=summary,
             additional_directories=details.additional_directories,
             mode=details.mode,
@@ -200,17 +221,17 @@ class Control:
             worker=next(iter(await self._workers(session_id)), None),
         )
 
-    async def rename(self, call: Call, params: control.RenameParams) -> Empty:  # noqa: ARG002
+    async def rename(self, call: Call, params: RenameParams) -> Empty:  # noqa: ARG002
         """Give the session a title; its clients are told."""
         await self._sessions.rename(await self._resolve(params.session), params.title)
         return Empty()
 
-    async def delete(self, call: Call, params: control.SessionParams) -> Empty:  # noqa: ARG002
+    async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
         """End its turns, and delete what was said in it."""
         await self._sessions.delete(await self._session(params.session))
         return Empty()
 
-    async def follow(self, call: Call, params: control.FollowParams) -> control.Followed:
+    async def follow(self, call: Call, params: FollowParams) -> Followed:
         """The session's log as notifications; a live one ends with the connection, or when the
         session is closed.
         """
@@ -228,15 +249,15 @@ class Control:
             await subscription.reached(sys.maxsize if params.live else end)
         finally:
             subscription.close()
-        return control.Followed(seq=subscription.cursor)
+        return Followed(seq=subscription.cursor)
 
     # --- questions
 
     async def list_questions(
         self,
         call: Call,  # noqa: ARG002
-        params: control.QuestionsParams,
-    ) -> list[control.QuestionInfo]:
+        params: QuestionsParams,
+    ) -> list[QuestionInfo]:
         """The questions that wait."""
         waiting = await self._waiting(params.question)
         return [
@@ -244,20 +265,18 @@ class Control:
             for info, ask in waiting
         ]
 
-    async def answer(self, call: Call, params: control.AnswerParams) -> control.Answered:  # noqa: ARG002
+    async def answer(self, call: Call, params: AnswerParams) -> Answered:  # noqa: ARG002
         """Answer one of them."""
         asked = await self._sessions.requests.decide(params.question, params.decision, by="cli")
-        return control.Answered(
-            done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None
-        )
+        return Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
 
     # --- workers
 
-    async def list_workers(self, call: Call, params: Params) -> list[control.WorkerInfo]:  # noqa: ARG002
+    async def list_workers(self, call: Call, params: Params) -> list[WorkerInfo]:  # noqa: ARG002
         """The workers that live."""
         return await self._workers()
 
-    async def stop_workers(self, call: Call, params: control.StopParams) -> control.Stopped:  # noqa: ARG002
+    async def stop_workers(self, call: Call, params: StopParams) -> Stopped:  # noqa: ARG002
         """End a session's worker, or all: turns end as cancelled, also those that wait.
 
         Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the
@@ -278,13 +297,13 @@ class Control:
         if only is not None:
             stopped &= {only.id}
         if not self._database.condition.is_writable:  # they are dead; the rest waits
-            return control.Stopped(workers=len(stopped))
+            return Stopped(workers=len(stopped))
         if only is not None:
             await only.idle()
         else:
             await self._sessions.cancel_all()
         await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
-        return control.Stopped(workers=len(stopped))
+        return Stopped(workers=len(stopped))
 
     # --- parts
 
@@ -309,20 +328,16 @@ class Control:
         """The session of this id or name; raises SessionNotFound, InvalidParams."""
         return await self._session(word)
 
-    def _progress(self) -> control.Conversion | None:
+    def _progress(self) -> ConversionInfo | None:
         progress = None if self._conversion is None else self._conversion.progress
         return (
-            None
-            if progress is None
-            else control.Conversion(events=progress.events, left=progress.left)
+            None if progress is None else ConversionInfo(events=progress.events, left=progress.left)
         )
 
-    async def _waiting(
-        self, prefix: str = ""
-    ) -> list[tuple[control.QuestionInfo, PermissionRequest]]:
+    async def _waiting(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:
         return [
             (
-                control.QuestionInfo(
+                QuestionInfo(
                     id=one.request.ask_id,
                     session=one.session_id,
                     title=one.request.title,
@@ -337,7 +352,7 @@ class Control:
             if one.request.ask_id.startswith(prefix)
         ]
 
-    async def _workers(self, session_id: str | None = None) -> list[control.WorkerInfo]:
+    async def _workers(self, session_id: str | None = None) -> list[WorkerInfo]:
         rows = [
             row
             for row in await overview.workers(self._database)
@@ -345,7 +360,7 @@ class Control:
         ]
         used = await asyncio.to_thread(lambda: [memory.of_tree(row.pid) for row in rows])
         return [
-            control.WorkerInfo(
+            WorkerInfo(
                 session=row.session_id,
                 title=row.title,
                 epoch=row.epoch,

@@ -11,7 +11,15 @@ from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.protocol import control, projection
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol.control.following import (
+    EVENT,
+    QUESTION,
+    SETTLED,
+    EventNotification,
+    QuestionNotification,
+    SettledNotification,
+)
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
@@ -56,21 +64,21 @@ class Follower:
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
         """Show the question until it is settled; the answer never comes from here."""
-        shown = control.QuestionNotification(
+        shown = QuestionNotification(
             id=request.ask_id,
             session=session_id,
             title=request.title,
             always=request.always is not None,
             **whole(request),
         )
-        await self._peer.notify(encode_notification(control.QUESTION, shown))
+        await self._peer.notify(encode_notification(QUESTION, shown))
         never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         try:
             return await never
         finally:
-            settled = control.SettledNotification(id=request.ask_id)
+            settled = SettledNotification(id=request.ask_id)
             with contextlib.suppress(ConnectionError):
-                await self._peer.notify(encode_notification(control.SETTLED, settled))
+                await self._peer.notify(encode_notification(SETTLED, settled))
 
     def close_request(self, ask_id: str) -> None:
         """Nothing to do: whoever was asked is told when the asking ends."""
@@ -78,10 +86,10 @@ class Follower:
 
 def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
     update = projection.update(logged.seq, event)
-    told = control.EventNotification(
+    told = EventNotification(
         session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update
     )
-    return encode_notification(control.EVENT, told)
+    return encode_notification(EVENT, told)
 
 
 def whole(question: PermissionRequest) -> dict[str, Any]:

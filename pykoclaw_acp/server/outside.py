@@ -13,7 +13,8 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
+from pykoclaw_acp.protocol.control.prompts import Prompted, PromptParams
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -46,13 +47,9 @@ class OutsidePrompts:
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
         """The dispatch table of this method."""
-        return {
-            "_pykoclaw.dev/prompt": Method(
-                control.PromptParams, self.prompt, before_initialize=True
-            )
-        }
+        return {"_pykoclaw.dev/prompt": Method(PromptParams, self.prompt, before_initialize=True)}
 
-    async def prompt(self, call: Call, params: control.PromptParams) -> control.Prompted:
+    async def prompt(self, call: Call, params: PromptParams) -> Prompted:
         """Accept the prompt; show the turn's events, and answer when it has ended."""
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
@@ -83,7 +80,7 @@ class OutsidePrompts:
         text = await turns.text(self._database, known.turn_id)
         return _prompted(session, known, outcome, seq, text, joined=joined)
 
-    async def _turn(self, session: Session, params: control.PromptParams) -> Turn:
+    async def _turn(self, session: Session, params: PromptParams) -> Turn:
         content: list[dict[str, Any]] = [{"type": "text", "text": params.text}]
         fingerprint = await in_pieces(prompt_text.fingerprint(content))
         return Turn(
@@ -107,14 +104,14 @@ class OutsidePrompts:
                 if one.session_id != session.id or one.request.ask_id in told:
                     continue
                 told.add(one.request.ask_id)
-                shown = control.QuestionNotification(
+                shown = QuestionNotification(
                     id=one.request.ask_id,
                     session=session.id,
                     title=one.request.title,
                     always=one.request.always is not None,
                     **whole(one.request),
                 )
-                await call.client.peer.notify(encode_notification(control.QUESTION, shown))
+                await call.client.peer.notify(encode_notification(QUESTION, shown))
 
 
 class _TurnFollower(Follower):
@@ -138,9 +135,9 @@ def _prompted(
     text: str = "",
     *,
     joined: bool,
-) -> control.Prompted:
+) -> Prompted:
     failure = None if outcome is None else outcome.failure
-    return control.Prompted(
+    return Prompted(
         session=session.id,
         turn_id=turn.turn_id,
         state=turn.state if outcome is None else outcome.state,

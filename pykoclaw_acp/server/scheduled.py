@@ -8,7 +8,15 @@ from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run
 from pykoclaw_acp.model.scheduled import Task
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.tasks import (
+    TaskDetails,
+    TaskInfo,
+    TaskList,
+    TaskParams,
+    TaskRunInfo,
+    TasksParams,
+    TaskStarted,
+)
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
@@ -31,52 +39,46 @@ class ScheduledTasks:
         """The dispatch table of these methods."""
         return {
             "_pykoclaw.dev/tasks/list": Method(
-                control.TasksParams, self.list, before_initialize=True, heavy=True
+                TasksParams, self.list, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/tasks/show": Method(
-                control.TaskParams, self.show, before_initialize=True, heavy=True
+                TaskParams, self.show, before_initialize=True, heavy=True
             ),
-            "_pykoclaw.dev/tasks/pause": Method(
-                control.TaskParams, self.pause, before_initialize=True
-            ),
-            "_pykoclaw.dev/tasks/resume": Method(
-                control.TaskParams, self.resume, before_initialize=True
-            ),
-            "_pykoclaw.dev/tasks/cancel": Method(
-                control.TaskParams, self.cancel, before_initialize=True
-            ),
-            "_pykoclaw.dev/tasks/run": Method(control.TaskParams, self.run, before_initialize=True),
+            "_pykoclaw.dev/tasks/pause": Method(TaskParams, self.pause, before_initialize=True),
+            "_pykoclaw.dev/tasks/resume": Method(TaskParams, self.resume, before_initialize=True),
+            "_pykoclaw.dev/tasks/cancel": Method(TaskParams, self.cancel, before_initialize=True),
+            "_pykoclaw.dev/tasks/run": Method(TaskParams, self.run, before_initialize=True),
         }
 
-    async def list(self, call: Call, params: control.TasksParams) -> control.TaskList:  # noqa: ARG002
+    async def list(self, call: Call, params: TasksParams) -> TaskList:  # noqa: ARG002
         """Tasks, newest first."""
         found = await tasks.every(self._database, params.limit + 1)
-        return control.TaskList(
+        return TaskList(
             tasks=[self._info(one) for one in found[: params.limit]],
             more=len(found) > params.limit,
             scheduler=await self._app.scheduler_info(),
         )
 
-    async def show(self, call: Call, params: control.TaskParams) -> control.TaskDetails:  # noqa: ARG002
+    async def show(self, call: Call, params: TaskParams) -> TaskDetails:  # noqa: ARG002
         """A task with its newest runs."""
         task = await self._task(params.task)
         runs = await tasks.logged(self._database, task.id, RUNS_SHOWN)
-        return control.TaskDetails(
+        return TaskDetails(
             task=self._info(task),
             runs=[
-                control.TaskRunInfo(
+                TaskRunInfo(
                     run_at=at, duration_ms=duration, status=status, result=result, error=error
                 )
                 for at, duration, status, result, error in runs
             ],
         )
 
-    async def pause(self, call: Call, params: control.TaskParams) -> control.TaskInfo:  # noqa: ARG002
+    async def pause(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task not run until it is resumed; a run that has begun goes on."""
         task = await self._task(params.task)
         return await self._changed(task.id, tasks.set_status(task.id, "paused"))
 
-    async def resume(self, call: Call, params: control.TaskParams) -> control.TaskInfo:  # noqa: ARG002
+    async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
         task = await self._task(params.task)
         try:
@@ -85,13 +87,13 @@ class ScheduledTasks:
             raise InvalidParams(f"The task's schedule cannot be read: {error}") from error
         return await self._changed(task.id, tasks.set_status(task.id, "active", following))
 
-    async def cancel(self, call: Call, params: control.TaskParams) -> Empty:  # noqa: ARG002
+    async def cancel(self, call: Call, params: TaskParams) -> Empty:  # noqa: ARG002
         """Delete the task and what is kept of its runs; a run that has begun goes on."""
         task = await self._task(params.task)
         await self._database.commit(Unit(tasks.delete(task.id)))
         return Empty()
 
-    async def run(self, call: Call, params: control.TaskParams) -> control.TaskStarted:  # noqa: ARG002
+    async def run(self, call: Call, params: TaskParams) -> TaskStarted:  # noqa: ARG002
         """Run the task now, whatever its schedule and state; its schedule does not change."""
         task = await self._task(params.task)
         if not self._app.runs.room:
@@ -102,9 +104,9 @@ class ScheduledTasks:
             run = await self._app.runs.begin(task, task.next_run, manual=True)
         except Conflict as error:
             raise InvalidRequest("The task runs already, or was changed just now.") from error
-        return control.TaskStarted(task=task.id, turn_id=run.turn_id)
+        return TaskStarted(task=task.id, turn_id=run.turn_id)
 
-    async def _changed(self, task_id: str, change: Statement) -> control.TaskInfo:
+    async def _changed(self, task_id: str, change: Statement) -> TaskInfo:
         await self._database.commit(Unit((change,)))
         self._app.runs.changed.set()
         return self._info(await self._task(task_id))
@@ -117,9 +119,9 @@ class ScheduledTasks:
             raise InvalidParams(f"More than one task's id begins with {word}. Give more of it.")
         return found[0]
 
-    def _info(self, task: Task) -> control.TaskInfo:
+    def _info(self, task: Task) -> TaskInfo:
         to, _ = deliveries.target(task.conversation, task.target_conversation)
-        return control.TaskInfo(
+        return TaskInfo(
             id=task.id,
             conversation=task.conversation,
             prompt=task.prompt,

@@ -11,7 +11,13 @@ from typing import Any, Final
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted, changes
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.trust import (
+    Looked,
+    RunWithout,
+    TrustedDirectory,
+    TrustListParams,
+    TrustParams,
+)
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -39,30 +45,24 @@ class Trusting:
         """Their part of the dispatch table."""
         return {
             "_pykoclaw.dev/trust/list": Method(
-                control.TrustListParams, self.list_all, before_initialize=True
+                TrustListParams, self.list_all, before_initialize=True
             ),
-            "_pykoclaw.dev/trust/show": Method(
-                control.TrustParams, self.show, before_initialize=True
-            ),
-            "_pykoclaw.dev/trust/add": Method(
-                control.TrustParams, self.add, before_initialize=True
-            ),
-            "_pykoclaw.dev/trust/remove": Method(
-                control.TrustParams, self.remove, before_initialize=True
-            ),
+            "_pykoclaw.dev/trust/show": Method(TrustParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/trust/add": Method(TrustParams, self.add, before_initialize=True),
+            "_pykoclaw.dev/trust/remove": Method(TrustParams, self.remove, before_initialize=True),
         }
 
     async def list_all(
         self,
         call: Call,  # noqa: ARG002
-        params: control.TrustListParams,
-    ) -> list[control.TrustedDirectory]:
+        params: TrustListParams,
+    ) -> list[TrustedDirectory]:
         """All directories that are trusted, each once, with whatever content; then the others."""
         by_path: dict[str, list[Trusted]] = {}
         for one in await trust.listing(self._database):
             by_path.setdefault(one.path, []).append(one)
         found = [
-            control.TrustedDirectory(
+            TrustedDirectory(
                 path=path,
                 tree=any(one.content == ANY for one in rows),
                 pending=any(one.content == FIRST_USE for one in rows),
@@ -74,7 +74,7 @@ class Trusting:
         ]
         if params.without:
             found += [
-                control.TrustedDirectory(
+                TrustedDirectory(
                     path=one.path,
                     tree=False,
                     pending=False,
@@ -87,12 +87,12 @@ class Trusting:
             ]
         return found
 
-    async def show(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
+    async def show(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
         """What a directory holds that acts."""
         path = await asyncio.to_thread(_directory, params.path)
         return await self._looked(path, await self._look(path))
 
-    async def add(self, call: Call, params: control.TrustParams) -> control.Looked:  # noqa: ARG002
+    async def add(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
         self._database.condition.require()
         path = await asyncio.to_thread(_directory, params.path)
@@ -116,7 +116,7 @@ class Trusting:
             await self._write(*statements)
         return await self._looked(path, found)
 
-    async def remove(self, call: Call, params: control.TrustParams) -> Empty:  # noqa: ARG002
+    async def remove(self, call: Call, params: TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
         self._database.condition.require()
         said = (
@@ -143,12 +143,12 @@ class Trusting:
         content = await Watch().look(None, (path,), self._sessions.setting_sources)
         return next(iter(content.acting), None)
 
-    async def _looked(self, path: str, found: Workspace | None) -> control.Looked:
+    async def _looked(self, path: str, found: Workspace | None) -> Looked:
         known = await trust.of(self._database, [text(path)])
         trusted = found is not None and is_trusted(found, known)
         doubtful = found if not trusted else None
         last = {one.path: one for one in await trust.without(self._database)}.get(text(path))
-        return control.Looked(
+        return Looked(
             path=text(path),
             found=[] if found is None else list(found.found),
             complete=found is None or bool(found.content),
@@ -156,7 +156,7 @@ class Trusting:
             changes=[] if doubtful is None else changes(doubtful.path, doubtful.files, known),
             without=None
             if doubtful is None or last is None or last.content != doubtful.content
-            else control.RunWithout(by=last.by, at=last.at),
+            else RunWithout(by=last.by, at=last.at),
             dotenv=sorted(name.upper() for name in await _said(path)),
         )
 

@@ -11,7 +11,9 @@ from typing import Any, Final
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import STARTED, TurnState
-from pykoclaw_acp.protocol.control import SessionCounts, SessionSummary, TurnInfo, WorkerState
+from pykoclaw_acp.protocol.control.daemon import SessionCounts
+from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
+from pykoclaw_acp.protocol.control.workers import WorkerState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED

@@ -14,7 +14,7 @@ import pytest
 
 from pykoclaw_acp import tasks
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.protocol.control import SessionSummary
+from pykoclaw_acp.protocol.control.sessions import SessionSummary
 from pykoclaw_acp.server import calls
 from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions.turns import queue

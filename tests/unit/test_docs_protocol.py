@@ -15,8 +15,9 @@ from pykoclaw_acp import errors
 from pykoclaw_acp.link import framing, lines
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
-from pykoclaw_acp.protocol import control, jsonrpc, long_lines, projection, prompt
+from pykoclaw_acp.protocol import jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
+from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
 from pykoclaw_acp.server import admission, lifecycle, line_room, reading, sockets
 from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
@@ -121,7 +122,7 @@ def test_our_own_methods_are_those_of_the_daemon() -> None:
         & own
     )
     assert {codes(row[0])[0] for row in rows} | told == own
-    assert told == {control.EVENT, control.QUESTION, control.SETTLED}
+    assert told == {EVENT, QUESTION, SETTLED}
 
 
 def test_the_error_codes_are_those_of_the_exceptions() -> None:

@@ -27,12 +27,16 @@ from pykoclaw_acp.front import dial, relay
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.protocol import control
+from pykoclaw_acp.protocol.control.daemon import ConversionInfo, DatabaseInfo, Status
+from pykoclaw_acp.protocol.control.questions import QuestionInfo
+from pykoclaw_acp.protocol.control.sessions import SessionDetails, SessionSummary
+from pykoclaw_acp.protocol.control.trust import Looked, TrustedDirectory
+from pykoclaw_acp.protocol.control.workers import WorkerInfo
 from pykoclaw_acp.scripted_model import __main__ as scripted_model
 from tests.unit.documents import blocks, codes, commands, said_in_code, section, table, text
 
 PROGRAM = "pykoclaw-acp"
-REFERENCES = (control.WorkerInfo, control.QuestionInfo, control.SessionSummary, control.Conversion)
+REFERENCES = (WorkerInfo, QuestionInfo, SessionSummary, ConversionInfo)
 """What other keys of the JSON output only refer to."""
 
 
@@ -190,9 +194,7 @@ def test_the_exit_statuses_are_those_of_the_errors() -> None:
 
 
 def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = dict.fromkeys(
-        field.encode_name for field in msgspec.structs.fields(control.SessionSummary)
-    )
+    nothing = dict.fromkeys(field.encode_name for field in msgspec.structs.fields(SessionSummary))
     unused: dict[str, object] = {**nothing, "id": "5e55", "updatedAt": 0, "title": "T"}
     used = unused | {"promptedAt": 1}
     helper: dict[str, object] = {"auxiliary": True}
@@ -218,13 +220,13 @@ def test_documented_turn_states_match_journal() -> None:
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("status", control.Status),
-        ("sessions list", control.SessionSummary),
-        ("sessions show", control.SessionDetails),
-        ("approve", control.QuestionInfo),
-        ("trust list", control.TrustedDirectory),
-        ("trust show", control.Looked),
-        ("workers list", control.WorkerInfo),
+        ("status", Status),
+        ("sessions list", SessionSummary),
+        ("sessions show", SessionDetails),
+        ("approve", QuestionInfo),
+        ("trust list", TrustedDirectory),
+        ("trust show", Looked),
+        ("workers list", WorkerInfo),
     ],
 )
 def test_documented_json_keys_match_answers(command: str, answer: type[msgspec.Struct]) -> None:
@@ -290,7 +292,7 @@ def test_the_away_policies_are_those_of_the_setting() -> None:
 
 def test_documented_database_conditions_match_status() -> None:
     rows = table("docs/operating.md", "condition")
-    conditions = set(get_args(msgspec.structs.fields(control.DatabaseInfo)[1].type))
+    conditions = set(get_args(msgspec.structs.fields(DatabaseInfo)[1].type))
     assert {codes(row[0])[0] for row in rows} == conditions - {"writable"}
 
 

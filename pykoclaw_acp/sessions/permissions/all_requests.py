@@ -7,7 +7,7 @@ from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.permissions import StoredRequest
-from pykoclaw_acp.protocol.control import OperatorDecision
+from pykoclaw_acp.protocol.control.questions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_PENDING, Broker
 from pykoclaw_acp.sessions.ports import PermissionStore

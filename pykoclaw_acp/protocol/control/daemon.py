@@ -1,0 +1,98 @@
+"""`_pykoclaw.dev/status`: the state of the daemon, its database and its notices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.questions import QuestionInfo
+from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
+from pykoclaw_acp.protocol.control.workers import WorkerInfo
+
+
+class DaemonInfo(FullAnswer, frozen=True, kw_only=True):
+    """`memory`: proportional set size (PSS) of the daemon and its fork server; null if the kernel
+    does not report it.
+
+    `loop_lag`: longest delay (ms) of the event loop in the last minute. `instance`: id of the
+    database; `copied_from`: the data directory of which this one was found to be a copy, at
+    `copied_at`.
+    """
+
+    pid: int
+    version: str
+    started_at: int
+    socket: str
+    data: str
+    state: str
+    loop_lag: float
+    memory: int | None
+    instance: str | None
+    copied_from: str | None
+    copied_at: int | None
+
+
+class SessionCounts(FullAnswer, frozen=True, kw_only=True):
+    """`conversations`: prompted by a person; `helpers`: only by a client for itself; `unused`:
+    never prompted.
+    """
+
+    conversations: int
+    helpers: int
+    unused: int
+
+
+class DatabaseInfo(FullAnswer, frozen=True, kw_only=True):
+    """The database. The engine is the daemon's SQLite library; `at_risk`: see
+    `store.engine.wal_reset_affected`.
+
+    `condition`: see `store.condition.StoreCondition`; `reason`: why it cannot be written.
+    """
+
+    path: str
+    condition: Literal["writable", "locked", "blocked", "gone"]
+    reason: str | None
+    size: int
+    journal_mode: str
+    engine: str
+    engine_version: str
+    at_risk: bool
+
+
+class ConversionInfo(FullAnswer, frozen=True, kw_only=True):
+    """Conversion of logs of an older version: events in the old form at the daemon's start, and
+    now.
+    """
+
+    events: int
+    left: int
+
+
+class UnacceptedNotices(FullAnswer, frozen=True, kw_only=True):
+    """Notices that a target has not accepted, and why; `target`: its name, without secrets."""
+
+    target: str
+    notices: int
+    reason: str
+
+
+class Status(FullAnswer, frozen=True, kw_only=True):
+    """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
+    turns.
+
+    `conversion`: null when all logs are in the new form. `damaged`: files kept of damaged spools.
+    `unaccepted`: targets of PYKOCLAW_NOTIFY that have not accepted notices.
+    """
+
+    daemon: DaemonInfo
+    workers: list[WorkerInfo]
+    sessions: SessionCounts
+    clients: int
+    running: int
+    waiting: int
+    questions: list[QuestionInfo]
+    database: DatabaseInfo
+    damaged: list[str]
+    conversion: ConversionInfo | None = None
+    unaccepted: tuple[UnacceptedNotices, ...] = ()
+    scheduler: SchedulerInfo | None = None

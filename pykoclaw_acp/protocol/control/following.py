@@ -1,0 +1,63 @@
+"""`_pykoclaw.dev/follow`: the log of a session, as notifications on the caller's connection."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.limits import Count
+from pykoclaw_acp.protocol.updates import Update
+
+EVENT: Final = "_pykoclaw.dev/event"
+QUESTION: Final = "_pykoclaw.dev/question"
+SETTLED: Final = "_pykoclaw.dev/settled"
+
+
+class FollowParams(SessionParams, frozen=True, kw_only=True):
+    """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
+
+    `present`: a person is there who may answer permission requests.
+    """
+
+    after: Count = 0
+    turns: Count | None = None
+    live: bool = False
+    present: bool = False
+
+
+class Followed(FullAnswer, frozen=True, kw_only=True):
+    """Result of `follow`: the last position."""
+
+    seq: int
+
+
+class EventNotification(FullAnswer, frozen=True, kw_only=True):
+    """An event of the log, as ACP update."""
+
+    session: str
+    seq: int
+    turn_id: str | None
+    update: Update
+
+
+class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
+    """A permission request is pending; fields as in `QuestionInfo`."""
+
+    id: str
+    session: str
+    title: str
+    always: bool
+    tool: str
+    input: dict[str, Any] | None
+    content: list[ShownContent | Diff] | None
+    always_allows: str | None
+    choices: dict[str, str]
+    form: str | None
+
+
+class SettledNotification(FullAnswer, frozen=True, kw_only=True):
+    """A permission request is no longer pending."""
+
+    id: str

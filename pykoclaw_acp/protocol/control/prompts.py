@@ -1,0 +1,41 @@
+"""`_pykoclaw.dev/prompt`: a prompt of a command, and how its turn ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.limits import Count, Name
+
+
+class PromptParams(SessionParams, frozen=True, kw_only=True):
+    """A prompt of a command; `session` may also be a conversation's name. `idempotency_key`: the
+    prompt runs once, however often it comes.
+
+    `detach`: answer as soon as it is in the journal. `present`: somebody is there who may answer
+    questions. `after`: the last `seq` that the caller has seen, when it comes again.
+    """
+
+    text: str
+    idempotency_key: Name | None = None
+    detach: bool = False
+    present: bool = False
+    after: Count | None = None
+
+
+class Prompted(FullAnswer, frozen=True, kw_only=True):
+    """How a prompt's turn ended, or that it is queued. `error` has `kind` and `message`; `text` is
+    the whole answer; `seq`: where the turn ended in the log.
+
+    `joined`: the prompt had come before.
+    """
+
+    session: str
+    turn_id: str
+    state: str
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    text: str
+    seq: int
+    joined: bool

@@ -1,0 +1,55 @@
+"""`_pykoclaw.dev/questions/…`: pending permission requests, and their answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.limits import Name
+from pykoclaw_acp.protocol.wire import Params
+
+OperatorDecision = Literal["allow_once", "allow_always", "deny"]
+
+
+class QuestionsParams(Params, frozen=True, kw_only=True):
+    """`question`: only requests whose id has this prefix; `whole`: with all details."""
+
+    question: Name = ""
+    whole: bool = False
+
+
+class AnswerParams(Params, frozen=True, kw_only=True):
+    """`question`: the id of a pending request, or a unique prefix of one."""
+
+    question: Name
+    decision: OperatorDecision
+
+
+class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
+    """A pending permission request. `always`: it may be allowed for the rest of the session.
+
+    The other fields are set only if the whole request was asked for: tool, input, content as shown
+    to clients, what "always" would also allow, labels of the decisions, and the text of a form,
+    which has none of these.
+    """
+
+    id: str
+    session: str
+    title: str
+    always: bool
+    asked_at: int
+    deadline: int | None
+    parked: bool
+    tool: str | None = None
+    input: dict[str, Any] | None = None
+    content: list[ShownContent | Diff] | None = None
+    always_allows: str | None = None
+    choices: dict[str, str] | None = None
+    form: str | None = None
+
+
+class Answered(FullAnswer, frozen=True, kw_only=True):
+    """`done`: the effect of a decision that is not about a tool; else null."""
+
+    done: str | None

@@ -1,0 +1,108 @@
+"""`_pykoclaw.dev/sessions/…` and `_pykoclaw.dev/conversations/resolve`: sessions and their turns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, FullAnswer
+from pykoclaw_acp.protocol.control.workers import WorkerInfo
+from pykoclaw_acp.protocol.limits import Name
+from pykoclaw_acp.protocol.wire import Params
+
+
+class SessionParams(Params, frozen=True, kw_only=True):
+    """`session`: an id, a unique prefix of one, or a conversation's name."""
+
+    session: Name
+
+
+class ResolveParams(Params, frozen=True, kw_only=True):
+    """`conversation`: a conversation's name, or what `SessionParams.session` may be; `create`:
+    begin a conversation of this name if there is none.
+    """
+
+    conversation: Annotated[Name, msgspec.Meta(min_length=1)]
+    create: bool = False
+
+
+class ListParams(Params, frozen=True, kw_only=True):
+    """`all`: include unused sessions and clients' helper sessions. At most the `limit` newest."""
+
+    all: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)] = 1000
+
+
+class RenameParams(SessionParams, frozen=True, kw_only=True):
+    title: str  # of which the first words count
+
+
+class Resolved(FullAnswer, frozen=True, kw_only=True):
+    """The id under which a client opens a conversation. `cwd`: where; null as long as any directory
+    is taken.
+    """
+
+    session: str
+    conversation: str
+    channel: str
+    cwd: str | None
+
+
+class SessionSummary(FullAnswer, frozen=True, kw_only=True):
+    """A session in a list, or a conversation that another program began and no client has opened;
+    `busy`: a turn of it runs or waits.
+
+    `channel`: of the conversation, such as `acp` or `wa`; `cwd`: null as long as any directory is
+    taken; `elsewhere`: other programs prompted it, and nobody here.
+    """
+
+    id: str
+    conversation: str
+    channel: str
+    title: str | None
+    cwd: str | None
+    client: str | None
+    created_at: int
+    updated_at: int
+    prompted_at: int | None
+    closed_at: int | None
+    pruned_at: int | None
+    auxiliary: bool
+    elsewhere: bool
+    busy: bool
+
+
+class SessionList(FullAnswer, frozen=True, kw_only=True):
+    """Sessions, newest first; `more`: there are others."""
+
+    sessions: list[SessionSummary]
+    more: bool
+
+
+class TurnInfo(FullAnswer, frozen=True, kw_only=True):
+    """A turn; `error` has `kind` and `message`."""
+
+    id: str
+    origin: str
+    state: str
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+class SessionDetails(FullAnswer, frozen=True, kw_only=True):
+    """A session with its newest turns, newest first; `turn_count` counts all turns."""
+
+    summary: SessionSummary
+    additional_directories: list[str]
+    mode: str | None
+    model: str | None
+    away_policy: str | None
+    claude_session: str | None
+    events: int
+    turn_count: int
+    turns: list[TurnInfo]
+    worker: WorkerInfo | None

@@ -1,0 +1,86 @@
+"""`_pykoclaw.dev/tasks/…`: scheduled tasks, their runs, and who runs them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, FullAnswer
+from pykoclaw_acp.protocol.limits import Name
+from pykoclaw_acp.protocol.wire import Params
+
+
+class TasksParams(Params, frozen=True, kw_only=True):
+    """At most `limit`, the newest."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)] = 1000
+
+
+class TaskParams(Params, frozen=True, kw_only=True):
+    """`task`: an id, or the beginning of one that no other task has."""
+
+    task: Name
+
+
+class SchedulerInfo(FullAnswer, frozen=True, kw_only=True):
+    """Who runs scheduled tasks: this daemon, if it is `on` and does not stand by for pykoclaw's
+    scheduler (`other`: its pid). `running`: tasks that this daemon runs.
+    """
+
+    state: Literal["on", "off", "stands_by"]
+    other: int | None
+    running: int
+
+
+class TaskInfo(FullAnswer, frozen=True, kw_only=True):
+    """A scheduled task, with the times and words of pykoclaw's table; `running`: this daemon runs
+    it. `delivers_to`: the conversation that gets the result.
+    """
+
+    id: str
+    conversation: str
+    prompt: str
+    schedule_type: str
+    schedule_value: str
+    context_mode: str
+    target_conversation: str | None
+    delivers_to: str
+    next_run: str | None
+    last_run: str | None
+    last_result: str | None
+    status: str
+    created_at: str
+    running: bool
+
+
+class TaskList(FullAnswer, frozen=True, kw_only=True):
+    """Newest first; `more`: there are others. `scheduler`: see `SchedulerInfo`."""
+
+    tasks: list[TaskInfo]
+    more: bool
+    scheduler: SchedulerInfo
+
+
+class TaskRunInfo(FullAnswer, frozen=True, kw_only=True):
+    """A run of a task, by any program; `status` is `success` or `error`."""
+
+    run_at: str
+    duration_ms: int
+    status: str
+    result: str | None
+    error: str | None
+
+
+class TaskDetails(FullAnswer, frozen=True, kw_only=True):
+    """A task with its newest runs, newest first."""
+
+    task: TaskInfo
+    runs: list[TaskRunInfo]
+
+
+class TaskStarted(FullAnswer, frozen=True, kw_only=True):
+    """A run that was asked for: the task, and the turn that the run is."""
+
+    task: str
+    turn_id: str
