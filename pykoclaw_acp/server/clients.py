@@ -64,7 +64,7 @@ class Clients:
             scheduler=app.scheduler_info,
             hidden=app.settings.hide_channels,
         )
-        outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.find_session)
+        outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.finder.find)
         self._methods: Mapping[str, Method[Call, Any]] = (
             METHODS | own.methods | outside.methods | ScheduledTasks(app).methods
         )

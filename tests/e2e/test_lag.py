@@ -32,7 +32,7 @@ async def test_loop_lag_cause_is_in_log_and_status(stack: Stack) -> None:
         call.call, stack.places, "_pykoclaw.dev/sessions/list", {"all": True, "limit": 1}
     )
     (line,) = await eventually(lambda: blocked(stack))
-    assert line["place"].startswith("pykoclaw_acp.server.control.Control.list_sessions:")
+    assert line["place"].startswith("pykoclaw_acp.server.session_control.SessionControl.list_all:")
     assert line["level"] == "warning"
     assert line["seconds"] >= SECONDS
     assert line["cpu"] < line["seconds"]

@@ -1,0 +1,146 @@
+"""The handlers of `_pykoclaw.dev/sessions/…`, `conversations/resolve` and `follow`: sessions, for
+those who look after the daemon.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from pykoclaw_acp.errors import SessionNotFound
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.protocol.control.following import Followed, FollowParams
+from pykoclaw_acp.protocol.control.sessions import (
+    ListParams,
+    RenameParams,
+    Resolved,
+    ResolveParams,
+    SessionDetails,
+    SessionParams,
+)
+from pykoclaw_acp.protocol.messages import Empty
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.follower import Follower
+from pykoclaw_acp.server.session_finder import SessionFinder
+from pykoclaw_acp.server.worker_control import WorkerControl
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.database import Database
+
+
+class SessionControl:
+    """Sessions, whether a client has them open or not."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        database: Database,
+        finder: SessionFinder,
+        workers: WorkerControl,
+        hidden: Collection[str],
+    ) -> None:
+        """`hidden`: channels whose conversations are in no list."""
+        self._sessions = sessions
+        self._database = database
+        self._finder = finder
+        self._workers = workers
+        self._hidden = hidden
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of these methods."""
+        return {
+            "_pykoclaw.dev/sessions/list": Method(
+                ListParams, self.list_all, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/conversations/resolve": Method(
+                ResolveParams, self.resolve, before_initialize=True, slow=True
+            ),
+            "_pykoclaw.dev/sessions/show": Method(
+                SessionParams, self.show, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/sessions/rename": Method(
+                RenameParams, self.rename, before_initialize=True
+            ),
+            "_pykoclaw.dev/sessions/delete": Method(
+                SessionParams, self.delete, before_initialize=True
+            ),
+            "_pykoclaw.dev/follow": Method(FollowParams, self.follow, before_initialize=True),
+        }
+
+    async def list_all(self, call: Call, params: ListParams) -> msgspec.Raw:  # noqa: ARG002
+        """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
+        line, count = bytearray(b'{"sessions":['), 0
+        async for summary in await overview.listing(
+            self._database, every=params.all, limit=params.limit + 1, hidden=self._hidden
+        ):
+            count += 1
+            if count <= params.limit:
+                line += b"," * (count > 1) + msgspec.json.encode(summary)
+        line += b'],"more":true}' if count > params.limit else b'],"more":false}'
+        return msgspec.Raw(line)
+
+    async def resolve(self, call: Call, params: ResolveParams) -> Resolved:  # noqa: ARG002
+        """Which session a conversation of any program has; it gets one if it has none."""
+        session = await self._finder.find(params.conversation, create=params.create)
+        record = session.record
+        return Resolved(
+            session=session.id,
+            conversation=record.conversation_name,
+            channel=conversations.channel(record.conversation_name),
+            cwd=record.cwd,
+        )
+
+    async def show(self, call: Call, params: SessionParams) -> SessionDetails:  # noqa: ARG002
+        """One session with its newest turns."""
+        session_id = await self._finder.id_of(params.session)
+        summary = await overview.summary(self._database, session_id)
+        if summary is None:
+            raise SessionNotFound(session_id)
+        details = await overview.details(self._database, session_id)
+        return SessionDetails(
+            summary=summary,
+            additional_directories=details.additional_directories,
+            mode=details.mode,
+            model=details.model,
+            away_policy=details.away_policy,
+            claude_session=details.claude_session,
+            events=details.events,
+            turn_count=details.turn_count,
+            turns=details.turns,
+            worker=next(iter(await self._workers.live(session_id)), None),
+        )
+
+    async def rename(self, call: Call, params: RenameParams) -> Empty:  # noqa: ARG002
+        """Give the session a title; its clients are told."""
+        await self._sessions.rename(await self._finder.id_of(params.session), params.title)
+        return Empty()
+
+    async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
+        """End its turns, and delete what was said in it."""
+        await self._sessions.delete(await self._finder.find(params.session))
+        return Empty()
+
+    async def follow(self, call: Call, params: FollowParams) -> Followed:
+        """The session's log as notifications; a live one ends with the connection, or when the
+        session is closed.
+        """
+        session = await self._finder.find(params.session)
+        after = params.after
+        if params.turns is not None:
+            after = max(
+                after, await overview.place_of_turn(self._database, session.id, params.turns)
+            )
+        end = session.last_seq
+        subscription = session.subscribe(
+            Follower(call.client.peer, present=params.present), min(after, end)
+        )
+        try:
+            await subscription.reached(sys.maxsize if params.live else end)
+        finally:
+            subscription.close()
+        return Followed(seq=subscription.cursor)

@@ -1,0 +1,36 @@
+"""The session that a command means: by its id, the beginning of one, or a conversation's name."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.database import Database
+
+
+class SessionFinder:
+    """Finds sessions; `create`: begin a conversation of this name if there is none."""
+
+    def __init__(self, sessions: Sessions, database: Database) -> None:
+        self._sessions = sessions
+        self._database = database
+
+    async def id_of(self, word: str, *, create: bool = False) -> str:
+        """The id of the session; raises SessionNotFound, InvalidParams."""
+        found = await overview.matching(self._database, word)
+        if not found:
+            session = await self._sessions.of_conversation(word, create=create)
+            if session is None:
+                raise SessionNotFound(word)
+            return session.id
+        if len(found) > 1:
+            raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+        return found[0]
+
+    async def find(self, word: str, *, create: bool = False) -> Session:
+        """The session; raises SessionNotFound, InvalidParams."""
+        session = await self._sessions.find(await self.id_of(word, create=create))
+        if session is None:
+            raise SessionNotFound(word)
+        return session

@@ -1,0 +1,134 @@
+"""The handler of `_pykoclaw.dev/status`: the state of the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.protocol.control.daemon import (
+    ConversionInfo,
+    DaemonInfo,
+    DatabaseInfo,
+    Status,
+    UnacceptedNotices,
+)
+from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
+from pykoclaw_acp.protocol.wire import Params
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.lag import LoopLag
+from pykoclaw_acp.server.question_control import QuestionControl
+from pykoclaw_acp.server.worker_control import WorkerControl
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.store import instance, notices, overview
+from pykoclaw_acp.store.conversion import Conversion
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sqlite import ENGINE
+from pykoclaw_acp.system import memory, processes
+
+
+class DaemonStatus:
+    """Reports the state of all parts of the daemon."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        database: Database,
+        places: Places,
+        lag: LoopLag,
+        conversion: Conversion | None,
+        *,
+        workers: WorkerControl,
+        questions: QuestionControl,
+        scheduler: Callable[[], Awaitable[SchedulerInfo]] | None,
+    ) -> None:
+        self._sessions = sessions
+        self._database = database
+        self._places = places
+        self._lag = lag
+        self._conversion = conversion
+        self._workers = workers
+        self._questions = questions
+        self._scheduler = scheduler
+        self._started_at = now_ms()
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of this method."""
+        return {
+            "_pykoclaw.dev/status": Method(Params, self.status, before_initialize=True, heavy=True)
+        }
+
+    async def status(self, call: Call, params: Params) -> Status:  # noqa: ARG002
+        """The state of the daemon, its workers, its sessions and the database."""
+        running, waiting = await overview.queue(self._database)
+        known = await instance.read(self._database)
+        clients = {
+            subscription.client
+            for session in self._sessions.live
+            for subscription in session.subscriptions
+            if subscription.client.present
+        }
+        return Status(
+            daemon=DaemonInfo(
+                pid=os.getpid(),
+                version=__version__,
+                started_at=self._started_at,
+                socket=self._places.socket,
+                data=self._places.data,
+                state=self._places.state,
+                loop_lag=round(self._lag.worst() * 1000, 1),
+                memory=await asyncio.to_thread(
+                    _own_memory, {row.pid for row in await overview.workers(self._database)}
+                ),
+                instance=None if known is None else known.instance,
+                copied_from=None if known is None else known.copied_from,
+                copied_at=None if known is None else known.copied_at,
+            ),
+            workers=await self._workers.live(),
+            sessions=await overview.counts(self._database),
+            clients=len(clients),
+            running=running,
+            waiting=waiting,
+            questions=[info for info, _ in await self._questions.pending()],
+            database=DatabaseInfo(
+                path=str(self._database.path),
+                condition=self._database.condition.state,
+                reason=self._database.condition.reason or None,
+                size=await asyncio.to_thread(overview.size, self._database),
+                journal_mode=self._database.journal_mode.mode,
+                engine=ENGINE.name,
+                engine_version=".".join(map(str, ENGINE.version)),
+                at_risk=ENGINE.affected,
+            ),
+            conversion=self._progress(),
+            scheduler=None if self._scheduler is None else await self._scheduler(),
+            damaged=[
+                str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
+            ],
+            unaccepted=tuple(
+                UnacceptedNotices(target=target, notices=count, reason=reason)
+                for target, count, reason in await notices.unaccepted(self._database)
+            ),
+        )
+
+    def _progress(self) -> ConversionInfo | None:
+        progress = None if self._conversion is None else self._conversion.progress
+        return (
+            None if progress is None else ConversionInfo(events=progress.events, left=progress.left)
+        )
+
+
+def _own_memory(workers: set[int]) -> int | None:
+    """PSS of the daemon and its fork server, whose children the workers may be."""
+    own = memory.of_process(os.getpid())
+    if own is None:
+        return None
+    helpers = (child for child in processes.children(os.getpid()) if child not in workers)
+    return own + sum(memory.of_process(child) or 0 for child in helpers)

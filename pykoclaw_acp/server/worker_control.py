@@ -1,0 +1,100 @@
+"""The handlers of `_pykoclaw.dev/workers/…`: live workers, and how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from pykoclaw_acp.channel.options import is_restricted
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol.control.workers import StopParams, Stopped, WorkerInfo
+from pykoclaw_acp.protocol.wire import Params
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.session_finder import SessionFinder
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.system import memory
+
+
+class WorkerControl:
+    """Workers of all sessions, with the memory that they use."""
+
+    def __init__(self, sessions: Sessions, database: Database, finder: SessionFinder) -> None:
+        self._sessions = sessions
+        self._database = database
+        self._finder = finder
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of these methods."""
+        return {
+            "_pykoclaw.dev/workers/list": Method(
+                Params, self.list_all, before_initialize=True, heavy=True
+            ),
+            "_pykoclaw.dev/workers/stop": Method(StopParams, self.stop, before_initialize=True),
+        }
+
+    async def list_all(self, call: Call, params: Params) -> list[WorkerInfo]:  # noqa: ARG002
+        """The live workers."""
+        return await self.live()
+
+    async def stop(self, call: Call, params: StopParams) -> Stopped:  # noqa: ARG002
+        """End a session's worker, or all: turns end as cancelled, also those that wait.
+
+        Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the
+        ends of turns cannot be stored.
+        """
+        if (params.session is None) != params.all:
+            raise InvalidParams(
+                "`session` or `all`: give a session, or `all: true` to end all workers."
+            )
+        if not params.now or self._sessions.awaits_recovery:
+            self._database.condition.require()
+        only = None if params.session is None else await self._finder.find(params.session)
+        stopped = {row.session_id for row in await overview.workers(self._database)}
+        for session in self._sessions.live if only is None else [only]:
+            session.cancel()
+            if params.now:
+                self._sessions.workers.kill(session.id)
+        if only is not None:
+            stopped &= {only.id}
+        if not self._database.condition.is_writable:  # they are dead; the rest waits
+            return Stopped(workers=len(stopped))
+        if only is not None:
+            await only.idle()
+        else:
+            await self._sessions.cancel_all()
+        await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
+        return Stopped(workers=len(stopped))
+
+    async def live(self, session_id: str | None = None) -> list[WorkerInfo]:
+        """The live workers, or only that of one session."""
+        rows = [
+            row
+            for row in await overview.workers(self._database)
+            if session_id in (None, row.session_id)
+        ]
+        used = await asyncio.to_thread(lambda: [memory.of_tree(row.pid) for row in rows])
+        return [
+            WorkerInfo(
+                session=row.session_id,
+                title=row.title,
+                epoch=row.epoch,
+                pid=row.pid,
+                state=row.state,
+                protocol=row.protocol,
+                started_at=row.created_at,
+                memory=size,
+                workspace=_counts(row.workspace),
+            )
+            for row, size in zip(rows, used, strict=True)
+        ]
+
+
+def _counts(workspace: str | None) -> Literal["trusted", "without"] | None:
+    """Whether active content of a worker's directories takes effect; None if there is none."""
+    if not workspace:
+        return None
+    return "without" if is_restricted(workspace) else "trusted"
