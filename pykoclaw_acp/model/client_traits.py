@@ -60,6 +60,7 @@ UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
+    ("acpx", "", replace(DEFAULT, legacy_models=True)),
     (UNNAMED, "", MITTO),  # Mitto does not always give its name
 )
 
