@@ -155,7 +155,7 @@ class OtherPrograms:
     def changed(self) -> None:
         """Look soon, unless a turn runs: then when it has ended, as this is mostly its own."""
         self._again = True
-        if (self._looking is None or self._looking.done()) and not self._unfinished():
+        if self._looking is None or self._looking.done():
             self._looking = self._start(self._look_while_it_changes())
 
     async def _look_while_it_changes(self) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+from tests.integration.asking import choice
 from tests.integration.rig import Rig, rig
+from tests.integration.test_workspaces import Working, act
+from tests.integration.test_workspaces import rig as trust_rig
 from tests.waiting import eventually
 
 PATIENCE = 0.3  # s in which what must not happen would have happened
@@ -99,6 +102,24 @@ async def test_a_cancelled_prompt_leaves_no_lock(tmp_path: Path) -> None:
         lock.release()
         await eventually(lambda: holder(tmp_path, name) is None)
         assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    act(work, "true")
+    async with trust_rig(tmp_path) as r:
+        locked(r, tmp_path)
+        session = await Working.begin(r, work)
+        name = session.session.record.conversation_name
+        turn = await session.prompt("hang")
+        await session.asked()
+        await eventually(lambda: holder(tmp_path, name) is None)
+        await session.person.answer(session.person.ids[-1], choice("allow_always"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].prompts)
+        assert holder(tmp_path, name) is not None
+        session.session.cancel()
+        await turn.over()
 
 
 async def test_a_disk_that_takes_no_file_keeps_no_prompt(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -101,6 +102,28 @@ def test_many_programs_hold_it_one_at_a_time(tmp_path: Path) -> None:
         one.join()
     assert len(most) == 120
     assert set(most) == {1}
+
+
+def test_a_file_that_its_last_holder_removes_meanwhile_is_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = TurnLock.take(str(tmp_path), NAME, "before")
+    assert isinstance(before, TurnLock)
+    lock, done = fcntl.flock, []
+
+    def late(descriptor: int, operation: int) -> None:
+        if not done:  # between the opening of the file and its lock
+            done.append(True)
+            before.release()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(turn_lock.fcntl, "flock", late)
+    mine = TurnLock.take(str(tmp_path), NAME, "mine")
+    assert isinstance(mine, TurnLock)
+    other = TurnLock.take(str(tmp_path), NAME, "other")
+    assert isinstance(other, Holder)
+    assert other.program == "mine"
+    mine.release()
 
 
 def test_files_are_private_and_their_names_are_those_of_no_conversation(tmp_path: Path) -> None:
