@@ -29,7 +29,7 @@ async def name_of(store: ConversationStore, session_id: str) -> str | None:
     for: by the id that is made of its name, or as the earlier plugin named conversations.
     """
     if conversations.is_made_of_name(session_id):
-        for name in await _names(store, lambda name: conversations.id_of(name) == session_id):
+        for name in await _names(store, lambda name: conversations.id_begins(name, session_id)):
             return name
     earlier = conversations.earlier_name(session_id)
     row = None if earlier is None else await store.conversation(earlier)
@@ -45,7 +45,7 @@ async def names_of(store: ConversationStore, word: str) -> list[str]:
     row = await store.conversation(word)
     if row is not None:
         return [] if row.claude_session_id is None else [word]
-    found = await _names(store, lambda name: conversations.id_of(name).startswith(word))
+    found = await _names(store, lambda name: conversations.id_begins(name, word))
     if not found and (earlier := await name_of(store, word)) is not None:
         found = [earlier]
     return [name for name in found if await store.owner_of(name) is None]

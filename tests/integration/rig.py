@@ -17,6 +17,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.sessions.ports import TurnLocks
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
@@ -114,11 +115,14 @@ class Rig:
 
 @asynccontextmanager
 async def rig(
-    path: Path, transcripts: ScriptedTranscripts | None = None, **limits: Any
+    path: Path,
+    transcripts: ScriptedTranscripts | None = None,
+    locks: TurnLocks | None = None,
+    **limits: Any,
 ) -> AsyncIterator[Rig]:
     database = await Database.open(path / "pykoclaw.db")
     journal = HintingJournal(database)
-    sessions = Sessions(journal, OPTIONS, TIMES, transcripts=transcripts)
+    sessions = Sessions(journal, OPTIONS, TIMES, transcripts=transcripts, locks=locks)
     if transcripts is not None:
         transcripts.store = journal
     launcher = MemoryLauncher(path.parent)

@@ -114,6 +114,14 @@ def test_an_id_made_of_a_name_never_changes() -> None:
     assert conversations.id_of(WHATSAPP) == "c8ec37ea-3305-5675-8c89-4f3b9e2440fe"
 
 
+@pytest.mark.parametrize("name", [WHATSAPP, "tg-1", "chat-ü", ""])
+def test_an_id_is_known_by_its_beginning(name: str) -> None:
+    made = conversations.id_of(name)
+    assert all(conversations.id_begins(name, made[:length]) for length in range(37))
+    assert not conversations.id_begins(name, made[1:])
+    assert not conversations.id_begins(name, "no id")
+
+
 async def test_a_conversation_of_another_channel_is_opened_by_the_id_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,18 @@ import asyncio
 import os
 from pathlib import Path
 
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.asking import choice
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import hanging, rig
 from tests.integration.test_workspaces import Working, act
 from tests.integration.test_workspaces import rig as trust_rig
 from tests.waiting import eventually
+
+__all__ = ["alive"]
 
 PATIENCE = 0.3  # s in which what must not happen would have happened
 
@@ -25,6 +29,10 @@ def held(path: Path, name: str) -> TurnLock:
     return lock
 
 
+def locks(path: Path, timeout: float = 60) -> FileLocks:
+    return FileLocks(str(path), timeout)
+
+
 def holder(path: Path, name: str) -> Holder | None:
     found = TurnLock.take(str(path), name, "test")
     if isinstance(found, Holder):
@@ -33,14 +41,8 @@ def holder(path: Path, name: str) -> Holder | None:
     return None
 
 
-def locked(r: Rig, path: Path, timeout: float = 60) -> None:
-    """Turns take locks from now on."""
-    r.sessions._locks = FileLocks(str(path), timeout)
-
-
 async def test_a_turn_holds_the_lock_of_its_conversation(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path)
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
         session = await r.session()
         name = session.record.conversation_name
         turn = await r.prompt(session, "hang")
@@ -55,8 +57,7 @@ async def test_a_turn_holds_the_lock_of_its_conversation(tmp_path: Path) -> None
 
 
 async def test_turns_follow_one_another(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path)
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
         session = await r.session()
         turns = [await r.prompt(session, "say 1") for _ in range(3)]
         for turn in turns:
@@ -64,8 +65,7 @@ async def test_turns_follow_one_another(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_waits_for_another_programs_turn(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path)
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
         session = await r.session()
         lock = held(tmp_path, session.record.conversation_name)
         turn = await r.prompt(session, "say 1")
@@ -77,8 +77,7 @@ async def test_a_prompt_waits_for_another_programs_turn(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_that_waited_long_enough_says_who_has_the_lock(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path, timeout=0.2)
+    async with rig(tmp_path, locks=locks(tmp_path, timeout=0.2)) as r:
         session = await r.session()
         lock = held(tmp_path, session.record.conversation_name)
         outcome = await r.run(session, "say 1")
@@ -90,8 +89,7 @@ async def test_a_prompt_that_waited_long_enough_says_who_has_the_lock(tmp_path: 
 
 
 async def test_a_cancelled_prompt_leaves_no_lock(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path)
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
         session = await r.session()
         name = session.record.conversation_name
         lock = held(tmp_path, name)
@@ -109,7 +107,7 @@ async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_pa
     work.mkdir()
     act(work, "true")
     async with trust_rig(tmp_path) as r:
-        locked(r, tmp_path)
+        r.sessions._locks = locks(tmp_path)
         session = await Working.begin(r, work)
         name = session.session.record.conversation_name
         turn = await session.prompt("hang")
@@ -123,6 +121,37 @@ async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_pa
 
 
 async def test_a_disk_that_takes_no_file_keeps_no_prompt(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        locked(r, tmp_path / "pykoclaw.db")  # no directory
+    async with rig(tmp_path, locks=locks(tmp_path / "pykoclaw.db")) as r:
         assert (await r.run(await r.session(), "say 1")).state == "done"
+
+
+async def test_a_turn_of_another_daemon_has_the_lock_as_well(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as before:
+        session, turn, channel = await hanging(before)
+    name = session.record.conversation_name
+    async with daemon(tmp_path, before, locks=locks(tmp_path)) as r:
+        again = await found(r, session)
+        await eventually(lambda: holder(tmp_path, name))
+        channel.say(channel.ended(turn.turn_id))
+        await eventually(lambda: not again.busy)
+        await eventually(lambda: holder(tmp_path, name) is None)
+        assert (await r.run(again, "say 1")).state == "done"
+
+
+async def test_a_turn_of_another_daemon_goes_on_while_others_have_the_lock(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as before:
+        session, turn, channel = await hanging(before)
+    lock = held(tmp_path, session.record.conversation_name)
+    async with daemon(tmp_path, before, locks=locks(tmp_path)) as r:
+        again = await found(r, session)
+        channel.say(channel.ended(turn.turn_id))
+        await eventually(lambda: not again.busy)
+        waiting = await r.prompt(again, "say 1")
+        await asyncio.wait([waiting.ended], timeout=PATIENCE)
+        assert not waiting.ended.done()
+        lock.release()
+        assert (await asyncio.wait_for(waiting.ended, 30))[0].state == "done"
