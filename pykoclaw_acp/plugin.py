@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import click
 
-    from pykoclaw_acp.config import Settings
+    from pykoclaw_acp.config.settings import Settings
 
 
 class AcpPlugin:
@@ -29,6 +29,6 @@ class AcpPlugin:
 
     def get_config_class(self) -> type[Settings]:
         """Class of the settings."""
-        from pykoclaw_acp.config import Settings
+        from pykoclaw_acp.config.settings import Settings
 
         return Settings

@@ -150,16 +150,16 @@ def serve(ctx: click.Context, stdio: bool) -> None:
     Exit status: 75 if another server owns the data directory or the daemon needs a restart, 78 if a
     setting, a directory or the database cannot be used.
     """
-    from pykoclaw_acp import config
+    from pykoclaw_acp.config import dotenv, loading
 
-    config.require_own_data()
+    dotenv.require_own_data()
     if stdio:
         from pykoclaw_acp.server import stdio as server
 
-        ctx.exit(server.main(config.load()))
+        ctx.exit(server.main(loading.load()))
     from pykoclaw_acp.server import daemon
 
-    ctx.exit(daemon.main(config.load))
+    ctx.exit(daemon.main(loading.load))
 
 
 @cli.command(name="config", short_help="Show all settings and where each value comes from.")
@@ -172,9 +172,10 @@ def show_config(as_json: bool) -> None:
     started here. A running daemon keeps the settings that it was started with; a daemon started by
     a client never reads ./.env.
     """
-    from pykoclaw_acp import config, terminal
+    from pykoclaw_acp import terminal
+    from pykoclaw_acp.config import dotenv, listing, loading
 
-    lines, unread = config.describe(config.load()), config.unread()
+    lines, unread = listing.describe(loading.load()), dotenv.unread()
     if as_json:
         terminal.as_json([asdict(line) for line in lines])
         return

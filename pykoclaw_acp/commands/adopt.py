@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from pykoclaw_acp import config, terminal
+from pykoclaw_acp import terminal
+from pykoclaw_acp.config import dotenv, loading
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.store import migrate, preflight
@@ -16,8 +17,8 @@ def main() -> None:
     """Apply our migrations beside the existing tables. Raises StartupError if nothing
     was changed.
     """
-    config.require_own_data()
-    path = config.load().data / DATABASE
+    dotenv.require_own_data()
+    path = loading.load().data / DATABASE
     if not path.is_file():
         raise CommandFailed(
             f"There is no database to adopt: {path} does not exist. The daemon makes a new one."

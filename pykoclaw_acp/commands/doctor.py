@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pykoclaw_acp import config, terminal
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.config import dotenv, listing, loading
 from pykoclaw_acp.doctor import checks, report
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
 from pykoclaw_acp.link.places import Places, lock_holder
@@ -41,11 +42,11 @@ def _context() -> report.Context:
     profile, mode, here = "editor", "default", []
     notify = None
     try:
-        settings = config.load()
+        settings = loading.load()
         profile, mode = settings.profile, settings.permission_mode
         here = [
             line.env
-            for line in config.describe(settings)
+            for line in listing.describe(settings)
             if line.source == str(Path(".env").absolute())
         ]
         cli_path = None if settings.cli_path is None else str(settings.cli_path)
@@ -70,8 +71,8 @@ def _context() -> report.Context:
         cli_path=cli_path,
         bad_settings=bad_settings,
         group=group,
-        unread_settings=config.unread(),
-        why_unread=config.why_unread(),
+        unread_settings=dotenv.unread(),
+        why_unread=dotenv.why_unread(),
         here_settings=here,
         profile=profile,
         permission_mode=mode,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import PREFIX
-from pykoclaw_acp.config import AGENTS
+from pykoclaw_acp.config.values import AGENTS
 from pykoclaw_acp.link.places import setting
 
 WAIT: Final = 30.0  # s until both answers are there; a daemon may have to start

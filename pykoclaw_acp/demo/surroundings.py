@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
 
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.demo import processes
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.scripted_model.environment import offline_environment

@@ -52,7 +52,7 @@ class Places:
     def find(cls) -> Places:
         """From the environment, then `~/.local/share/pykoclaw/.env`.
 
-        A `./.env` has no say here, as it has in `config.load()`: a client's directory may be a
+        A `./.env` has no say here, as it has in `config/loading.py`: a client's directory may be a
         repository that was cloned, and may bring a database of its own.
 
         Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.

@@ -18,7 +18,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places, secure_directory

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp import __version__, terminal
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import Exhausted, RestartWanted, StartupError
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places

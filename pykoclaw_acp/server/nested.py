@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pykoclaw_acp.config import NestedAccess
+from pykoclaw_acp.config.values import NestedAccess
 from pykoclaw_acp.errors import NestedCaller
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call

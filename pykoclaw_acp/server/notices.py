@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal

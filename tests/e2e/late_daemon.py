@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 from unittest import mock
 
-from pykoclaw_acp import config
+from pykoclaw_acp.config import loading
 from pykoclaw_acp.server import daemon
 from pykoclaw_acp.store import overview
 
@@ -26,4 +26,4 @@ async def late(*arguments: Any, **named: Any) -> Any:
 
 if __name__ == "__main__":
     with mock.patch.object(overview, "listing", late):
-        sys.exit(daemon.main(config.load))
+        sys.exit(daemon.main(loading.load))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from unittest import mock
 
-from pykoclaw_acp import config
+from pykoclaw_acp.config import loading
 from pykoclaw_acp.server import app, daemon, stdio
 from tests.integration.memory_launcher import MemoryLauncher
 
@@ -16,4 +16,4 @@ if __name__ == "__main__":
     with mock.patch.object(
         app, "LocalLauncher", side_effect=lambda _, state, **__: MemoryLauncher(state)
     ):
-        sys.exit(stdio.main(config.load()) if "--stdio" in sys.argv else daemon.main(config.load))
+        sys.exit(stdio.main(loading.load()) if "--stdio" in sys.argv else daemon.main(loading.load))

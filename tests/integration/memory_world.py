@@ -34,7 +34,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.frames import Prompt as PromptFrame
 from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import LaunchFailed, StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.log import Logged

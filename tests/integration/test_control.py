@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places

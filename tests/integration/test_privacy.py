@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server import app as wired

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp import config
+from pykoclaw_acp.config import dotenv, listing, loading
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places
 from tests.trusting import trust_dotenv
@@ -24,12 +25,12 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def source(settings: config.Settings, name: str) -> str:
-    return next(line.source for line in config.describe(settings) if line.name == name)
+def source(settings: Settings, name: str) -> str:
+    return next(line.source for line in listing.describe(settings) if line.name == name)
 
 
 def test_defaults_are_those_that_the_documentation_promises(empty_home: Path) -> None:
-    settings = config.load()
+    settings = loading.load()
     assert settings.data == empty_home / ".local/share/pykoclaw"
     assert settings.state == empty_home / ".local/state/pykoclaw"
     assert settings.model is None
@@ -38,7 +39,7 @@ def test_defaults_are_those_that_the_documentation_promises(empty_home: Path) ->
     assert settings.permission_mode == "default"
     assert settings.setting_sources == ("user", "project", "local")
     assert settings.permission_timeout is None
-    assert {line.source for line in config.describe(settings)} == {"default"}
+    assert {line.source for line in listing.describe(settings)} == {"default"}
 
 
 def test_environment_beats_directory_file_which_beats_home_file(
@@ -53,7 +54,7 @@ def test_environment_beats_directory_file_which_beats_home_file(
     )
     trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
     monkeypatch.setenv("PYKOCLAW_MODEL", "environment")
-    settings = config.load()
+    settings = loading.load()
     assert (settings.model, source(settings, "model")) == ("environment", "environment")
     assert (settings.max_workers, source(settings, "max_workers")) == (4, str(here_file))
     assert (settings.idle_timeout, source(settings, "idle_timeout")) == (7, str(home_file))
@@ -66,7 +67,7 @@ def test_an_empty_value_is_unset_at_every_level(
     write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_IDLE_TIMEOUT=\n")
     trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
     monkeypatch.setenv("PYKOCLAW_MODEL", "")
-    settings = config.load()
+    settings = loading.load()
     assert settings.model == "opus"
     assert (settings.idle_timeout, source(settings, "idle_timeout")) == (1800, "default")
 
@@ -79,7 +80,7 @@ def test_paths_are_expanded_and_absolute(
     text: str, path: str, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_DATA", text)
-    assert str(config.load().data) == path.replace("HOME", str(empty_home)).replace(
+    assert str(loading.load().data) == path.replace("HOME", str(empty_home)).replace(
         "HERE", str(tmp_path)
     )
 
@@ -88,9 +89,9 @@ def test_a_relative_xdg_state_home_is_ignored(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
-    assert config.load().state == Path("/var/state/pykoclaw")
+    assert loading.load().state == Path("/var/state/pykoclaw")
     monkeypatch.setenv("XDG_STATE_HOME", "state")
-    assert config.load().state == empty_home / ".local/state/pykoclaw"
+    assert loading.load().state == empty_home / ".local/state/pykoclaw"
 
 
 def test_cli_setting_takes_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +99,12 @@ def test_cli_setting_takes_name_or_path(tmp_path: Path, monkeypatch: pytest.Monk
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("PYKOCLAW_CLI_PATH", "claude")
-    assert config.load().cli_path == program
+    assert loading.load().cli_path == program
     monkeypatch.setenv("PYKOCLAW_CLI_PATH", "./bin/claude")
-    assert config.load().cli_path == program
+    assert loading.load().cli_path == program
     monkeypatch.setenv("PYKOCLAW_CLI_PATH", "claud")
     with pytest.raises(ConfigurationError, match=r"PYKOCLAW_CLI_PATH is 'claud' .* on PATH"):
-        config.load()
+        loading.load()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_setting_sources_are_a_comma_separated_list(
     text: str, sources: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_SETTING_SOURCES", text)
-    assert config.load().setting_sources == sources
+    assert loading.load().setting_sources == sources
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("none", None), ("90", 90.0)])
@@ -122,7 +123,7 @@ def test_a_question_may_wait_without_limit(
     text: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_PERMISSION_TIMEOUT", text)
-    assert config.load().permission_timeout == seconds
+    assert loading.load().permission_timeout == seconds
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_a_bad_value_is_explained(
 ) -> None:
     monkeypatch.setenv(env, value)
     with pytest.raises(ConfigurationError) as caught:
-        config.load()
+        loading.load()
     message = str(caught.value)
     assert message.startswith(f"{env} is {value!r} (from environment)")
     assert allowed in message
@@ -158,36 +159,37 @@ def test_each_bad_value_is_named_with_its_file(
     monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
     with pytest.raises(ConfigurationError) as caught:
-        config.load()
+        loading.load()
     workers, stall = str(caught.value).splitlines()
     assert workers.startswith("PYKOCLAW_MAX_WORKERS is '0' (from environment)")
     assert stall.startswith(f"PYKOCLAW_STALL_TIMEOUT is 'soon' (from {path})")
 
 
 def test_secret_value_never_appears_in_output_or_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "looks_secret", lambda name: name == "max_workers")
+    for module in (listing, loading):
+        monkeypatch.setattr(module, "looks_secret", lambda name: name == "max_workers")
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "hunter2")
     with pytest.raises(ConfigurationError) as caught:
-        config.load()
+        loading.load()
     assert "hunter2" not in str(caught.value)
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "77")
-    assert "77" not in {str(line.value) for line in config.describe(config.load())}
+    assert "77" not in {str(line.value) for line in listing.describe(loading.load())}
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKOCLAW_WORKSPACE_TRUST", "off")
     (tmp_path / ".env").write_bytes(b"PYKOCLAW_MODEL=\xff\n")
     with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8"):
-        config.load()
+        loading.load()
 
 
 def test_shown_settings_have_descriptions_and_crash_points_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYKOCLAW_CRASH_AT", "after_commit")
-    settings = config.load()
+    settings = loading.load()
     assert settings.crash_points == "after_commit"
-    lines = config.describe(settings)
+    lines = listing.describe(settings)
     assert all(line.description.endswith(".") and "\n" not in line.description for line in lines)
     assert "crash_points" not in {line.name for line in lines}
     assert {line.env for line in lines} >= {"PYKOCLAW_DATA", "PYKOCLAW_CANCEL_GRACE"}
@@ -195,19 +197,19 @@ def test_shown_settings_have_descriptions_and_crash_points_hidden(
 
 def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Path) -> None:
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_WORKSPACE_TRUST=off\nOTHER=1\n")
-    assert config.load().model is None
-    assert config.unread() == ["PYKOCLAW_MODEL", "PYKOCLAW_WORKSPACE_TRUST"]
+    assert loading.load().model is None
+    assert dotenv.unread() == ["PYKOCLAW_MODEL", "PYKOCLAW_WORKSPACE_TRUST"]
     trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
-    assert config.load().model == "opus"
-    assert config.unread() == []
+    assert loading.load().model == "opus"
+    assert dotenv.unread() == []
     file.write_text("PYKOCLAW_MODEL=sonnet\n")  # another content is not what was trusted
-    assert config.load().model is None
+    assert loading.load().model is None
 
 
 def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".env")
-    assert config.load().model is None
-    assert config.unread() == []
+    assert loading.load().model is None
+    assert dotenv.unread() == []
 
 
 def test_data_directory_from_unread_file_is_refused(
@@ -215,9 +217,9 @@ def test_data_directory_from_unread_file_is_refused(
 ) -> None:
     write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
     with pytest.raises(ConfigurationError, match="trust add"):
-        config.require_own_data()
+        dotenv.require_own_data()
     monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / "own"))
-    config.require_own_data()
+    dotenv.require_own_data()
 
 
 # --- settings of pykoclaw's users
@@ -227,46 +229,46 @@ def test_the_profile_sets_what_is_not_set(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_PROFILE=Pykoclaw\n")
-    settings = config.load()
+    settings = loading.load()
     assert (settings.profile, settings.permission_mode) == ("pykoclaw", "bypassPermissions")
     assert settings.setting_sources == ("project",)
     assert source(settings, "permission_mode") == "profile pykoclaw"
     assert source(settings, "model") == "default"
     monkeypatch.setenv("PYKOCLAW_PERMISSION_MODE", "plan")
-    settings = config.load()
+    settings = loading.load()
     assert (settings.permission_mode, source(settings, "permission_mode")) == (
         "plan",
         "environment",
     )
     assert settings.setting_sources == ("project",)
     monkeypatch.setenv("PYKOCLAW_PROFILE", "editor")  # the environment is the stronger one
-    settings = config.load()
+    settings = loading.load()
     assert (settings.profile, settings.setting_sources) == ("editor", ("user", "project", "local"))
     monkeypatch.setenv("PYKOCLAW_PROFILE", "whatsapp")
     with pytest.raises(ConfigurationError, match="PYKOCLAW_PROFILE is 'whatsapp'"):
-        config.load()
+        loading.load()
 
 
 def test_the_earlier_plugins_log_level_is_the_stronger_one(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_ACP_LOG_LEVEL=ERROR\n")
-    assert config.load().log_level == "info"  # it counts from the environment only
+    assert loading.load().log_level == "info"  # it counts from the environment only
     monkeypatch.setenv("PYKOCLAW_LOG_LEVEL", "CRITICAL")  # the WhatsApp bot's word
-    assert config.load().log_level == "error"
+    assert loading.load().log_level == "error"
     monkeypatch.setenv("PYKOCLAW_ACP_LOG_LEVEL", "Debug")
-    settings = config.load()
+    settings = loading.load()
     assert settings.log_level == "debug"
     assert source(settings, "log_level") == "environment, PYKOCLAW_ACP_LOG_LEVEL"
     monkeypatch.setenv("PYKOCLAW_ACP_LOG_LEVEL", "loud")
     with pytest.raises(ConfigurationError, match="environment, PYKOCLAW_ACP_LOG_LEVEL"):
-        config.load()
+        loading.load()
 
 
 def test_an_agent_is_not_taken_for_claudes_cli(monkeypatch: pytest.MonkeyPatch) -> None:
     for agent in ("pykoclaw", "/opt/pykoclaw/bin/pykoclaw", "./pykoclaw-acp"):
         monkeypatch.setenv("PYKOCLAW_CLI_PATH", agent)
-        assert config.load().cli_path is None
+        assert loading.load().cli_path is None
 
 
 def test_an_empty_data_directory_is_never_the_working_directory(
@@ -274,10 +276,10 @@ def test_an_empty_data_directory_is_never_the_working_directory(
 ) -> None:
     home_file = write(empty_home / ".local/share/pykoclaw/.env", f"PYKOCLAW_DATA={tmp_path}/data\n")
     monkeypatch.setenv("PYKOCLAW_DATA", "")
-    assert (str(config.load().data), Places.find().data) == (f"{tmp_path}/data",) * 2
+    assert (str(loading.load().data), Places.find().data) == (f"{tmp_path}/data",) * 2
     home_file.write_text("PYKOCLAW_DATA=\n")
     default = str(empty_home / ".local/share/pykoclaw")
-    assert (str(config.load().data), Places.find().data) == (default,) * 2
+    assert (str(loading.load().data), Places.find().data) == (default,) * 2
 
 
 def test_two_meanings_of_the_data_directory_are_refused(
@@ -287,10 +289,10 @@ def test_two_meanings_of_the_data_directory_are_refused(
     one is meant.
     """
     monkeypatch.setenv("PYKOCLAW_DATA", "~/claw")
-    assert config.load().data == empty_home / "claw"
+    assert loading.load().data == empty_home / "claw"
     assert Places.find().data == str(empty_home / "claw")
     write(tmp_path / "~/claw/pykoclaw.db", "")
-    for read in (config.load, Places.find):
+    for read in (loading.load, Places.find):
         with pytest.raises(ConfigurationError, match="full path") as caught:
             read()
         assert str(tmp_path / "~/claw") in str(caught.value)
@@ -298,16 +300,16 @@ def test_two_meanings_of_the_data_directory_are_refused(
 
 
 def test_it_is_said_which_file_is_not_read_and_why(empty_home: Path, tmp_path: Path) -> None:
-    assert config.why_unread() is None
+    assert dotenv.why_unread() is None
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\n")
-    said = config.why_unread()
+    said = dotenv.why_unread()
     assert said is not None
     assert str(file) in said
     assert "not trusted: PYKOCLAW_MODEL" in said
     trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
-    assert config.why_unread() is None
+    assert dotenv.why_unread() is None
     file.write_bytes(b"PYKOCLAW_MODEL=\xff\n")
-    assert "not UTF-8" in (config.why_unread() or "")
+    assert "not UTF-8" in (dotenv.why_unread() or "")
     file.unlink()
     file.mkdir()
-    assert "no file" in (config.why_unread() or "")
+    assert "no file" in (dotenv.why_unread() or "")

@@ -9,9 +9,10 @@ from typing import get_args
 
 import pytest
 
-from pykoclaw_acp import __version__, config
+from pykoclaw_acp import __version__
 from pykoclaw_acp.channel import frames
 from pykoclaw_acp.cli import cli
+from pykoclaw_acp.config import listing, loading
 from pykoclaw_acp.front import ledger
 from pykoclaw_acp.front import link as front_link
 from pykoclaw_acp.link import lines
@@ -57,7 +58,9 @@ def test_links_lead_somewhere(document: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_variables_commands_and_make_targets_exist(document: str) -> None:
     known = (
-        {line.env for line in config.describe(config.load())} | INTERNAL_VARIABLES | FRONT_VARIABLES
+        {line.env for line in listing.describe(loading.load())}
+        | INTERNAL_VARIABLES
+        | FRONT_VARIABLES
     )
     assert set(re.findall(r"PYKOCLAW_[A-Z_]+[A-Z]", text(document))) <= known
     assert set(re.findall(r"`pykoclaw-acp ([a-z][a-z-]*)", text(document))) <= set(cli.commands)

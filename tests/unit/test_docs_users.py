@@ -19,8 +19,9 @@ from click.testing import CliRunner, Result
 
 import hatch_build
 import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
-from pykoclaw_acp import config, errors
+from pykoclaw_acp import errors
 from pykoclaw_acp.cli import cli
+from pykoclaw_acp.config import listing, loading
 from pykoclaw_acp.doctor import report
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.front import dial, relay
@@ -59,7 +60,7 @@ def options(command: click.Command) -> Iterator[tuple[set[str], str]]:
 
 
 def test_the_times_in_the_readme_are_the_defaults() -> None:
-    defaults = config.load()
+    defaults = loading.load()
     rows = {row[0]: row[1] for row in table("README.md", "when")}
     for setting, when, said in (
         (defaults.orphan_grace / 3600 == 2, "no daemon comes back", "two hours"),
@@ -120,7 +121,7 @@ def test_picture_shows_demo_without_external_resources() -> None:
 
 def test_the_settings_are_those_of_the_program(empty_home: Path) -> None:
     shown = []
-    for line in config.describe(config.load()):
+    for line in listing.describe(loading.load()):
         value = ",".join(line.value) if isinstance(line.value, list) else line.value
         default = (
             f"{value:g}"

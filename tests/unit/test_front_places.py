@@ -10,7 +10,7 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pykoclaw_acp import config
+from pykoclaw_acp.config import loading
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places, connect, lock_holder, secure_directory, try_lock
 from pykoclaw_acp.store.lock import DataLock
@@ -40,7 +40,7 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def same_as_the_settings() -> Places:
     """What the front finds, once it is checked against what the daemon reads."""
-    found, settings = Places.find(), config.load()
+    found, settings = Places.find(), loading.load()
     told = Places(settings.data, settings.state, settings.socket)
     assert (found.data, found.state, found.socket) == (told.data, told.state, told.socket)
     assert (found.hash, found.directory, found.log, found.lock) == (

@@ -59,7 +59,7 @@ def test_the_plugin_imports_nothing_until_it_is_asked() -> None:
 
 
 def test_settings_import_neither_the_server_nor_the_sdk() -> None:
-    modules = imported("import pykoclaw_acp.config")
+    modules = imported("import pykoclaw_acp.config.loading")
     assert {name.partition(".")[0] for name in modules} & (
         HEAVY - {"pydantic", "pydantic_settings"}
     ) == set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp import config
+from pykoclaw_acp.config import listing, loading
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
@@ -74,8 +74,8 @@ def test_this_machine_may_be_told_without_encryption(host: str) -> None:
 def test_names_and_settings_shown_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKOCLAW_NOTIFY", f"{SECRET}, /bin/tell --token S3CRET")
     monkeypatch.setenv("PYKOCLAW_NOTIFY_SECRET", "S3CRET")
-    settings = config.load()
-    shown = json.dumps([line.value for line in config.describe(settings)])
+    settings = loading.load()
+    shown = json.dumps([line.value for line in listing.describe(settings)])
     assert "https://hooks.example.com/…, /bin/tell" in json.loads(shown)
     assert "S3CRET" not in shown
     for one in targets.parse(str(settings.notify)):
@@ -86,16 +86,16 @@ def test_names_and_settings_shown_hold_no_secret(monkeypatch: pytest.MonkeyPatch
 def test_bad_setting_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKOCLAW_NOTIFY", "http://example.com/S3CRET")
     with pytest.raises(ConfigurationError, match="needs https") as refused:
-        config.load()
+        loading.load()
     assert "S3CRET" not in str(refused.value)
 
 
 def test_webhook_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKOCLAW_NOTIFY", "https://example.com/")
     with pytest.raises(ConfigurationError, match="PYKOCLAW_NOTIFY_SECRET"):
-        config.load()
+        loading.load()
     monkeypatch.setenv("PYKOCLAW_NOTIFY", "wa-andy-1@g.us")
-    assert config.load().notify == "wa-andy-1@g.us"
+    assert loading.load().notify == "wa-andy-1@g.us"
 
 
 def test_signature_covers_body_and_time() -> None:
@@ -134,7 +134,7 @@ def test_quiet_hours_end_at_their_time(hours: str, now: str, left: float) -> Non
 def test_other_quiet_hours_are_refused(hours: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKOCLAW_NOTIFY_QUIET", hours)
     with pytest.raises(ConfigurationError, match="PYKOCLAW_NOTIFY_QUIET"):
-        config.load()
+        loading.load()
 
 
 # --- words

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pykoclaw_acp.channel.frames import Numbered
-from pykoclaw_acp.config import Settings
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import StaleEpoch, StoreUnavailable
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState, TurnTimes
 from pykoclaw_acp.sessions.registry import Sessions

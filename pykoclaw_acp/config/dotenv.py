@@ -1,0 +1,72 @@
+"""The `.env` of the working directory: whether it is read, and what is said if it is not.
+
+It is read only in a trusted directory, since a repository that was cloned may bring one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pykoclaw_acp.errors import ConfigurationError
+
+
+def home_file() -> Path:
+    """The `.env` of the home directory, which is always read."""
+    return Path("~/.local/share/pykoclaw/.env").expanduser()
+
+
+def may_be_read(here: Path, at_home: Path) -> bool:
+    """Whether the directory is trusted, so that its file may be read."""
+    if not _is_of_directory(here, at_home):
+        return False
+    from pykoclaw_acp.trust import dotenv  # not at the top: there seldom is such a file
+
+    return dotenv.is_trusted(".")
+
+
+def _is_of_directory(here: Path, at_home: Path) -> bool:
+    """Whether the file exists and is not the home directory's."""
+    try:
+        return here.is_file() and not (at_home.is_file() and here.samefile(at_home))
+    except OSError:
+        return False
+
+
+def unread() -> list[str]:
+    """Names of settings in a `./.env` that is not read, because the directory is not trusted."""
+    here, at_home = Path(".env"), home_file()
+    if not _is_of_directory(here, at_home) or may_be_read(here, at_home):
+        return []
+    from pykoclaw_acp.trust import dotenv
+
+    return sorted(name.upper() for name in dotenv.settings("."))
+
+
+def why_unread() -> str | None:
+    """Which `./.env` is not read, and why; None if it is read, or has no settings of ours."""
+    here, at_home = Path(".env"), home_file()
+    from pykoclaw_acp.trust import dotenv
+
+    if names := unread():
+        said = f"./.env is not read, as this directory is not trusted: {', '.join(names)}"
+        return f"{said} ({here.absolute()})"
+    reason = dotenv.trouble(".")
+    if reason is None or (at_home.exists() and here.exists() and here.samefile(at_home)):
+        return None
+    return f"./.env is not read: {reason} ({here.absolute()})"
+
+
+def require_own_data() -> None:
+    """Raises ConfigurationError if only a `./.env` that is not read names the data directory.
+
+    Serving the default directory instead would hide the clients' conversations.
+    """
+    if "PYKOCLAW_DATA" not in unread():
+        return
+    from pykoclaw_acp.trust import dotenv
+
+    if dotenv.names_data("."):
+        raise ConfigurationError(
+            f"PYKOCLAW_DATA is set in {Path('.env').absolute()} alone, which is not read, because the directory is not"
+            " trusted. Set it in the environment, or trust the directory: `pykoclaw-acp trust add`."
+        )

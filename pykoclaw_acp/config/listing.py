@@ -1,0 +1,39 @@
+"""All settings with their values and origins, as users see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.config.sources import variable
+from pykoclaw_acp.system.secrets import MASK, looks_secret
+
+_HIDDEN: Final = frozenset({"crash_points"})
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    """A setting as `pykoclaw-acp config` shows it; `value` is JSON-compatible."""
+
+    name: str
+    env: str
+    value: str | int | float | list[str] | None
+    source: str
+    description: str
+
+
+def describe(settings: Settings) -> list[SettingLine]:
+    """All settings that users may change, in the order of their definition."""
+    values = settings.model_dump(mode="json")
+    return [
+        SettingLine(
+            name=name,
+            env=variable(Settings, name),
+            value=MASK if looks_secret(name) and values[name] is not None else values[name],
+            source=settings.origin(name),
+            description=field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+        if name not in _HIDDEN
+    ]

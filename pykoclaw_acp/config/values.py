@@ -1,0 +1,131 @@
+"""Types of the settings' values, and how their text is read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.link import places
+
+PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
+SettingSource = Literal["user", "project", "local"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+NestedAccess = Literal["none", "clients", "all"]
+Profile = Literal["editor", "pykoclaw"]
+
+# pykoclaw's deploy scripts name the agent in PYKOCLAW_CLI_PATH; such a program is not Claude's CLI.
+AGENTS: Final = ("pykoclaw", "pykoclaw-acp")
+# Levels of Python's logging that pykoclaw's programs take, too.
+_LEVELS: Final = {"warn": "warning", "critical": "error", "fatal": "error"}
+
+
+def absolute(value: Any) -> Any:
+    """A path as an absolute one; `~` is the home directory."""
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        return Path(os.path.abspath(Path(value).expanduser()))
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"the path cannot be made absolute ({error})") from error
+
+
+def data_directory(value: Any) -> Any:
+    """The data directory, absolute; refused if another process could read its name differently."""
+    if isinstance(value, str):
+        try:
+            places.require_one_meaning(value)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+    return absolute(value)
+
+
+def program(value: Any) -> Any:
+    """A program by its path or its name on PATH; None if it is the agent itself."""
+    if isinstance(value, str) and os.path.basename(value) in AGENTS:
+        return None
+    if not isinstance(value, str) or "/" in value:
+        return absolute(value)
+    found = shutil.which(value)
+    if found is None:
+        raise ValueError("no program of this name is on PATH")
+    return absolute(found)
+
+
+def or_none(value: Any) -> Any:
+    """None for the word `none`."""
+    return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
+def lowered(value: Any) -> Any:
+    """Text in lower case, without spaces around it."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def level(value: Any) -> Any:
+    """A level of log lines, also by a name that Python's logging has for it."""
+    word = lowered(value)
+    return _LEVELS.get(word, word) if isinstance(word, str) else word
+
+
+def sources_list(value: Any) -> Any:
+    """Names of Claude settings files, in their order of precedence."""
+    if not isinstance(value, str):
+        return value
+    if or_none(value) is None:
+        return ()
+    wanted = {word.strip() for word in value.split(",") if word.strip()}
+    known = get_args(SettingSource)
+    return (*(word for word in known if word in wanted), *sorted(wanted.difference(known)))
+
+
+def targets(value: str | None, info: ValidationInfo) -> str | None:
+    """The targets of notices; refused if a webhook could not be signed."""
+    if value is not None:
+        from pykoclaw_acp.notify.targets import Webhook, parse
+
+        signed = any(isinstance(one, Webhook) for one in parse(value))
+        if signed and info.data.get("notify_secret") is None:
+            raise ValueError("webhooks are signed; set PYKOCLAW_NOTIFY_SECRET too")
+    return value
+
+
+def hours(value: str | None) -> str | None:
+    """Quiet hours, if they can be read."""
+    if value is not None:
+        from pykoclaw_acp.notify.quiet import QuietHours
+
+        QuietHours.parse(value)
+    return value
+
+
+def words(value: Any) -> Any:
+    """Words separated by commas, without duplicates."""
+    if not isinstance(value, str):
+        return value
+    if or_none(value) is None:
+        return ()
+    return tuple(dict.fromkeys(word for one in value.split(",") if (word := one.strip(" -"))))
+
+
+def default_data() -> Path:
+    """The data directory of pykoclaw."""
+    return Path("~/.local/share/pykoclaw").expanduser()
+
+
+def default_state() -> Path:
+    """The state directory of pykoclaw in `XDG_STATE_HOME`.
+
+    XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored.
+    """
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.local/state")) / "pykoclaw"
+
+
+AbsolutePath = Annotated[Path, BeforeValidator(absolute)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
