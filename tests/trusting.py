@@ -18,6 +18,7 @@ def trust_dotenv(data: Path, directory: Path) -> None:
         connection.isolation_level = None
         migrate.apply(connection, migrate.load(), data / "pykoclaw.db")
         connection.execute(
-            "INSERT OR REPLACE INTO acp_trust VALUES (?, '-', ?, 'cli', 0)",
+            "INSERT OR REPLACE INTO acp_trust (path, content, dotenv, granted_by, created_at)"
+            " VALUES (?, '-', ?, 'cli', 0)",
             (str(directory.resolve()), digest),
         )

@@ -233,7 +233,7 @@ def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:
     hostile = {"title": "a\x1b]0;b\x07", "cwd": "/w/\u200bx", "client": "Zed\nFake: yes"}
     details = {
         "summary": summary(**hostile), "additionalDirectories": ["/\u202e"], "mode": None, "model": "m\x9b",
-        "awayPolicy": None, "claudeSession": None, "events": 1, "turnCount": 0, "turns": [],
+        "awayPolicy": None, "claudeSession": None, "events": 1, "turnCount": 0, "turns": [], "worker": None,
     }  # fmt: skip
     ANSWERS.update(
         {
