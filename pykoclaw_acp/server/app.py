@@ -9,7 +9,6 @@ import contextlib
 import gc
 import os
 import shutil
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -19,19 +18,16 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
-from pykoclaw_acp.link import records
-from pykoclaw_acp.link.places import DATABASE, Places, secure_directory
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.pool import local_whereabouts
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.server import instances, notices
+from pykoclaw_acp.server import data_directory, instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.server.turn_locks import FileLocks
@@ -43,7 +39,7 @@ from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
-from pykoclaw_acp.store import conversations, deletion, history_copy, privacy
+from pykoclaw_acp.store import conversations, deletion, history_copy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
@@ -54,8 +50,7 @@ from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
-from pykoclaw_acp.system import other_scheduler, trusted_path
-from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
+from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from pykoclaw_acp.trust.watch import Watch
 
@@ -120,8 +115,8 @@ class App:
         """
         crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
-            lock, spare = _take_data_directory(settings, places, undo, resident=resident)
-            database = await _open_database(settings, spare, undo)
+            lock, spare = data_directory.take(settings, places, undo, resident=resident)
+            database = await data_directory.open_database(settings, spare, undo)
             launcher = LocalLauncher(Path(places.directory), Path(places.state), resident=resident)
             identity = await settle(database, places, launcher.whereabouts)
             undo.callback(identity.release)
@@ -216,36 +211,6 @@ class App:
         await self.database.close()
 
 
-def _take_data_directory(
-    settings: Settings, places: Places, undo: contextlib.AsyncExitStack, *, resident: bool
-) -> tuple[DataLock, list[Path]]:
-    """The lock of the data directory, and the directories that its database may be copied to."""
-    records.require_database(places, local_whereabouts.is_held)
-    group = privacy.group_id(settings.group)
-    lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
-    undo.callback(lock.release)
-    if group is not None:
-        privacy.require_shared(settings.data, group, str(settings.group))
-    directory = runtime_directory(places)
-    return lock, [
-        directory,
-        Path(places.socket).parent,
-        *_warn_of_weak_places(settings.data, places, group),
-    ]
-
-
-async def _open_database(
-    settings: Settings, spare: list[Path], undo: contextlib.AsyncExitStack
-) -> Database:
-    """The database, closed to others."""
-    group = privacy.group_id(settings.group)
-    privacy.close(settings.data / DATABASE, group)
-    database = await Database.open(settings.data / DATABASE, spare)
-    undo.push_async_callback(database.close)
-    privacy.close(settings.data / DATABASE, group)  # what was made just now
-    return database
-
-
 def _wire(
     settings: Settings,
     database: Database,
@@ -331,30 +296,3 @@ async def _convert(conversion: Conversion) -> None:
         await conversion.run()
     except Exception:
         log.exception("Old logs could not be converted", action="conversion_failed")
-
-
-def runtime_directory(places: Places) -> Path:
-    """Create the directory of the daemon's socket and logs; 0700."""
-    try:
-        secure_directory(places.directory)
-    except ConfigurationError as error:
-        cause = error.__cause__
-        if not isinstance(cause, OSError):
-            raise ConfigurationError(
-                f"{error} PYKOCLAW_STATE can be set to another directory."
-            ) from error
-        if cause.errno not in TAKES_NO_FILE:
-            raise DirectoryUnusable(places.directory, cause, "PYKOCLAW_STATE") from cause
-        log.warning("The state directory cannot be made", action="state_failed", error=str(error))
-    return Path(places.directory)
-
-
-def _warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[Path]:
-    """Warn of weak directories; returns the temporary directory if it can be trusted."""
-    temporary = Path(tempfile.gettempdir())
-    used = (data, Path(places.directory), Path(places.socket).parent)
-    copies = trusted_path.examine(str(temporary / history_copy.NAME))
-    others = [one for path in used for one in trusted_path.examine(str(path), group)]
-    for one in {one.words: one for one in (*others, *copies)}.values():
-        log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)
-    return [] if any(one.certain for one in copies) else [temporary]

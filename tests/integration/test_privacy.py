@@ -15,7 +15,7 @@ import pytest
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.server import app as wired
+from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.store.sqlite import sqlite3
 
@@ -107,4 +107,4 @@ async def test_a_temporary_directory_of_others_is_not_used(
     places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "s")
     for mode, used in ((0o755, [shared]), (0o1777, [shared]), (0o777, [])):
         shared.chmod(mode)
-        assert wired._warn_of_weak_places(tmp_path / "data", places, None) == used
+        assert data_directory.warn_of_weak_places(tmp_path / "data", places, None) == used
