@@ -109,7 +109,8 @@ def test_a_file_that_its_last_holder_removes_meanwhile_is_not_the_lock(
 ) -> None:
     before = TurnLock.take(str(tmp_path), NAME, "before")
     assert isinstance(before, TurnLock)
-    lock, done = fcntl.flock, []
+    lock = fcntl.flock
+    done: list[bool] = []
 
     def late(descriptor: int, operation: int) -> None:
         if not done:  # between the opening of the file and its lock
@@ -117,7 +118,7 @@ def test_a_file_that_its_last_holder_removes_meanwhile_is_not_the_lock(
             before.release()
         lock(descriptor, operation)
 
-    monkeypatch.setattr(turn_lock.fcntl, "flock", late)
+    monkeypatch.setattr("pykoclaw_acp.system.turn_lock.fcntl.flock", late)
     mine = TurnLock.take(str(tmp_path), NAME, "mine")
     assert isinstance(mine, TurnLock)
     other = TurnLock.take(str(tmp_path), NAME, "other")
