@@ -10,9 +10,7 @@ AcpError                       a request failed: the error answer of that reques
 
 StartupError                   the program ends, with `exit_code`
 ├─ DataDirectoryLocked, RestartWanted, DatabaseBusy    another try may succeed (75)
-├─ DatabaseUnusable            (78)
-│  ├─ DatabaseForeign
-│  └─ DatabaseIncompatible
+├─ DatabaseUnusable            (78); store/inspection.py has two kinds of it
 ├─ DatabaseMissing             (78)
 ├─ ConfigurationError          (78)
 │  └─ DirectoryUnusable
@@ -32,8 +30,7 @@ StoreError                     nothing of what was to be written was kept
 └─ Conflict                    the database is not as the writer expected
    └─ StaleEpoch               frames of a worker that is not its session's newest
 
-NotAccepted                    who was to be notified did not accept the notice
-
+An exception that a single package raises and catches is in that package.
 What a frame, a row or an outcome says of a failed turn is plain data: `model.failures.TurnFailure`.
 """
 
@@ -215,31 +212,6 @@ class DatabaseUnusable(StartupError):
     kind = "database_unusable"
 
 
-class DatabaseForeign(DatabaseUnusable):
-    """The database is another program's; it was not touched."""
-
-    kind = "database_foreign"
-
-    def __init__(self, path: object, tables: list[str], count: int) -> None:
-        named = ", ".join(tables) + (", …" if count > len(tables) else "")
-        super().__init__(
-            f"The database {path} has tables of another program ({named}), and none of pykoclaw's. It was not touched. "
-            "Set PYKOCLAW_DATA to another directory, or run `pykoclaw-acp adopt` to keep our tables beside those."
-        )
-
-
-class DatabaseIncompatible(DatabaseUnusable):
-    """The database has tables that look like pykoclaw's or ours and are not; it was not touched."""
-
-    kind = "database_incompatible"
-
-    def __init__(self, path: object, reason: str) -> None:
-        super().__init__(
-            f"The database {path} cannot be brought up to date: {reason}. It was not touched. Set PYKOCLAW_DATA to "
-            "another directory, or restore the database that pykoclaw or pykoclaw-acp has made."
-        )
-
-
 class DatabaseMissing(StartupError):
     """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of
     sysexits.h).
@@ -350,7 +322,3 @@ class Conflict(StoreError):
 
 class StaleEpoch(Conflict):
     """Frames of a worker that is not its session's newest; nothing of their unit was kept."""
-
-
-class NotAccepted(Exception):
-    """A command or webhook did not accept a notice; the message says why."""

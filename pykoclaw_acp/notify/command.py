@@ -9,8 +9,8 @@ import signal
 import subprocess
 from typing import Final
 
-from pykoclaw_acp.errors import NotAccepted
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.threads import abandonable
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.secrets import looks_secret

@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import NotAccepted
 from pykoclaw_acp.model.notices import NoticeKind, Notification, NotificationOutcome
 from pykoclaw_acp.notify import command, webhook
+from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.targets import Command, Webhook
 

@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import NotAccepted
+from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.targets import is_loopback
 from pykoclaw_acp.notify.threads import abandonable
 

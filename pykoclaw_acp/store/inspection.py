@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.errors import DatabaseForeign, DatabaseIncompatible
+from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.sqlite import sqlite3
 
@@ -30,6 +30,31 @@ _UPSERT: Final = (
     "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES ('', NULL, NULL, '')"
     " ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id"
 )
+
+
+class DatabaseForeign(DatabaseUnusable):
+    """The database is another program's; it was not touched."""
+
+    kind = "database_foreign"
+
+    def __init__(self, path: object, tables: list[str], count: int) -> None:
+        named = ", ".join(tables) + (", …" if count > len(tables) else "")
+        super().__init__(
+            f"The database {path} has tables of another program ({named}), and none of pykoclaw's. It was not touched. "
+            "Set PYKOCLAW_DATA to another directory, or run `pykoclaw-acp adopt` to keep our tables beside those."
+        )
+
+
+class DatabaseIncompatible(DatabaseUnusable):
+    """The database has tables that look like pykoclaw's or ours and are not; it was not touched."""
+
+    kind = "database_incompatible"
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"The database {path} cannot be brought up to date: {reason}. It was not touched. Set PYKOCLAW_DATA to "
+            "another directory, or restore the database that pykoclaw or pykoclaw-acp has made."
+        )
 
 
 def inspect(

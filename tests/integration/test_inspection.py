@@ -14,11 +14,10 @@ from click.testing import CliRunner
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.errors import (
     DatabaseBusy,
-    DatabaseForeign,
-    DatabaseIncompatible,
     DatabaseUnusable,
 )
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.inspection import DatabaseForeign, DatabaseIncompatible
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.errors import NotAccepted
 from pykoclaw_acp.model.notices import DeliveryTarget
 from pykoclaw_acp.model.permissions import Decision
 from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import command, sender, teller, webhook
+from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import Command, Target, Webhook
 from pykoclaw_acp.notify.teller import Teller

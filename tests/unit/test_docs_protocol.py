@@ -24,6 +24,7 @@ from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
+from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.translation import tools
 from pykoclaw_acp.worker import failures, whole
