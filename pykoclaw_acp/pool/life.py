@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -34,13 +34,13 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import ending
 from pykoclaw_acp.pool.callers import Caller
 from pykoclaw_acp.pool.inbox import Inbox
-from pykoclaw_acp.pool.launcher import Channel, Launcher
+from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
+from pykoclaw_acp.pool.process import KILL_AFTER, WorkerProcess
 from pykoclaw_acp.system import memory, shortage
 
-KILL_AFTER: Final = 0.5  # s after a request to terminate
 SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
 # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 CLEAN_UP_GRACE: Final = 1.5
@@ -72,19 +72,17 @@ class WorkerLife:
     """
 
     def __init__(self, begin: LaunchSpec | WorkerRecord, context: PoolContext) -> None:
-        adopted = isinstance(begin, WorkerRecord)
         self.spec: WorkerIdentity = begin.identity if isinstance(begin, WorkerRecord) else begin
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
         self.busy = True
         self.stopping = False
-        self.recorded = adopted  # its row is written; until then nobody listens to it
         self.idle_since = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
         self._begin = begin
         self._context = context
-        self._channel: Channel | None = None
+        self._process = WorkerProcess(begin, context.launcher, context.store)
         self._inbox = Inbox(
             self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0
         )
@@ -95,6 +93,11 @@ class WorkerLife:
         self._caller = Caller(context.database, self.send)
 
     # --- its state
+
+    @property
+    def recorded(self) -> bool:
+        """Whether its row is written; until then nobody listens to it."""
+        return self._process.recorded
 
     @property
     def workspace(self) -> str | None:
@@ -170,7 +173,11 @@ class WorkerLife:
         """
         watching: asyncio.Task[None] | None = None
         try:
-            channel = self._channel = await self._open()
+            if isinstance(self._begin, WorkerRecord):
+                asyncio.get_running_loop().call_later(
+                    self._context.limits.worker_start_timeout, self._require_ready
+                )
+            channel = await self._process.open(self._inbox.committed)
             await channel.send(self._hello())
             if self.stopping:
                 await channel.send(Stop(epoch=self.spec.epoch))
@@ -206,36 +213,6 @@ class WorkerLife:
             self._caller.gone()
         return DIED
 
-    async def _open(self) -> Channel:
-        if isinstance(self._begin, WorkerRecord):
-            return await self._adopt(self._begin)
-        return await self._launch(self._begin)
-
-    async def _launch(self, spec: LaunchSpec) -> Channel:
-        channel = self._channel = await self._context.launcher.launch(spec)
-        crash_points.reached("worker_launched")
-        structlog.contextvars.bind_contextvars(**channel.labels)
-        await self._context.store.worker_started(spec, channel.handle)
-        self.recorded = True
-        crash_points.reached("worker_recorded")
-        log.info(
-            "Worker launched", action="worker_launched", resume=spec.resume_session_id is not None
-        )
-        return channel
-
-    async def _adopt(self, worker: WorkerRecord) -> Channel:
-        asyncio.get_running_loop().call_later(
-            self._context.limits.worker_start_timeout, self._require_ready
-        )
-        try:
-            channel = await self._context.launcher.attach(worker)
-        except LaunchFailed as error:
-            raise ConnectionError(str(error)) from error
-        structlog.contextvars.bind_contextvars(**channel.labels)
-        crash_points.reached("worker_attached")
-        log.info("Worker adopted", action="worker_adopted", after=self._inbox.committed)
-        return channel
-
     def _require_ready(self) -> None:
         if not self.answers:
             log.warning(
@@ -249,9 +226,7 @@ class WorkerLife:
 
     async def send(self, frame: ToWorker) -> None:
         """Write a frame; raises ConnectionError when the worker is gone or of another epoch."""
-        if self._channel is None or self.spec.epoch != frame.epoch:
-            raise ConnectionError("the worker is gone")
-        await self._channel.send(frame)
+        await self._process.send(frame)
 
     async def ping(self) -> bool:
         """Wait for a sign of life; False if the worker ends instead. A killed one looks alive for
@@ -264,13 +239,11 @@ class WorkerLife:
         committed.
         """
         self._detached = True
-        if self._channel is not None:
-            self._channel.detach()
+        self._process.detach()
 
     def kill(self) -> None:
         """End it at once."""
-        if self._channel is not None:
-            self._channel.kill()
+        self._process.kill()
 
     async def stop(self, grace: float, *, hurry: bool = False) -> None:
         """Ask it to stop, after `grace` (s) terminate it, then kill it: until it is gone and
@@ -281,24 +254,8 @@ class WorkerLife:
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(grace):
                 await self.send(Stop(epoch=self.spec.epoch))
-        if not await self._join(grace):
-            if self._channel is not None:
-                self._channel.terminate()
-            if not await self._join(min(grace, KILL_AFTER)):
-                self.kill()
+        await self._process.terminate(grace, self.cleaned)
         await self.cleaned.wait()
-
-    async def _join(self, seconds: float) -> bool:
-        """Whether its process ends in time; its frames may have to wait longer for the store."""
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.cleaned.wait())]
-        if self._channel is not None:
-            ends.append(asyncio.ensure_future(self._channel.gone()))
-        try:
-            done, _ = await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in ends:
-                one.cancel()
-        return bool(done)
 
     # --- what it says
 
@@ -353,7 +310,9 @@ class WorkerLife:
     async def _end(self) -> None:
         """Clean up; whatever fails, the session can have a new worker afterwards."""
         spec, context = self.spec, self._context
-        await self._end_process()
+        # one that was adopted, and has not answered, may be about to end by itself
+        adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()
+        await self._process.end(self.cleaned, SPOOL_WAIT if adopted else KILL_AFTER)
         taken = await self._take_spool()
         failure = self._inbox.last_words or self._failure or DIED
         if not self.ready.done():
@@ -364,8 +323,7 @@ class WorkerLife:
         await ending.clean_up(spec, context.launcher, grace, keep_spool=not taken)
         if taken:  # else its row keeps the session from having another one
             await ending.record(spec, context.store)
-        if self._channel is not None:
-            await self._channel.close()
+        await self._process.close()
         self.cleaned.set()
         context.changed(self)
 
@@ -382,23 +340,6 @@ class WorkerLife:
             return hopeless
         return True
 
-    async def _end_process(self) -> None:
-        """Wait for the end of its process, which may still write to the spool; kill it if it does
-        not end.
-        """
-        adopted = (
-            isinstance(self._begin, WorkerRecord) and not self.ready.done()
-        )  # it may be about to end by itself
-        wait = SPOOL_WAIT if adopted else KILL_AFTER
-        if self._channel is None:
-            if isinstance(self._begin, WorkerRecord):
-                await self._context.launcher.end(self._begin, wait)
-            return
-        await self._join(wait)
-        self._channel.kill()
-        await self._join(KILL_AFTER)
-
     async def _leave(self) -> None:
-        if self._channel is not None:
-            await self._channel.close()
+        await self._process.close()
         log.info("Worker left to the next daemon", action="worker_left")
