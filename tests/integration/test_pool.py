@@ -401,10 +401,10 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     errors: list[Exception] = []
     record = SessionJournal.record
 
-    async def fail(self: SessionJournal, *given: Any) -> list[Logged]:
+    async def fail(self: SessionJournal, *given: Any, **named: Any) -> list[Logged]:
         if errors:
             raise errors.pop(0)
-        return await record(self, *given)
+        return await record(self, *given, **named)
 
     monkeypatch.setattr(SessionJournal, "record", fail)
     return errors
@@ -438,9 +438,9 @@ async def test_slow_commit_does_not_kill_worker(
     committing = asyncio.Event()
     record = SessionJournal.record
 
-    async def slow(self: SessionJournal, *given: Any) -> list[Logged]:
+    async def slow(self: SessionJournal, *given: Any, **named: Any) -> list[Logged]:
         await committing.wait()
-        return await record(self, *given)
+        return await record(self, *given, **named)
 
     monkeypatch.setattr(SessionJournal, "record", slow)
     async with rig(tmp_path, stall_timeout=0.4) as r:
