@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness import Stack, frames, script, text
 
 
 def server(stack: Stack, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
@@ -106,8 +106,11 @@ async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
     )  # fmt: skip
     out, _ = await asyncio.wait_for(process.communicate(b"".join(requests)), 20)
     assert process.returncode == 0
-    frames = [json.loads(line) for line in out.splitlines()]
-    return {frame["id"]: frame for frame in frames if "id" in frame}
+    said = [frames.parse(line) for line in out.splitlines()]
+    for frame in said:
+        if "method" in frame:
+            frames.validate_call(frame)
+    return {frame["id"]: frame for frame in said if "id" in frame}
 
 
 async def test_calls_before_end_of_input_are_answered(stack: Stack) -> None:

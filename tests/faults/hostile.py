@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.schema import validation
+
 WINDOW: Final = 200  # requests without an answer, above which no more are sent
 RENEWED: Final = 1500  # frames that one connection takes
 ANSWER: Final = 60.0  # s; on a busy machine
@@ -332,6 +334,16 @@ class Attacker:
             while line := await reader.readline():
                 self._take(line)
 
+    def _validate(self, message: dict[str, Any]) -> None:
+        """Note what is not ACP. Which method a result is of is not known here."""
+        problem = None
+        if "method" in message:
+            problem = validation.call_problem(message["method"], message.get("params", {}))
+        elif "error" in message:
+            problem = validation.error_problem(message["error"])
+        if problem is not None:
+            self.faults.append(f"not ACP: {problem}: {str(message)[:200]}")
+
     def _take(self, line: bytes) -> None:
         if self._front:
             kind, _, line = line.partition(b" ")
@@ -339,6 +351,7 @@ class Attacker:
                 return
             line = line.partition(b" ")[2]
         message = json.loads(line)
+        self._validate(message)
         if "method" in message or not isinstance(message.get("id"), str):
             return
         made = message.get("result")

@@ -12,6 +12,7 @@ from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
+from tests.e2e.harness import frames
 from tests.integration.rig import Rig
 from tests.waiting import eventually
 
@@ -47,6 +48,10 @@ class Front:
         if self.gone:
             raise ConnectionError
         kind, _, rest = line.decode().rstrip("\n").partition(" ")
+        if '{"jsonrpc"' in rest:  # a frame for the client, after numbers of the link
+            frame = frames.parse(rest[rest.index("{") :].encode())
+            if "method" in frame:
+                frames.validate_call(frame)
         self.heard.append((kind, rest))
 
     def say(self, line: str) -> None:

@@ -29,6 +29,7 @@ class Wire:
         self.blocked.set()
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
+        self._methods: dict[str, str] = {}  # by the id of the request
         self.connection = Connection(r.sessions, METHODS, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
@@ -40,9 +41,16 @@ class Wire:
         frame = frames.parse(line)
         if "method" in frame:
             frames.validate_call(frame)
+        else:
+            frames.validate_answer(frame, self._methods.get(json.dumps(frame["id"])))
         self.lines.append(frame)
 
     def send(self, *messages: dict[str, Any]) -> None:
+        self._methods |= {
+            json.dumps(one["id"]): str(one["method"])
+            for one in messages
+            if "id" in one and "method" in one
+        }
         self._in.put_nowait(
             b"".join(
                 json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages
