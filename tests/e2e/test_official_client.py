@@ -1,11 +1,14 @@
-"""The main job as the official Python SDK's client does it."""
+"""The official Python SDK's client: the main job, and everything that it can call, without a warning
+on its side.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,12 +18,15 @@ from acp import schema
 from acp.client.connection import ClientSideConnection
 
 from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.stack import PROGRAM
+from tests.waiting import eventually
 
 
 class Editor:
-    """What an editor does: shows updates, allows once."""
+    """What an editor does: shows updates, and chooses `answer` when it is asked."""
 
     def __init__(self) -> None:
+        self.answer = "allow_once"
         self.updates: list[Any] = []
         self.asked: list[schema.ToolCallUpdate] = []
 
@@ -35,7 +41,7 @@ class Editor:
         **kwargs: Any,
     ) -> schema.RequestPermissionResponse:
         self.asked.append(tool_call)
-        chosen = next(option for option in options if option.kind == "allow_once")
+        chosen = next(option for option in options if option.kind == self.answer)
         outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
 
@@ -48,11 +54,21 @@ class Editor:
         return "".join(update.content.text for update in self.updates if isinstance(update, kind))
 
 
+@pytest.fixture(autouse=True)
+def silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What the SDK cannot read or does not expect it only logs."""
+    yield
+    said = [
+        one.getMessage() for one in caplog.get_records("call") if one.levelno >= logging.WARNING
+    ]
+    assert said == []
+
+
 @asynccontextmanager
 async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, Editor, int]]:
     editor = Editor()
     async with acp.spawn_agent_process(
-        editor, sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio",  # type: ignore[arg-type]
+        editor, *PROGRAM, "serve", "--stdio",  # type: ignore[arg-type]
         env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
         transport_kwargs={"stderr": None, "shutdown_timeout": 10.0},
     ) as (connection, process):  # fmt: skip
@@ -114,3 +130,54 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
         text("The third answer."),
     ]
     await stack.nothing_left()
+
+
+async def test_whole_surface(stack: Stack) -> None:
+    async with connected(stack) as (connection, editor, _):
+        made = await connection.new_session(cwd=str(stack.work), mcp_servers=[])
+        session = made.session_id
+        assert made.modes is not None
+        assert {"default", "acceptEdits"} <= {one.id for one in made.modes.available_modes}
+        assert {one.id for one in made.config_options or []} == {"mode", "model"}
+
+        editor.answer = "reject_once"
+        refused = script("write refused.txt <<< x", "text Refused.")
+        answer = await connection.prompt(session_id=session, prompt=[acp.text_block(refused)])
+        assert answer.stop_reason == "end_turn"
+        assert len(editor.asked) == 1
+        assert not (stack.work / "refused.txt").exists()
+
+        await connection.set_session_mode(session_id=session, mode_id="acceptEdits")
+        link = acp.resource_link_block("notes", "file:///notes.md")
+        allowed = acp.text_block(script("write made.txt <<< x", "text Made."))
+        await connection.prompt(session_id=session, prompt=[link, allowed])
+        assert len(editor.asked) == 1
+        assert (stack.work / "made.txt").exists()
+        chosen = await connection.set_config_option(
+            config_id="model", session_id=session, value="haiku"
+        )
+        values = {one.id: one.current_value for one in chosen.config_options}
+        assert values == {"mode": "acceptEdits", "model": "haiku"}
+
+        long = acp.text_block(script("repeat 600x100ms w{n} "))
+        running = asyncio.ensure_future(connection.prompt(session_id=session, prompt=[long]))
+        await eventually(lambda: "w2" in editor.said(schema.AgentMessageChunk))
+        await connection.cancel(session_id=session)
+        assert (await running).stop_reason == "cancelled"
+
+        with pytest.raises(acp.RequestError) as unknown:
+            await connection.ext_method("example.com/unknown", {})
+        assert unknown.value.code == -32601
+        await connection.ext_notification("example.com/unknown", {})
+        await connection.close_session(session_id=session)
+        resumed = await connection.resume_session(
+            session_id=session, cwd=str(stack.work), mcp_servers=[]
+        )
+        assert resumed.modes is not None
+        assert resumed.modes.current_mode_id == "acceptEdits"
+        editor.updates.clear()
+        loaded = await connection.load_session(
+            cwd=str(stack.work), session_id=session, mcp_servers=[]
+        )
+        assert {one.id: one.current_value for one in loaded.config_options or []} == values
+        assert "Refused.Made.w1" in editor.said(schema.AgentMessageChunk)
