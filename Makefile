@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo pictures test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
+.PHONY: help setup node demo pictures test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -57,7 +57,15 @@ test-integration: $(READY) ## tests of one part against the real database, CLI o
 	@echo "== integration"
 	@$(PYTEST) $(PARALLEL) tests/integration
 
-test-e2e: $(READY) ## tests of the whole program, as clients see it
+# What tests need that run on Node; without npm it is left out, and they are skipped, but not in CI.
+NODE := tests/e2e/typescript
+node: $(NODE)/node_modules/.package-lock.json
+$(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  cd $(NODE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error && touch node_modules/.package-lock.json; \
+	else echo "There is no npm: tests with the TypeScript client are skipped."; fi
+
+test-e2e: $(READY) node ## tests of the whole program, as clients see it
 	@echo "== e2e"
 	@$(PYTEST) $(PARALLEL) tests/e2e
 
@@ -70,7 +78,7 @@ test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"
 	@$(PYTEST) $(PARALLEL) tests/faults
 
-test-long: lint types test-lowest ## the same tests with all seeds and sizes; up to an hour
+test-long: lint types test-lowest node ## the same tests with all seeds and sizes; up to an hour
 	@echo "== all tests, long ones too"
 	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
 
@@ -85,7 +93,7 @@ test-lowest: $(READY) ## unit and story tests with the lowest versions that pypr
 
 # Four loops and the tests share two cores; a loop ends with the shell that has started it, however that ends.
 LOOP := while kill -0 $$PPID 2>/dev/null; do n=0; while [ $$n -lt 50000 ]; do n=$$((n + 1)); done; done
-test-busy: $(READY) ## the same tests beside four busy loops on two cores
+test-busy: $(READY) node ## the same tests beside four busy loops on two cores
 	@echo "== all tests, on a busy machine"
 	@taskset -pc 0,1 $$$$ >/dev/null; trap 'kill $$loops' EXIT; \
 	for each in 1 2 3 4; do sh -c '$(LOOP)' & loops="$$loops $$!"; done; \
@@ -108,5 +116,5 @@ bench: $(READY) ## measure, each figure as a ratio to its baseline
 	@$(BIN)/python -m bench
 
 clean: ## remove what make made
-	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest $(NODE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -106,6 +106,8 @@ def _agent(config: pytest.Config, kind: str, stack: Stack) -> Agent:
         name: value.format(**places) for name, value in given.items()
     }
     command = shlex.split(config.getoption("--agent"))
+    if os.sep in command[0]:  # the agent is started elsewhere
+        command[0] = os.path.abspath(command[0])
     made = CommandAgent(command, environment, stack.root, patience)
     made.login = config.getoption("--agent-login")
     made.scripted = not config.getoption("--agent-own-model")

@@ -1,0 +1,43 @@
+"""The official TypeScript SDK's client, over everything that it can call, without a warning on its
+side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Stack
+from tests.e2e.harness.stack import PROGRAM
+
+HERE = Path(__file__).parent / "typescript"
+WAIT = 180  # seconds
+
+
+def missing() -> str | None:
+    """Why the client cannot run here."""
+    if shutil.which("node") is None:
+        return "there is no node"
+    if not (HERE / "node_modules/.package-lock.json").exists():
+        return "the SDK is not installed: make node"
+    return None
+
+
+@pytest.mark.parametrize("arguments", [(), ("serve", "--stdio")], ids=["front", "stdio"])
+async def test_whole_surface(stack: Stack, arguments: tuple[str, ...]) -> None:
+    reason = missing()
+    if reason is not None and "CI" not in os.environ:
+        pytest.skip(reason)
+    assert reason is None, reason
+    node = await asyncio.create_subprocess_exec(
+        "node", HERE / "client.mjs", stack.work, *PROGRAM, *arguments,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT, env=stack.environment, cwd=stack.root,
+    )  # fmt: skip
+    said, _ = await asyncio.wait_for(node.communicate(), WAIT)
+    assert node.returncode == 0, said.decode()
+    assert said.decode().endswith("ok\n")

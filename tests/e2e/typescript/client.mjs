@@ -1,0 +1,108 @@
+// The official TypeScript SDK's client, over everything that it can call of ours. Usage:
+//   node client.mjs DIRECTORY COMMAND [ARGUMENT...]
+// Ends with status 0 and "ok" if all is as expected, and the SDK had nothing to complain of.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+import * as acp from "@agentclientprotocol/sdk";
+
+// What the SDK cannot read or does not expect it only logs.
+const complaints = [];
+for (const level of ["error", "warn"]) console[level] = (...words) => complaints.push(words.join(" "));
+process.on("warning", (warning) => complaints.push(String(warning)));
+
+const [cwd, ...command] = process.argv.slice(2);
+const updates = [];
+const asked = [];
+let choice = "allow_once";
+const said = (kind = "agent_message_chunk") =>
+  updates.filter((one) => one.sessionUpdate === kind).map((one) => one.content.text).join("");
+const script = (...lines) => [{ type: "text", text: ["[[script", ...lines, "]]"].join("\n") }];
+
+let seen = () => {};
+const until = (condition) =>
+  new Promise((resolve) => {
+    seen = () => condition() && resolve();
+    seen();
+  });
+
+const app = acp
+  .client({ name: "typescript" })
+  .onNotification(acp.methods.client.session.update, ({ params }) => {
+    updates.push(params.update);
+    seen();
+  })
+  .onRequest(acp.methods.client.session.requestPermission, ({ params }) => {
+    asked.push(params.toolCall);
+    const { optionId } = params.options.find((one) => one.kind === choice);
+    return { outcome: { outcome: "selected", optionId } };
+  });
+
+const agent = spawn(command[0], command.slice(1), { cwd, stdio: ["pipe", "pipe", "inherit"] });
+const ended = new Promise((resolve) => agent.on("exit", (status) => resolve(status)));
+const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+
+await app.connectWith(stream, async (ctx) => {
+  const { session } = acp.methods.agent;
+  const hello = await ctx.request(acp.methods.agent.initialize, {
+    protocolVersion: acp.PROTOCOL_VERSION,
+    clientInfo: { name: "typescript", version: "1" },
+    clientCapabilities: {},
+  });
+  assert.equal(hello.protocolVersion, acp.PROTOCOL_VERSION);
+  assert.equal(hello.agentCapabilities.loadSession, true);
+
+  const made = await ctx.request(session.new, { cwd, mcpServers: [] });
+  const { sessionId } = made;
+  assert.equal(made.modes.currentModeId, "default");
+  assert.deepEqual(made.configOptions.map((one) => one.id).sort(), ["mode", "model"]);
+  assert.equal("models" in made, false);
+
+  choice = "reject_once";
+  const refused = script("thinking Hm.", "write refused.txt <<< x", "text Refused.");
+  const first = await ctx.request(session.prompt, { sessionId, prompt: refused });
+  assert.equal(first.stopReason, "end_turn");
+  assert.equal(said(), "Refused.");
+  assert.equal(said("agent_thought_chunk"), "Hm.");
+  assert.equal(asked.length, 1);
+  assert.equal(existsSync(join(cwd, "refused.txt")), false);
+
+  await ctx.request(session.setMode, { sessionId, modeId: "acceptEdits" });
+  const link = { type: "resource_link", name: "notes", uri: "file:///notes.md" };
+  const allowed = [link, ...script("write made.txt <<< x", "text Made.")];
+  await ctx.request(session.prompt, { sessionId, prompt: allowed });
+  assert.equal(asked.length, 1);
+  assert.equal(existsSync(join(cwd, "made.txt")), true);
+
+  const chosen = { sessionId, configId: "model", value: "haiku" };
+  const { configOptions } = await ctx.request(session.setConfigOption, chosen);
+  const values = Object.fromEntries(configOptions.map((one) => [one.id, one.currentValue]));
+  assert.deepEqual(values, { mode: "acceptEdits", model: "haiku" });
+
+  const long = script("repeat 600x100ms w{n} ");
+  const running = ctx.request(session.prompt, { sessionId, prompt: long });
+  await until(() => said().includes("w2"));
+  await ctx.notify(session.cancel, { sessionId });
+  assert.equal((await running).stopReason, "cancelled");
+
+  await assert.rejects(ctx.request("_example.com/unknown", {}), { code: -32601 });
+  await assert.rejects(
+    ctx.request(session.load, { sessionId: "no-such-session", cwd, mcpServers: [] }),
+    { code: -32002 },
+  );
+  await ctx.request(session.close, { sessionId });
+  const resumed = await ctx.request(session.resume, { sessionId, cwd, mcpServers: [] });
+  assert.equal(resumed.modes.currentModeId, "acceptEdits");
+  updates.length = 0;
+  await ctx.request(session.load, { sessionId, cwd, mcpServers: [] });
+  assert.ok(said().startsWith("Refused.Made.w1"), said());
+  assert.ok(said("user_message_chunk").includes("refused.txt"));
+});
+
+agent.stdin.end();
+assert.equal(await ended, 0);
+assert.deepEqual(complaints, []);
+process.stdout.write("ok\n");
