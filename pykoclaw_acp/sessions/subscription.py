@@ -105,8 +105,9 @@ class Subscription:
             self._begun = True
             self._moved.set()
             while True:
-                pace = Pace()
-                for logged in await self._log.read_after(self.cursor, PAGE):
+                page = await self._log.read_after(self.cursor, PAGE)
+                pace = Pace()  # now: what others did during the wait is no work of this page
+                for logged in page:
                     if self._is_own(logged):
                         await self.end_line()
                         await self.client.skip_own(self.session_id, logged.seq)
