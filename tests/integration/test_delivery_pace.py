@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,16 @@ async def test_live_event_costs_no_further_turn_of_the_loop(
         session = await r.sessions.create("/", (), ())
         client = Direct()
         session.subscribe(client, 0)
-        monkeypatch.setattr(tasks.time, "thread_time", lambda: used)
+        monkeypatch.setattr("pykoclaw_acp.tasks.time.thread_time", lambda: used)
         for at in range(5):
             for _ in range(3):
                 await asyncio.sleep(0)
             used += 1.0  # s that others have worked meanwhile
             await session.log.tell([Text(f"m{at}", f"{at} ")])
-            await eventually(lambda at=at: len(client.shown) == at + 1)
+            await eventually(partial(_shown, client, at + 1))
     assert len(made) >= 5
     assert not any(pace.paused for pace in made)
+
+
+def _shown(client: Direct, count: int) -> bool:
+    return len(client.shown) == count
