@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -20,11 +19,12 @@ from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
+from pykoclaw_acp.pool.capacity import Capacity
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
-from pykoclaw_acp.pool.start_limit import INTERVAL, MAX_START_ATTEMPTS, StartLimit
+from pykoclaw_acp.pool.start_limit import StartLimit
 from pykoclaw_acp.tasks import Tasks
 
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
@@ -32,8 +32,6 @@ SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
     " The daemon's log says why. Send the prompt again: that tries it once more."
 )
-# s; nothing tells the pool that the clients of a permission request have left
-RETRY_INTERVAL: Final = 5.0
 
 log: Final = structlog.get_logger()
 
@@ -63,8 +61,9 @@ class WorkerPool:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
             WeakValueDictionary()
         )  # by session, while it is given a worker
-        self._starting: set[str] = set()  # counted already, not launched yet
-        self._changed = asyncio.Event()  # a worker became idle or went away
+        self._capacity = Capacity(
+            limits.max_workers, self._workers, self._retire, listener.make_room
+        )
         self._start_limit = StartLimit()
         self._tasks = Tasks()
         self._closing = False
@@ -95,7 +94,7 @@ class WorkerPool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
         a worker.
         """
-        if session_id in self._workers or session_id in self._starting:
+        if session_id in self._workers or self._capacity.is_reserved(session_id):
             return False
         self._resume.pop(session_id, None)
         self._told.pop(session_id, None)
@@ -237,9 +236,8 @@ class WorkerPool:
     # --- launch
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
-        if wait := self._start_limit.delay(session_id):
-            raise _blocked(wait, self._start_limit.last_reason(session_id))
-        await self._make_room(session_id)
+        self._start_limit.require(session_id)
+        await self._capacity.reserve(session_id)
         try:
             if self._closing:
                 raise WorkerFailed("shutting_down", "The server is stopping.")
@@ -248,8 +246,7 @@ class WorkerPool:
             spec = self._spec(session_id, epoch, options)
             worker = self._workers[session_id] = WorkerLife(spec, self._context)
         finally:
-            self._starting.discard(session_id)
-            self._changed.set()
+            self._capacity.release(session_id)
         self._start(worker.live())
         return worker
 
@@ -288,29 +285,6 @@ class WorkerPool:
             told=self._told.get(session_id, ""),
         )
 
-    async def _make_room(self, session_id: str) -> None:
-        """Wait until one more worker is allowed; evict the one that is idle longest.
-
-        If none is idle, ask the sessions to park a permission request that nobody is there to
-        answer.
-        """
-        while len(self._workers) + len(self._starting) >= self._limits.max_workers:
-            idle = sorted(
-                (one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since
-            )
-            if idle:
-                self._retire(idle[0])
-            else:
-                log.info(
-                    "All workers are busy; the turn waits", action="pool_full", session=session_id
-                )
-                self._context.listener.make_room(session_id)
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_INTERVAL):
-                    await self._changed.wait()
-        self._starting.add(session_id)
-
     async def _warm(self) -> None:
         with contextlib.suppress(LaunchFailed, OSError):
             await self._launcher.warm()
@@ -332,7 +306,7 @@ class WorkerPool:
             loop = asyncio.get_running_loop()
             worker.idle_since = loop.time()
             worker.idle_timer = loop.call_later(self._limits.idle_timeout, self._evict, worker)
-        self._changed.set()
+        self._capacity.changed()
 
     def _evict(self, worker: WorkerLife) -> None:
         if worker.idle:
@@ -355,13 +329,3 @@ def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
     """
     runs = worker.workspace
     return runs == options.workspace or (runs is None and not is_restricted(options.workspace))
-
-
-def _blocked(wait: float, reason: str) -> WorkerFailed:
-    seconds = math.ceil(wait)
-    message = (
-        f"Claude's worker failed to start {MAX_START_ATTEMPTS} times within {INTERVAL:g} s, "
-        f"so none is started for {seconds} s. "
-        f"Send the prompt again after that. The last reason was: {reason}"
-    )
-    return WorkerFailed("start_limit", message, retry_after=seconds)

@@ -4,9 +4,12 @@ for a while.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Final
+
+from pykoclaw_acp.errors import WorkerFailed
 
 MAX_START_ATTEMPTS: Final = 3  # failed starts of one conversation's worker…
 INTERVAL: Final = 60.0  # …within so many seconds
@@ -34,13 +37,17 @@ class StartLimit:
         """A worker is ready: earlier failures no longer count."""
         self._failures.pop(conversation, None)
 
-    def delay(self, conversation: str) -> float:
-        """Seconds until the next start may be attempted; 0: now."""
+    def require(self, conversation: str) -> None:
+        """Raise WorkerFailed unless a start may be attempted now."""
         failures = self._failures.get(conversation)
         if failures is None or len(failures) < MAX_START_ATTEMPTS:
-            return 0.0
-        return max(0.0, failures[0][0] + INTERVAL - time.monotonic())
-
-    def last_reason(self, conversation: str) -> str:
-        """Why the last start failed."""
-        return self._failures[conversation][-1][1]
+            return
+        seconds = math.ceil(failures[0][0] + INTERVAL - time.monotonic())
+        if seconds <= 0:
+            return
+        message = (
+            f"Claude's worker failed to start {MAX_START_ATTEMPTS} times within {INTERVAL:g} s, "
+            f"so none is started for {seconds} s. "
+            f"Send the prompt again after that. The last reason was: {failures[-1][1]}"
+        )
+        raise WorkerFailed("start_limit", message, retry_after=seconds)

@@ -18,7 +18,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.pool import pool
+from pykoclaw_acp.pool import capacity
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
@@ -253,7 +253,7 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
 async def test_oldest_unattended_question_makes_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "RETRY_INTERVAL", 0.05)
+    monkeypatch.setattr(capacity, "RETRY_INTERVAL", 0.05)
     async with rig(tmp_path, "wait", max_workers=2) as r:
         person = Person()
         looked_at = await begin(r, person)
