@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
 import structlog
-from claude_agent_sdk import ClaudeSDKError, ProcessError
+from claude_agent_sdk import ClaudeSDKError
 
 from pykoclaw_acp.channel.database import DatabaseAnswer
 from pykoclaw_acp.channel.files import WorkerFiles
@@ -45,12 +45,13 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.system import memory, reaper
+from pykoclaw_acp.system import reaper
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.worker import death, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import fault, lacks
+from pykoclaw_acp.worker.failures import fault
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
@@ -59,8 +60,6 @@ ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never com
 # s after a send in which deltas of a fast model become one event; slower ones never wait
 GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
-ORPHAN_IDLE: Final = 60.0  # s; without a daemon and anything to do
-ORPHAN_LOOK: Final = 1.0  # s; how often an orphan looks whether it has anything to do
 # s; for what tools left running in sessions of their own, when no daemon will end it
 STRAYS_GRACE: Final = 1.0
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
@@ -171,24 +170,9 @@ class Worker:
             return
         self._connected = True
         await self._daemon.send(self._ready())
-        reason, kills, lacking = "it ended", memory.kills(), None
-        try:
-            await self._claude.run()
-        except ProcessError as error:
-            reason = self._claude.last_words() or f"exit status {error.exit_code}"
-            lacking = lacks(error, reason)
-        except (ClaudeSDKError, OSError, ValueError) as error:
-            reason = self._claude.last_words() or str(error).splitlines()[0]
-        if self._ended.is_set():
-            return
-        if memory.kills() > kills:
-            await self._lose("out_of_memory", memory.KILLED)
-        elif lacking is not None:
-            await self._lose(
-                lacking[0], f"Claude's process died: {reason[:300]}. That is, {lacking[1]}"
-            )
-        else:
-            await self._lose("worker_lost", f"Claude's process died: {reason[:300]}.")
+        died = await death.wait(self._claude)
+        if not self._ended.is_set():
+            await self._lose(died.kind, died.message)
 
     async def _lose(self, kind: str, message: str) -> None:
         log.warning("Claude is lost", action="claude_lost", kind=kind, reason=message)
@@ -293,14 +277,7 @@ class Worker:
         idle.
         """
         grace = self._spec.orphan_grace
-        log.info("The daemon is gone", action="orphaned", busy=self._claude.busy)
-        now = alone_since = idle_since = asyncio.get_running_loop().time()
-        while now - alone_since < grace and now - idle_since < ORPHAN_IDLE:
-            await asyncio.sleep(min(ORPHAN_LOOK, grace / 4))
-            now = asyncio.get_running_loop().time()
-            if self._claude.busy:
-                idle_since = now
-        log.info("No daemon came", action="orphan_ended", busy=self._claude.busy)
+        await orphan.wait(grace, lambda: self._claude.busy)
         self._why_stopped = TurnFailure(
             "orphaned", f"No server came back within {grace:g} s, so the turn was stopped."
         )

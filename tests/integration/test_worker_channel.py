@@ -40,7 +40,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
-from pykoclaw_acp.worker import main
+from pykoclaw_acp.worker import main, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.main import Worker
 from tests.waiting import eventually
@@ -236,8 +236,8 @@ async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: T
 async def test_idle_orphan_ends_soon_and_leaves_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main, "ORPHAN_IDLE", 0.05)
-    monkeypatch.setattr(main, "ORPHAN_LOOK", 0.01)
+    monkeypatch.setattr(orphan, "IDLE", 0.05)
+    monkeypatch.setattr(orphan, "LOOK", 0.01)
     async with worker(tmp_path) as rig:
         daemon = await rig.connect()
         await daemon.ready()

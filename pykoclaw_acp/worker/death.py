@@ -1,0 +1,32 @@
+"""Death of Claude's process, and what it is put down to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from claude_agent_sdk import ClaudeSDKError, ProcessError
+
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.system import memory
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.failures import lacks
+
+LONGEST: Final = 300  # characters of the CLI's words
+
+
+async def wait(claude: ClaudeSession) -> TurnFailure:
+    """Process Claude's messages until its process ends; returns why it did."""
+    reason, kills, lacking = "it ended", memory.kills(), None
+    try:
+        await claude.run()
+    except ProcessError as error:
+        reason = claude.last_words() or f"exit status {error.exit_code}"
+        lacking = lacks(error, reason)
+    except (ClaudeSDKError, OSError, ValueError) as error:
+        reason = claude.last_words() or str(error).splitlines()[0]
+    if memory.kills() > kills:
+        return TurnFailure("out_of_memory", memory.KILLED)
+    words = f"Claude's process died: {reason[:LONGEST]}."
+    if lacking is not None:
+        return TurnFailure(lacking[0], f"{words} That is, {lacking[1]}")
+    return TurnFailure("worker_lost", words)
