@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
-from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
+from uuid import uuid4
 
 import structlog
 from claude_agent_sdk import (
     AssistantMessage,
     ClaudeSDKClient,
-    CLINotFoundError,
     Message,
     ResultMessage,
     SystemMessage,
@@ -27,25 +25,22 @@ from claude_agent_sdk import (
 
 from pykoclaw_acp.channel.frames import Answer, Background, EventFrame, Prompt, TurnStarted
 from pykoclaw_acp.channel.spec import LaunchSpec
-from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.worker import options, results, sdk_private
+from pykoclaw_acp.worker import results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.connecting import Ended, connect
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, failed_servers, lacks, plain
+from pykoclaw_acp.worker.failures import early_end, failed_servers, plain
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
+from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
 REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
-_IN_USE: Final = "already in use"
-_NOTHING_TO_RESUME: Final = "No conversation found"
 
 log: Final = structlog.get_logger()
 
@@ -81,84 +76,9 @@ class ClaudeSession:
 
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
-        if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
-            raise ClaudeNotStarted(
-                "cwd_missing",
-                f"The session's directory does not exist any more: {self._spec.options.cwd}",
-            )
-        await self.servers.load()
-        for begin in self._beginnings():
-            try:
-                await self._connect(begin)
-            except Exception as error:
-                words = f"{error} {' '.join(self._stderr)}"
-                if isinstance(error, CLINotFoundError) or not (
-                    _IN_USE in words or _NOTHING_TO_RESUME in words
-                ):
-                    raise self._not_started(error) from error
-                log.info(
-                    "claude refused to begin so",
-                    action="claude_begin_refused",
-                    begin=next(iter(begin)),
-                )
-            else:
-                self.claude_session_id = next(iter(begin.values()))
-                self.fresh = "session_id" in begin
-                assert self._client is not None
-                await self.choices.connected(self._client)
-                return
-        raise ClaudeNotStarted(
-            "context_lost",
-            "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
-            "The history can still be read; start a new session to go on.",
-        )
-
-    def _beginnings(self) -> list[dict[str, str]]:
-        """Ways to begin, in order: a worker that was killed in its first turn may have left part of
-        a transcript.
-        """
-        if self._spec.resume_session_id is not None:
-            return [{"resume": self._spec.resume_session_id}]
-        own = _claude_id(self._spec.session_id)
-        return [{"session_id": own}, {"resume": own}, {"session_id": str(uuid4())}]
-
-    async def _connect(self, begin: dict[str, str]) -> None:
-        self._stderr.clear()
-        with options.mcp_file(self.servers.outside, self._temporary) as file:
-            chosen = options.options(
-                self._spec,
-                self._temporary,
-                begin,
-                self.servers,
-                file,
-                can_use_tool=self._permissions.can_use_tool,
-                on_stderr=self._stderr.append,
-            )
-            client = ClaudeSDKClient(chosen)
-            await connect(client)
-        sdk_private.take_elicitations(client, self._permissions.elicit)
-        self._client = client
-
-    def _not_started(self, error: Exception) -> ClaudeNotStarted:
-        if isinstance(error, CLINotFoundError):
-            return ClaudeNotStarted(
-                "cli_not_found",
-                f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.",
-            )
-        said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
-        found = lacks(error, " ".join(self._stderr))
-        if found is not None:
-            return ClaudeNotStarted(
-                found[0], f"Claude could not be started: {found[1]} ({said[:300]})"
-            )
-        if isinstance(error, Ended):
-            words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
-            return ClaudeNotStarted(
-                "cli_ended",
-                f"Claude ended at once, with status {error.status}, instead of taking a prompt.{words} Check that "
-                f"PYKOCLAW_CLI_PATH is the `claude` program; `pykoclaw-acp doctor` runs it.",
-            )
-        return ClaudeNotStarted("start_failed", f"Claude could not be started: {said[:300]}")
+        start = Start(self._spec, self._temporary, self.servers, self._permissions, self._stderr)
+        self._client, self.claude_session_id, self.fresh = await start.connect()
+        await self.choices.connected(self._client)
 
     @property
     def alive(self) -> bool:
@@ -371,14 +291,6 @@ class ClaudeSession:
         if self.in_turn:
             self._start_turn()
         return self._turn
-
-
-def _claude_id(session_id: str) -> str:
-    """A UUID for a new Claude session; an id of an adopted database may not be one."""
-    try:
-        return str(UUID(session_id))
-    except ValueError:
-        return str(uuid5(NAMESPACE_OID, session_id))
 
 
 def _message_content(block: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+"""Start of the CLI: the ways to begin Claude's session, and why none of them worked."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Final
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
+
+import structlog
+from claude_agent_sdk import ClaudeSDKClient, CLINotFoundError
+
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.errors import ClaudeNotStarted
+from pykoclaw_acp.worker import options, sdk_private
+from pykoclaw_acp.worker.connecting import Ended, connect
+from pykoclaw_acp.worker.failures import lacks, plain
+from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.servers import Servers
+
+_IN_USE: Final = "already in use"
+_NOTHING_TO_RESUME: Final = "No conversation found"
+
+log: Final = structlog.get_logger()
+
+
+class Start:
+    """One start of the CLI; `stderr` gets the lines that it writes there, also later."""
+
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        temporary: str,
+        servers: Servers,
+        permissions: PermissionCallbacks,
+        stderr: deque[str],
+    ) -> None:
+        self._spec = spec
+        self._temporary = temporary
+        self._servers = servers
+        self._permissions = permissions
+        self._stderr = stderr
+
+    async def connect(self) -> tuple[ClaudeSDKClient, str, bool]:
+        """The connected client, the id of Claude's session, and whether that is a new one.
+
+        Raises ClaudeNotStarted.
+        """
+        if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
+            raise ClaudeNotStarted(
+                "cwd_missing",
+                f"The session's directory does not exist any more: {self._spec.options.cwd}",
+            )
+        await self._servers.load()
+        for begin in self._beginnings():
+            try:
+                client = await self._connect(begin)
+            except Exception as error:
+                words = f"{error} {' '.join(self._stderr)}"
+                if isinstance(error, CLINotFoundError) or not (
+                    _IN_USE in words or _NOTHING_TO_RESUME in words
+                ):
+                    raise self._not_started(error) from error
+                log.info(
+                    "claude refused to begin so",
+                    action="claude_begin_refused",
+                    begin=next(iter(begin)),
+                )
+            else:
+                return client, next(iter(begin.values())), "session_id" in begin
+        raise ClaudeNotStarted(
+            "context_lost",
+            "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
+            "The history can still be read; start a new session to go on.",
+        )
+
+    def _beginnings(self) -> list[dict[str, str]]:
+        """Ways to begin, in order: a worker that was killed in its first turn may have left part of
+        a transcript.
+        """
+        if self._spec.resume_session_id is not None:
+            return [{"resume": self._spec.resume_session_id}]
+        own = _claude_id(self._spec.session_id)
+        return [{"session_id": own}, {"resume": own}, {"session_id": str(uuid4())}]
+
+    async def _connect(self, begin: dict[str, str]) -> ClaudeSDKClient:
+        self._stderr.clear()
+        with options.mcp_file(self._servers.outside, self._temporary) as file:
+            chosen = options.options(
+                self._spec,
+                self._temporary,
+                begin,
+                self._servers,
+                file,
+                can_use_tool=self._permissions.can_use_tool,
+                on_stderr=self._stderr.append,
+            )
+            client = ClaudeSDKClient(chosen)
+            await connect(client)
+        sdk_private.take_elicitations(client, self._permissions.elicit)
+        return client
+
+    def _not_started(self, error: Exception) -> ClaudeNotStarted:
+        if isinstance(error, CLINotFoundError):
+            return ClaudeNotStarted(
+                "cli_not_found",
+                f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.",
+            )
+        said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
+        found = lacks(error, " ".join(self._stderr))
+        if found is not None:
+            return ClaudeNotStarted(
+                found[0], f"Claude could not be started: {found[1]} ({said[:300]})"
+            )
+        if isinstance(error, Ended):
+            words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
+            return ClaudeNotStarted(
+                "cli_ended",
+                f"Claude ended at once, with status {error.status}, instead of taking a prompt.{words} Check that "
+                f"PYKOCLAW_CLI_PATH is the `claude` program; `pykoclaw-acp doctor` runs it.",
+            )
+        return ClaudeNotStarted("start_failed", f"Claude could not be started: {said[:300]}")
+
+
+def _claude_id(session_id: str) -> str:
+    """A UUID for a new Claude session; an id of an adopted database may not be one."""
+    try:
+        return str(UUID(session_id))
+    except ValueError:
+        return str(uuid5(NAMESPACE_OID, session_id))
