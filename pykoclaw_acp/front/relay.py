@@ -4,24 +4,23 @@ daemon is gone.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import time
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import StartupError, TurnFailed
+from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front import words
 from pykoclaw_acp.front.dial import NotStarted
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.link import Link
 from pykoclaw_acp.front.receipts import Receipts
 from pykoclaw_acp.link.framing import LineFramer, Oversized
-from pykoclaw_acp.link.lines import MAX_NUMBER
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Final
 
     from pykoclaw_acp.front.dial import Dialer
     from pykoclaw_acp.front.ledger import KeptLine
@@ -35,11 +34,6 @@ LINGER: Final = 0.05  # s, after the client's end, for what is on its way
 ANSWERS: Final = 10.0
 # s, after a final failure, for a client that has not asked anything yet
 FAILURE_LINGER: Final = 1.0
-
-REPLACED: Final = (
-    "The program was replaced by another version while this client was open, and cannot start the daemon from here. "
-    "Nothing was lost. Start the client again."
-)
 
 GOES_ON: Final = (
     "Turns that the daemon has go on. Start the client again, and open the session to see them."
@@ -104,7 +98,7 @@ class Relay:
         self._end_at = min(self._end_at, time.monotonic() + FAILURE_LINGER)
         for line in self._ledger.open_requests():
             self._refuse(line)
-        _say(f"pykoclaw-acp: {self._failure[0]}")
+        words.say(f"pykoclaw-acp: {self._failure[0]}")
 
     def _fail_for_memory(self) -> None:
         """End in words; what the daemon has goes on. Raises MemoryError if that was tried already."""
@@ -116,8 +110,8 @@ class Relay:
             self._link.close()
             self._link = None
         self._framer = LineFramer()  # what was read of a long line is what there is no room for
-        kind, words = MEMORY
-        self.fail(f"The connection to the daemon ends here: {words} {GOES_ON}", 1, kind)
+        kind, sentence = MEMORY
+        self.fail(f"The connection to the daemon ends here: {sentence} {GOES_ON}", 1, kind)
 
     # --- the loop
 
@@ -228,7 +222,7 @@ class Relay:
         lines = []
         for content in contents:
             if isinstance(content, Oversized):
-                self._client.put(_too_long(content))
+                self._client.put(words.too_long(content))
             elif content and not content.isspace():
                 lines.append(self._ledger.keep(content, at))
         self._send(lines)
@@ -249,7 +243,6 @@ class Relay:
 
     def _greet(self) -> None:
         """Answer `initialize` in place of a late daemon, if a daemon would accept it."""
-        from pykoclaw_acp.link.greeting import greeting
         from pykoclaw_acp.system.lineage import is_inside
 
         if is_inside(os.getpid()):
@@ -259,25 +252,15 @@ class Relay:
         line, self._initialize, self._greet_at = self._initialize, None, _NEVER
         if line is None or line.number not in self._ledger.lines:
             return
-        params = line.message["params"]
-        well_formed = line.message.get("jsonrpc") == "2.0" and type(line.message.get("id")) in (
-            int,
-            str,
-        )
-        # A healthcheck of pykoclaw's users names no version.
-        version = params.get("protocolVersion", 1) if isinstance(params, dict) else None
-        if well_formed and type(version) is int and 0 <= version <= MAX_NUMBER:
-            answer = _encode({"jsonrpc": "2.0", "id": line.message["id"], "result": greeting()})
+        answer = words.greeting(line.message)
+        if answer is not None:
             self._ledger.drop_answered(line.number, answer)
             self._client.put(answer)
 
     def _refuse(self, line: KeptLine) -> None:
         assert self._failure is not None
         self._refused = True
-        error = _error(
-            line.message["id"], TurnFailed.code, self._failure[0], {"errorKind": self._failure[2]}
-        )
-        self._client.put(error)
+        self._client.put(words.refusal(line.message["id"], self._failure[0], self._failure[2]))
         del self._ledger.lines[line.number]
 
     def _end(self, wait: float = LINGER) -> None:
@@ -307,7 +290,9 @@ class Relay:
                 if starts
                 else "waiting for"
             )
-            _say(f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}")
+            words.say(
+                f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}"
+            )
             self._said = True
 
     def _introduce(self, link: Link) -> None:
@@ -337,20 +322,7 @@ class Relay:
 
     def _give_up(self, error: NotStarted | StartupError | OSError | ImportError) -> None:
         assert self._dialer is not None
-        if isinstance(error, NotStarted):
-            self.fail(
-                f"{error} The daemon's log is {self._dialer.places.log}.", error.status, error.kind
-            )
-        elif isinstance(error, StartupError):
-            self.fail(str(error), error.exit_code, error.kind)
-        elif isinstance(error, ImportError):
-            self.fail(REPLACED, 1, "daemon_not_started")
-        else:
-            from pykoclaw_acp.system.shortage import of
-
-            found = of(error, forks=True)
-            kind, words = found or ("daemon_not_started", f"{error.strerror or error}.")
-            self.fail(f"The daemon cannot be started: {words}", 1, kind)
+        self.fail(*words.reason(error, self._dialer.places.log))
 
     def _say_goodbye(self) -> None:
         self._receipts.advance(self._client.written)
@@ -368,31 +340,3 @@ def _try_flush(out: Outflow) -> None:
         out.flush()
     except OSError:
         return  # whoever needs to know will find it, too
-
-
-def _error(request_id: Any, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
-    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
-    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})
-
-
-def _too_long(line: Oversized) -> bytes:
-    from pykoclaw_acp.link import line_id
-
-    said = f"The line is longer than {line.limit >> 20} MiB; it was not read. Put long material in files."
-    return _error(json.loads(line_id.find(line.head)), -32600, said)
-
-
-def _encode(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
-
-
-def _say(text: str) -> None:
-    """Write one line to standard error, which clients search for signs of a crash."""
-    if not (text.isascii() and text.isprintable()):
-        from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
-
-        text = neutral(text)
-    try:
-        os.write(2, text.encode(errors="replace") + b"\n")
-    except OSError:
-        return  # nobody listens

@@ -1,0 +1,90 @@
+"""What a front says by itself: answers in place of a daemon, why there is none, and lines on standard
+error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from pykoclaw_acp.errors import StartupError, TurnFailed
+from pykoclaw_acp.front.dial import NotStarted
+from pykoclaw_acp.link.lines import MAX_NUMBER
+
+TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pykoclaw_acp.link.framing import Oversized
+
+REPLACED: Final = (
+    "The program was replaced by another version while this client was open, and cannot start the daemon from here. "
+    "Nothing was lost. Start the client again."
+)
+
+
+def greeting(request: dict[str, Any]) -> bytes | None:
+    """The answer to this `initialize`; None if a daemon would not accept it."""
+    from pykoclaw_acp.link.greeting import greeting as result
+
+    params, request_id = request["params"], request.get("id")
+    # A healthcheck of pykoclaw's users names no version.
+    version = params.get("protocolVersion", 1) if isinstance(params, dict) else None
+    if request.get("jsonrpc") != "2.0" or type(request_id) not in (int, str):
+        return None
+    if type(version) is not int or not 0 <= version <= MAX_NUMBER:
+        return None
+    return _encode({"jsonrpc": "2.0", "id": request_id, "result": result()})
+
+
+def refusal(request_id: Any, message: str, kind: str) -> bytes:
+    """The error answer of a request while there is no daemon."""
+    return _error(request_id, TurnFailed.code, message, {"errorKind": kind})
+
+
+def too_long(line: Oversized) -> bytes:
+    """The error answer of a line that is longer than a line may be."""
+    from pykoclaw_acp.link import line_id
+
+    said = f"The line is longer than {line.limit >> 20} MiB; it was not read. Put long material in files."
+    return _error(json.loads(line_id.find(line.head)), -32600, said)
+
+
+def reason(
+    error: NotStarted | StartupError | OSError | ImportError, log: object
+) -> tuple[str, int, str]:
+    """Why there is no daemon: message, exit status and kind. `log`: the daemon's."""
+    if isinstance(error, NotStarted):
+        return f"{error} The daemon's log is {log}.", error.status, error.kind
+    if isinstance(error, StartupError):
+        return str(error), error.exit_code, error.kind
+    if isinstance(error, ImportError):
+        return REPLACED, 1, "daemon_not_started"
+    from pykoclaw_acp.system.shortage import of
+
+    kind, sentence = of(error, forks=True) or (
+        "daemon_not_started",
+        f"{error.strerror or error}.",
+    )
+    return f"The daemon cannot be started: {sentence}", 1, kind
+
+
+def say(text: str) -> None:
+    """Write one line to standard error, which clients search for signs of a crash."""
+    if not (text.isascii() and text.isprintable()):
+        from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
+
+        text = neutral(text)
+    try:
+        os.write(2, text.encode(errors="replace") + b"\n")
+    except OSError:
+        return  # nobody listens
+
+
+def _error(request_id: Any, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def _encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
