@@ -1,5 +1,5 @@
 """The agent in memory as a process on stdio: `python -m tests.conformance.fake [RULE]`, with the
-fault that breaks this rule.
+fault that breaks this rule. Another process does not know its sessions.
 """
 
 from __future__ import annotations
