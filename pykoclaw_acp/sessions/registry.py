@@ -323,7 +323,7 @@ class Sessions:
         session = await self.get(session_id)
         await self._soon(self._journal.set_away_policy(session.id, policy, patient=True))
         session.record.away_policy = policy
-        session.permissions.restart_clocks()
+        session.permissions.away.restart_clocks()
 
     async def _soon(self, writing: Coroutine[Any, Any, None]) -> None:
         """Write a change of an opened session; waits only briefly, as the client can read

@@ -154,7 +154,7 @@ class Session:
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
             self.others.attend(attended=bool(self.subscriptions))
-            self.permissions.start_clocks()
+            self.permissions.away.start_clocks()
             self._save_memory()
 
     # --- turns
@@ -320,7 +320,7 @@ class Session:
         self.unclaimed.start_behind(turn)
         self._tasks.start(self.others.hold_lock(turn))
         self._queue.go_on(turn)
-        if self.permissions.has_parked(turn.turn_id):  # in the last moment of the other daemon
+        if self.permissions.away.has_parked(turn.turn_id):  # in the last moment of the other daemon
             self._tasks.start(self._give_up_worker(turn.turn_id))
 
     def requeue(self, turn: Turn) -> None:

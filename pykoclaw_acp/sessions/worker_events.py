@@ -52,7 +52,7 @@ class WorkerEvents:
         away = {
             session: since
             for session in self._live.values()
-            if (since := session.permissions.unattended_since)
+            if (since := session.permissions.away.unattended_since)
         }
         if away:
-            min(away, key=lambda session: away[session]).permissions.park_oldest()
+            min(away, key=lambda session: away[session]).permissions.away.park_oldest()

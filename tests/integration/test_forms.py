@@ -149,7 +149,7 @@ async def test_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         assert (await asking.row("q1"))[0] == "wait"
         (one,) = asking.session.permissions._pending.values()
         await eventually(lambda: one.clock.away)
-        assert asking.session.permissions.unattended_since is None
+        assert asking.session.permissions.away.unattended_since is None
         r.sessions.worker_events.make_room("another")
         assert one.holds_worker
         person = Person(forms=True)

@@ -11,9 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import InternalError, InvalidParams, InvalidRequest, StoreClosed
-from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.permissions import (
-    Deadline,
     Decision,
     PermissionRequest,
     RequestOutcome,
@@ -23,6 +21,7 @@ from pykoclaw_acp.model.permissions import (
 )
 from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.sessions.permissions import audience, decisions
+from pykoclaw_acp.sessions.permissions.away import Away
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
@@ -30,7 +29,6 @@ from pykoclaw_acp.sessions.permissions.settlement import Settler
 from pykoclaw_acp.sessions.ports import PermissionStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
-from pykoclaw_acp.tasks import Tasks
 
 NOT_PENDING: Final = (
     "This permission request is no longer pending: it was decided, or its turn has ended."
@@ -44,11 +42,9 @@ class Broker:
 
     A client is asked one at a time, since Mitto refuses the first request when a second comes. A
     client that does not choose leaves the request to the others; if none is left, that settles it.
-    A parked request is settled by a choice alone. Forms are never parked, because the MCP server
-    waits inside of a tool call: under `park` they wait.
+    `away` acts while no client is there.
 
-    `park` writes down that a request is parked, and stops its turn; `claim` and `enqueue` as in
-    Settler.
+    `park` is as in Away, `claim` and `enqueue` as in Settler.
     """
 
     def __init__(
@@ -65,8 +61,8 @@ class Broker:
         self._state = state
         self._store = store
         self._times = times
-        self._park = park
         self._pending: dict[str, PendingRequest] = {}
+        self.away = Away(state, store, times, self._pending, park=park, withdraw=self.withdraw)
         self._parked_answers = ParkedAnswers()
         self._settler = Settler(
             state.id,
@@ -78,7 +74,6 @@ class Broker:
             enqueue=enqueue,
         )
         self._restored: set[str] = set()
-        self._tasks = Tasks()
 
     @property
     def pending_ids(self) -> list[str]:
@@ -156,22 +151,8 @@ class Broker:
         for one in self._pending.values():
             if not audience.can_ask(self._state.subscriptions, subscription, one.request):
                 continue
-            if one.clock.runs:
-                one.clock.stop()
-                self._note_policy(one, RequestPolicy.ATTENDED, None)
+            self.away.stop(one)
             one.asking.start(self._ask_client(one, subscription))
-
-    def start_clocks(self) -> None:
-        """Start the away clocks of requests that a client which left was the last to be asked."""
-        for one in self._pending.values():
-            if not self._is_attended(one) and (not one.clock.runs or one.passed):
-                self._start_clock(one)
-
-    def restart_clocks(self) -> None:
-        """Start the clocks that run anew, under another away policy of the session."""
-        for one in self._pending.values():
-            if one.clock.runs:
-                self._start_clock(one)
 
     # --- trust requests, for a prompt that waits
 
@@ -251,9 +232,7 @@ class Broker:
 
     def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
         loop = asyncio.get_running_loop()
-        clock = AwayClock(
-            self._times, self._store.clock, lambda policy: self._apply_policy(one, policy)
-        )
+        clock = AwayClock(self._times, self._store.clock, lambda policy: self.away.act(one, policy))
         one = self._pending[request.ask_id] = PendingRequest(
             epoch, request, seq, since, clock, loop.create_future()
         )
@@ -279,7 +258,7 @@ class Broker:
             if audience.can_ask(self._state.subscriptions, subscription, one.request):
                 one.asking.start(self._ask_client(one, subscription))
         if not self._is_attended(one):
-            self._start_clock(one, row)
+            self.away.start(one, row)
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
         """Take a client's choice; that it does not choose counts if nobody else can be asked,
@@ -307,97 +286,8 @@ class Broker:
                 one.request.ask_id
             )  # for this client: it will be asked again when it comes back
 
-    # --- time, and nobody there
-
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""
         if self._times.permission_timeout is not None:
             left = max(self._times.permission_timeout - self._store.clock.age(one.since), at_least)
             one.limit = asyncio.get_running_loop().call_later(left, one.decide, decisions.OVERDUE)
-
-    def _start_clock(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
-        if not one.holds_worker:
-            return
-        policy = self._state.record.away_policy or self._times.away_policy
-        if audience.passed(self._state.subscriptions, one) is not None:
-            policy = AwayPolicy.DENY
-        if policy == AwayPolicy.PARK and one.request.workspaces:  # it has no worker to give up
-            one.clock.stop()
-            self._note_policy(one, RequestPolicy.PARK, None)
-            return
-        if policy == AwayPolicy.PARK and one.request.form is not None:
-            policy = AwayPolicy.WAIT
-        self._note_policy(one, RequestPolicy(policy), one.clock.start(policy, row))
-
-    def _apply_policy(self, one: PendingRequest, policy: AwayPolicy) -> None:
-        """Let the away policy decide: nobody came in time."""
-        if (decision := audience.passed(self._state.subscriptions, one)) is not None:
-            one.decide(decision)
-        elif policy != AwayPolicy.PARK:
-            one.decide(decisions.by_policy(one.request, policy))
-        elif one.holds_worker:
-            self._start_parking(one)
-
-    def _note_policy(
-        self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None
-    ) -> None:
-        self._tasks.start(self._write_policy(one.request.ask_id, policy, deadline))
-
-    async def _write_policy(
-        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
-    ) -> None:
-        try:
-            await self._store.set_clock(ask_id, policy, deadline)
-        except Exception:
-            log.exception(
-                "A question's deadline could not be recorded", action="deadline_not_recorded"
-            )
-
-    # --- parking
-
-    @property
-    def unattended_since(self) -> int | None:
-        """When the oldest request was asked (ms, own clock) that can be parked."""
-        return min((one.since for one in self._pending.values() if one.parkable), default=None)
-
-    def park_oldest(self) -> None:
-        """Park the oldest request that can be parked."""
-        parkable = [one for one in self._pending.values() if one.parkable]
-        if parkable:
-            self._start_parking(min(parkable, key=lambda one: one.since))
-
-    def has_parked(self, turn_id: str) -> bool:
-        """Whether a request of this turn is parked."""
-        return any(
-            one.parking is not None and one.request.turn_id == turn_id
-            for one in self._pending.values()
-        )
-
-    def _start_parking(self, one: PendingRequest) -> None:
-        one.parking = asyncio.get_running_loop().create_future()
-        one.stop_timers()
-        self._tasks.start(self._park_pending(one, one.parking))
-
-    async def _park_pending(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
-        try:
-            await self._park(one.request)
-            log.info(
-                "Question parked",
-                action="question_parked",
-                session=self._state.id,
-                question=one.request.ask_id,
-            )
-        except Exception:
-            one.parking = None
-            if one.withdrawn:  # its turn ended at the same moment
-                self.withdraw(one.request.ask_id)
-                return
-            log.exception(
-                "A question could not be parked",
-                action="question_not_parked",
-                session=self._state.id,
-            )
-            if not self._is_attended(one):
-                self._start_clock(one)
-        finally:
-            done.set_result(None)

@@ -1,0 +1,165 @@
+"""What becomes of a session's pending requests while nobody is there to decide them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.permissions import (
+    Deadline,
+    PermissionRequest,
+    RequestPolicy,
+    StoredRequest,
+)
+from pykoclaw_acp.model.turns import TurnTimes
+from pykoclaw_acp.sessions.permissions import audience, decisions
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
+from pykoclaw_acp.sessions.ports import PermissionStore
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks
+
+log: Final = structlog.get_logger()
+
+
+class Away:
+    """Runs a clock for each pending request that no client can answer, and acts by the away policy.
+
+    A parked request is settled by a choice alone. Forms are never parked, because the MCP server
+    waits inside of a tool call: under `park` they wait.
+
+    `park` writes down that a request is parked, and stops its turn; `withdraw` closes a request
+    whose turn ended at that moment.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        store: PermissionStore,
+        times: TurnTimes,
+        pending: Mapping[str, PendingRequest],
+        *,
+        park: Callable[[PermissionRequest], Awaitable[None]],
+        withdraw: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._times = times
+        self._pending = pending
+        self._park = park
+        self._withdraw = withdraw
+        self._tasks = Tasks()
+
+    # --- clocks
+
+    def start_clocks(self) -> None:
+        """Start the clocks of requests that a client which left was the last to be asked."""
+        for one in self._pending.values():
+            if not self._is_attended(one) and (not one.clock.runs or one.passed):
+                self.start(one)
+
+    def restart_clocks(self) -> None:
+        """Start anew the clocks that run, under another away policy of the session."""
+        for one in self._pending.values():
+            if one.clock.runs:
+                self.start(one)
+
+    def start(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
+        """Start a request's clock, or start it anew; `row` as in AwayClock."""
+        if not one.holds_worker:
+            return
+        policy = self._state.record.away_policy or self._times.away_policy
+        if audience.passed(self._state.subscriptions, one) is not None:
+            policy = AwayPolicy.DENY
+        if policy == AwayPolicy.PARK and one.request.workspaces:  # it has no worker to give up
+            one.clock.stop()
+            self._note_policy(one, RequestPolicy.PARK, None)
+            return
+        if policy == AwayPolicy.PARK and one.request.form is not None:
+            policy = AwayPolicy.WAIT
+        self._note_policy(one, RequestPolicy(policy), one.clock.start(policy, row))
+
+    def stop(self, one: PendingRequest) -> None:
+        """Stop a request's clock, if it runs: a client came."""
+        if one.clock.runs:
+            one.clock.stop()
+            self._note_policy(one, RequestPolicy.ATTENDED, None)
+
+    def act(self, one: PendingRequest, policy: AwayPolicy) -> None:
+        """Let the away policy decide: nobody came in time."""
+        if (decision := audience.passed(self._state.subscriptions, one)) is not None:
+            one.decide(decision)
+        elif policy != AwayPolicy.PARK:
+            one.decide(decisions.by_policy(one.request, policy))
+        elif one.holds_worker:
+            self._start_parking(one)
+
+    def _is_attended(self, one: PendingRequest) -> bool:
+        return audience.is_attended(self._state.subscriptions, one)
+
+    def _note_policy(
+        self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
+        self._tasks.start(self._write_policy(one.request.ask_id, policy, deadline))
+
+    async def _write_policy(
+        self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
+    ) -> None:
+        try:
+            await self._store.set_clock(ask_id, policy, deadline)
+        except Exception:
+            log.exception(
+                "A question's deadline could not be recorded", action="deadline_not_recorded"
+            )
+
+    # --- parking
+
+    @property
+    def unattended_since(self) -> int | None:
+        """When the oldest request was asked (ms, own clock) that can be parked."""
+        return min((one.since for one in self._pending.values() if one.parkable), default=None)
+
+    def park_oldest(self) -> None:
+        """Park the oldest request that can be parked."""
+        parkable = [one for one in self._pending.values() if one.parkable]
+        if parkable:
+            self._start_parking(min(parkable, key=lambda one: one.since))
+
+    def has_parked(self, turn_id: str) -> bool:
+        """Whether a request of this turn is parked."""
+        return any(
+            one.parking is not None and one.request.turn_id == turn_id
+            for one in self._pending.values()
+        )
+
+    def _start_parking(self, one: PendingRequest) -> None:
+        one.parking = asyncio.get_running_loop().create_future()
+        one.stop_timers()
+        self._tasks.start(self._park_pending(one, one.parking))
+
+    async def _park_pending(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
+        try:
+            await self._park(one.request)
+            log.info(
+                "Question parked",
+                action="question_parked",
+                session=self._state.id,
+                question=one.request.ask_id,
+            )
+        except Exception:
+            one.parking = None
+            if one.withdrawn:  # its turn ended at the same moment
+                self._withdraw(one.request.ask_id)
+                return
+            log.exception(
+                "A question could not be parked",
+                action="question_not_parked",
+                session=self._state.id,
+            )
+            if not self._is_attended(one):
+                self.start(one)
+        finally:
+            done.set_result(None)
