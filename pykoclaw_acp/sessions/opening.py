@@ -121,7 +121,7 @@ async def resume(
                 f"`_meta.{AFTER}`: the session's log ends before that.",
                 {"lastSeq": session.last_seq},
             )
-        start = await subscriber.sessions.place(session, session_id, after)
+        start = await subscriber.sessions.current_seq(session, session_id, after)
         await subscriber.claim(session, session_id, upto=start)
         subscriber.subscribe(session, session_id, start)
     elif not is_subscribed:

@@ -101,7 +101,7 @@ class Sessions:
             if (made := await self._journal.find_created(request_key)) is not None:
                 found = await self.find(made)
                 if found is not None:
-                    self.remember(found, directories, servers)
+                    self.take_options(found, directories, servers)
                     return found
             return await self._create(cwd, directories, servers, request_key, client)
 
@@ -238,7 +238,7 @@ class Sessions:
         if options != session.options:
             session.change_worker(options)
 
-    def remember(
+    def take_options(
         self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
     ) -> None:
         """Take the options from a returning front, unless a client has opened the session under
@@ -247,13 +247,13 @@ class Sessions:
         own = {"additional_directories": directories, "mcp_servers": servers}
         session.told_options(msgspec.structs.replace(session.options, **own))
 
-    async def place(self, session: Session, session_id: str, seq: int) -> int:
+    async def current_seq(self, session: Session, session_id: str, seq: int) -> int:
         """Map a position `seq` under this id, which may date from before logs were merged."""
         if not 0 < seq <= session.record.pruned_upto:
             return seq
         return await self._journal.current_seq(session_id, seq)
 
-    async def asked_by(self, session_id: str, front: str) -> set[str]:
+    async def turns_of_front(self, session_id: str, front: str) -> set[str]:
         """Ids of the session's turns that came through a front."""
         return set(await self._journal.turns_of_front(session_id, front))
 

@@ -45,16 +45,16 @@ async def _go_on(
     if session is None or session.record.closed:
         return
     if place.opened is not None:
-        sessions.remember(session, *place.opened)
+        sessions.take_options(session, *place.opened)
     subscriber.loading[session_id] = place.load
-    own = set() if front is None else await sessions.asked_by(session.id, front)
+    own = set() if front is None else await sessions.turns_of_front(session.id, front)
     # A replay includes the client's own messages; updates must not overtake the response to a
     # resume.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen
     if seen is not None:
-        seen = min(await sessions.place(session, session_id, seen), session.last_seq)
-    seq = min(await sessions.place(session, session_id, place.seq), session.last_seq)
+        seen = min(await sessions.current_seq(session, session_id, seen), session.last_seq)
+    seq = min(await sessions.current_seq(session, session_id, place.seq), session.last_seq)
     # What was sent to the front may be in transit: use what was confirmed, or what the front
     # reports.
     known = await subscriber.claim(session, session_id, upto=seq)
