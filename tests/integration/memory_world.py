@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +65,22 @@ PATIENCE: Final = 60.0  # s of real time, for what threads do
 _SLEEP: Final = time.sleep
 FIRST_PID: Final = 1 << 23  # above every process's of Linux
 T = TypeVar("T")
+
+
+class InLoop(ThreadPoolExecutor):
+    """Does at once what the program gives to threads: their time is not the program's, and on a
+    busy machine hours of the program's pass before they are done. Only sleeping takes a thread.
+    """
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if fn is _SLEEP:
+            return super().submit(fn, *args, **kwargs)
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # as the executor of threads does
+            future.set_exception(error)
+        return future
 
 
 class MemoryWorker(MemoryChannel):
@@ -336,6 +353,7 @@ class World:
         """
         assert self.app is None
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(InLoop(1))
         life = self._life = Life(self.faults)
         self._inherited, self._came = self._waiting(), []
         try:
