@@ -203,6 +203,8 @@ class App:
             task.cancel()
         await asyncio.wait(self._side_tasks)
         self._transcripts.close()
+        if self.sessions.locks is not None:
+            self.sessions.locks.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT):
                 await self.sessions.confirmations.flush()

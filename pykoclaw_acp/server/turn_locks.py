@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Final
 
 import structlog
@@ -24,6 +23,7 @@ class FileLocks:
         self._data = data
         self._timeout = timeout
         self._held: dict[str, TurnLock] = {}
+        self._closed = False
 
     async def acquire(self, conversation: str) -> None:
         """Take the lock; without it if the disk takes no file."""
@@ -32,8 +32,11 @@ class FileLocks:
         while True:
             try:
                 found = await self._take(conversation)
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # the latter: no thread can be started
                 log.warning("Turns run without a lock", action="lock_failed", error=str(error))
+                return
+            if self._closed and isinstance(found, TurnLock):
+                found.release()
                 return
             if isinstance(found, TurnLock):
                 self._held[conversation] = found
@@ -50,10 +53,16 @@ class FileLocks:
         if (lock := self._held.pop(conversation, None)) is not None:
             lock.release()
 
+    def close(self) -> None:
+        """Release all locks, and take none any more: another server may follow in this process."""
+        self._closed = True
+        for conversation in list(self._held):
+            self.release(conversation)
+
     async def _take(self, conversation: str) -> TurnLock | Holder:
         """In a thread, since a disk may hang; what is taken after a cancel is released."""
-        taking = asyncio.get_running_loop().run_in_executor(
-            None, partial(TurnLock.take, self._data, conversation, PROGRAM)
+        taking = asyncio.ensure_future(
+            asyncio.to_thread(TurnLock.take, self._data, conversation, PROGRAM)
         )
         try:
             return await asyncio.shield(taking)

@@ -60,7 +60,7 @@ class Sessions:
         Without `workspaces` every directory is trusted, without `transcripts` none is read.
         """
         self._transcripts = transcripts
-        self._locks = locks
+        self.locks = locks
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
@@ -395,7 +395,7 @@ class Sessions:
             self._times,
             workspaces=self._workspaces,
             transcripts=self._transcripts,
-            locks=self._locks,
+            locks=self.locks,
             all_waiting=self._waiting,
         )
         return session

@@ -388,6 +388,8 @@ class World:
         await self._close_connections()
         app._identity.release()
         app._lock.release()
+        assert app.sessions.locks is not None
+        app.sessions.locks.close()
 
     async def stop(self) -> None:
         """SIGTERM."""

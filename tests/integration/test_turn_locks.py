@@ -107,7 +107,7 @@ async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_pa
     work.mkdir()
     act(work, "true")
     async with trust_rig(tmp_path) as r:
-        r.sessions._locks = locks(tmp_path)
+        r.sessions.locks = locks(tmp_path)
         session = await Working.begin(r, work)
         name = session.session.record.conversation_name
         turn = await session.prompt("hang")
@@ -118,6 +118,21 @@ async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_pa
         assert holder(tmp_path, name) is not None
         session.session.cancel()
         await turn.over()
+
+
+async def test_a_server_that_follows_in_the_same_process_finds_the_lock_free(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
+        session, _, _ = await hanging(r)
+        name = session.record.conversation_name
+        assert holder(tmp_path, name) is not None
+        assert r.sessions.locks is not None
+        r.sessions.locks.close()
+        assert holder(tmp_path, name) is None
+        await r.sessions.locks.acquire(name)
+        assert holder(tmp_path, name) is None
+        session.cancel()
 
 
 async def test_a_disk_that_takes_no_file_keeps_no_prompt(tmp_path: Path) -> None:

@@ -17,3 +17,6 @@ class TurnLocks(Protocol):
 
     def release(self, conversation: str) -> None:
         """Release the lock, if it is held."""
+
+    def close(self) -> None:
+        """Release all locks, and take none any more."""
