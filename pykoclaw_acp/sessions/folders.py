@@ -30,4 +30,4 @@ async def ensure(session: Session, data: Path) -> None:
     """
     if session.record.cwd is None and not session.options.cwd:
         folder = await of_conversation(data, session.record.conversation_name)
-        session.change_worker(replace(session.options, cwd=folder))
+        session.next_worker.change(replace(session.options, cwd=folder))

@@ -127,7 +127,7 @@ class Sessions:
             await self._journal.create(record)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
         session = self._make(record, servers)
-        session.opened = True
+        session.next_worker.open(session.options)
         return session
 
     @property
@@ -227,16 +227,13 @@ class Sessions:
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
         await self._soon(self._journal.reopen(replace(session.record)))
-        session.opened = True
         self.deliveries_wanted.set()
         own = {
             "cwd": session.record.cwd,
             "additional_directories": directories,
             "mcp_servers": servers,
         }
-        options = msgspec.structs.replace(session.options, **own)
-        if options != session.options:
-            session.change_worker(options)
+        session.next_worker.open(msgspec.structs.replace(session.options, **own))
 
     def take_options(
         self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
@@ -245,7 +242,7 @@ class Sessions:
         this daemon.
         """
         own = {"additional_directories": directories, "mcp_servers": servers}
-        session.told_options(msgspec.structs.replace(session.options, **own))
+        session.next_worker.reopen(msgspec.structs.replace(session.options, **own))
 
     async def current_seq(self, session: Session, session_id: str, seq: int) -> int:
         """Map a position `seq` under this id, which may date from before logs were merged."""

@@ -8,37 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import (
-    AskWithdrawn,
-    EventFrame,
-    Gap,
-    Numbered,
-    Ready,
-    TurnEnded,
-    TurnStarted,
-)
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.deliveries import Delivery
-from pykoclaw_acp.model.events import Event, OpenTools, ToolEnded
-from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.turns import (
-    STARTED,
-    Outcome,
-    SessionRecord,
-    Turn,
-    TurnState,
-    TurnTimes,
-)
+from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
@@ -60,6 +43,7 @@ from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
+from pykoclaw_acp.sessions.worker_reports import WorkerReports
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks
 
@@ -83,8 +67,6 @@ class Session:
         all_waiting: AllWaiting,
     ) -> None:
         self.id = record.session_id
-        # in this daemon: its options are what a client has said, not the database
-        self.opened = False
         self.record = record
         self._state = state = SessionState(record, options, journal)
         self.log = state.log
@@ -94,8 +76,7 @@ class Session:
         self._tasks = Tasks()
         self._background = BackgroundTurns()
         self.gives_up_worker = False  # as soon as the turn has ended, for the sake of others
-        self._worker_outdated = False
-        self._adopted_epoch: int | None = None
+        self.next_worker = NextWorker(state, workers, lambda: self.busy)
         self.choosing = Choosing(state, journal, workers)
         self.permissions = Broker(
             state, journal, workers, times, park=self._park, claim=self.claim, enqueue=self.enqueue
@@ -116,6 +97,17 @@ class Session:
             unlock=self.others.unlock,
         )
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting)
+        self.reports = WorkerReports(
+            state,
+            journal,
+            workers,
+            queue=self._queue,
+            runner=self._runner,
+            background=self._background,
+            permissions=self.permissions,
+            choosing=self.choosing,
+            others=self.others,
+        )
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
         self.intake = Intake(record, self.deduplication, self.unclaimed, self._queue, self.submit)
 
@@ -167,9 +159,9 @@ class Session:
     @property
     def dormant(self) -> bool:
         """Whether nobody has to do with it now, and all of it is in the database."""
-        held = self.subscriptions or self.busy or self._background or self._tasks or self.intake
+        held = self.subscriptions or self.busy or self._background or self._tasks
         return (
-            not held
+            not (held or self.intake or self.reports)
             and not self.others
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends
@@ -218,22 +210,6 @@ class Session:
             await self._runner.finish(turn, outcomes.CANCELLED)
             return
         self.enqueue(turn)
-
-    async def accept_unattended(self, turn: Turn) -> Turn:
-        """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
-        was before, if it comes again.
-
-        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded.
-        """
-        return await asyncio.shield(self._tasks.start(self._accept_unattended(turn)))
-
-    async def _accept_unattended(self, turn: Turn) -> Turn:
-        async with self.intake.lock:
-            known = await self.deduplication.find(turn.keys, turn.client or "")
-            if known is None:
-                self._queue.require_room(turn)
-                await self.submit(turn)
-        return known or turn
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
@@ -310,7 +286,8 @@ class Session:
         """Go on with the worker of another daemon: with the turn that it was given, and those that
         it began itself.
         """
-        self._state.epoch = self._adopted_epoch = epoch
+        self._state.epoch = epoch
+        self.next_worker.note_adopted(epoch)
         self._background.begin(background)
         self.log.open_tools = open_tools
         if turn is None:
@@ -337,49 +314,12 @@ class Session:
             if turn.turn_id == turn_id:
                 self.unclaimed.claim(turn)
 
-    async def catch_up(self, ready: Ready, *, foreign: bool) -> None:
-        """Give the adopted worker, which has answered, what the other daemon could not give it any
-        more.
-        """
-        await self.choosing.bring_up_to_date(ready)
-        await self.permissions.interrupt_orphans(ready.asks)
-        turn = self._queue.current
-        if (
-            turn is not None
-            and turn.state == TurnState.DISPATCHED
-            and turn.turn_id != ready.turn_id
-        ):
-            # The worker has read all that the other daemon wrote: this prompt never left.
-            if turn.cancelled.is_set():
-                await self._runner.finish(turn, outcomes.CANCELLED)
-            elif foreign:
-                await self._runner.finish(turn, outcomes.not_begun())
-            else:
-                await self._runner.send_prompt(turn)
-        if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._tasks.start(
-                self._runner.stop(turn)
-            )  # it was cancelled before there was a way to say so
-        with contextlib.suppress(ConnectionError):
-            for one in await self._journal.find_settled(ready.asks):
-                await self._workers.send(
-                    self.id, decisions.stored_to_worker(self._state.epoch, one)
-                )
-
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""
         self._save_memory()
         self.others.changed()
         self._workers.release(self.id)
-        if (
-            self._worker_outdated or self.record.auxiliary
-        ):  # a client's own helper: nobody comes back to it
-            self._worker_outdated = False
-            self._workers.retire(self.id)
-
-    def keep_offer(self, offer: Offer) -> None:
-        """Store what the session's worker, which is ready, offers."""
-        self._tasks.start(self.choosing.keep_offer(offer))
+        self.next_worker.rest()
 
     # --- parking
 
@@ -405,86 +345,3 @@ class Session:
                     self._workers.evict(self.id)
             finally:
                 self.gives_up_worker = False
-
-    def told_options(self, options: WorkerOptions) -> None:
-        """Take the options with which a client opened the session under another daemon; an adopted
-        worker has them.
-        """
-        if self.opened:
-            return
-        self.opened = True
-        if (
-            options != self.options
-            and self._state.epoch != self._adopted_epoch
-            and self._workers.is_live(self.id)
-        ):
-            self.change_worker(options)
-        else:
-            self._state.options = options
-
-    def change_worker(self, options: WorkerOptions) -> None:
-        """Launch the next worker with these options; the live one ends as soon as nothing runs on
-        it.
-        """
-        self._state.options = options
-        if self.busy:
-            self._worker_outdated = True
-        else:
-            self._workers.retire(self.id)
-
-    # --- from the worker
-
-    async def frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
-        """Commit a worker's frames, then tell everybody."""
-        ends: dict[str, Outcome] = {}
-        for frame in frames:
-            if isinstance(frame, TurnEnded):
-                turn = self._queue.running(frame.turn_id)
-                ends[frame.turn_id] = outcomes.of_frame(
-                    frame, cancelled=bool(turn and turn.cancelled.is_set())
-                )
-        logged = await self._journal.record(self.id, epoch, frames, ends)
-        self.log.publish(logged)
-        for frame in frames:
-            if (
-                isinstance(frame, EventFrame | Gap)
-                and frame.turn_id
-                and (turn := self._queue.running(frame.turn_id))
-            ):
-                turn.spoke = True
-            elif isinstance(frame, PermissionRequest):
-                self.permissions.open(epoch, frame, self.last_seq)
-            elif isinstance(frame, AskWithdrawn):
-                self.permissions.withdraw(frame.ask_id)
-            elif isinstance(frame, TurnStarted) and frame.background:
-                self._state.epoch = epoch
-                self._background.begin([frame.turn_id])
-        for turn_id, outcome in ends.items():
-            self._end_background(turn_id)
-            self.record.claude_session_id = outcome.claude_session_id
-            self._workers.set_resume(self.id, outcome.claude_session_id)
-            if turn := self._queue.running(turn_id):
-                self._runner.resolve(turn, outcome)
-
-    def _end_background(self, turn_id: str) -> None:
-        if turn_id in self._background:
-            self._background.end(turn_id)
-            self.others.changed()
-
-    async def lost(self, epoch: int, kind: str, message: str) -> None:
-        """The worker is gone: what it was doing ends now, in words. After an error it may be called
-        again.
-        """
-        closed: list[Event] = [ToolEnded(tool, "failed") for tool in self.log.open_tools]
-        turn = self._queue.current
-        if turn is not None and turn.state != TurnState.QUEUED and epoch == self._state.epoch:
-            await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
-            closed = []
-        for turn_id in self._background:
-            outcome = outcomes.background_lost(message)
-            await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
-            self._end_background(turn_id)
-            closed = []
-        if closed:
-            await self.log.tell(closed, patient=True)
-        await self.permissions.interrupt_all()

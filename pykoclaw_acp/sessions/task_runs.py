@@ -132,7 +132,7 @@ class TaskRuns:
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
-            turn = await session.accept_unattended(self._turn(run))
+            turn = await session.intake.accept_unattended(self._turn(run))
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != NOT_STARTED:
                 return session, outcome

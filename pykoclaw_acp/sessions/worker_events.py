@@ -21,12 +21,12 @@ class WorkerEvents:
     def ready(self, session_id: str, offer: Offer) -> None:
         """Keep what a worker that is ready offers."""
         if (live := self._live.get(session_id)) is not None:
-            live.keep_offer(offer)
+            live.reports.keep_offer(offer)
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """Give an adopted worker, which has answered, what it missed."""
         if (live := self._live.get(session_id)) is not None:
-            await live.catch_up(ready, foreign=foreign)
+            await live.reports.catch_up(ready, foreign=foreign)
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit and publish a worker's frames."""
@@ -34,12 +34,12 @@ class WorkerEvents:
         if live is None:  # it was deleted
             self._retire(session_id)
         else:
-            await live.frames(epoch, frames)
+            await live.reports.frames(epoch, frames)
 
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
         """End what the worker was doing: it is gone."""
         if (live := self._live.get(session_id)) is not None:
-            await live.lost(epoch, kind, message)
+            await live.reports.lost(epoch, kind, message)
 
     def make_room(self, session_id: str) -> None:
         """Park the oldest request that can be, one at a time: this session waits for a worker, and

@@ -74,6 +74,22 @@ class Intake:
             self._unclaimed.claim(known)
         return known
 
+    async def accept_unattended(self, turn: Turn) -> Turn:
+        """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
+        was before, if it comes again.
+
+        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded.
+        """
+        return await asyncio.shield(self._tasks.start(self._accept_unattended(turn)))
+
+    async def _accept_unattended(self, turn: Turn) -> Turn:
+        async with self.lock:
+            known = await self._deduplication.find(turn.keys, turn.client or "")
+            if known is None:
+                self._queue.require_room(turn)
+                await self._submit(turn)
+        return known or turn
+
     def _lose_call(self, accepting: asyncio.Task[Turn]) -> None:
         if not accepting.cancelled() and accepting.exception() is None:
             self._deduplication.lose_call(accepting.result())

@@ -1,0 +1,157 @@
+"""What a session's worker reports: written down, then acted upon."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from pykoclaw_acp.channel.frames import (
+    AskWithdrawn,
+    EventFrame,
+    Gap,
+    Numbered,
+    Ready,
+    TurnEnded,
+    TurnStarted,
+)
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.events import Event, ToolEnded
+from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.other_programs import OtherPrograms
+from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.broker import Broker
+from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.background import BackgroundTurns
+from pykoclaw_acp.sessions.turns.queue import TurnQueue
+from pykoclaw_acp.sessions.turns.runner import TurnRunner
+from pykoclaw_acp.tasks import Tasks
+
+
+class WorkerReports:
+    """Takes the frames of one session's worker, that it is ready, and that it is gone."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        journal: Journal,
+        workers: Workers,
+        *,
+        queue: TurnQueue,
+        runner: TurnRunner,
+        background: BackgroundTurns,
+        permissions: Broker,
+        choosing: Choosing,
+        others: OtherPrograms,
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._workers = workers
+        self._queue = queue
+        self._runner = runner
+        self._background = background
+        self._permissions = permissions
+        self._choosing = choosing
+        self._others = others
+        self._tasks = Tasks()
+
+    def __bool__(self) -> bool:
+        """Whether something that a report caused goes on."""
+        return bool(self._tasks)
+
+    def keep_offer(self, offer: Offer) -> None:
+        """Store what the worker, which is ready, offers."""
+        self._tasks.start(self._choosing.keep_offer(offer))
+
+    async def frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
+        """Commit a worker's frames, then tell everybody."""
+        ends = self._ends(frames)
+        self._state.log.publish(await self._journal.record(self._state.id, epoch, frames, ends))
+        for frame in frames:
+            self._act(epoch, frame)
+        for turn_id, outcome in ends.items():
+            self._end_background(turn_id)
+            self._state.record.claude_session_id = outcome.claude_session_id
+            self._workers.set_resume(self._state.id, outcome.claude_session_id)
+            if turn := self._queue.running(turn_id):
+                self._runner.resolve(turn, outcome)
+
+    def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
+        ends: dict[str, Outcome] = {}
+        for frame in frames:
+            if isinstance(frame, TurnEnded):
+                turn = self._queue.running(frame.turn_id)
+                cancelled = bool(turn and turn.cancelled.is_set())
+                ends[frame.turn_id] = outcomes.of_frame(frame, cancelled=cancelled)
+        return ends
+
+    def _act(self, epoch: int, frame: Numbered) -> None:
+        if (
+            isinstance(frame, EventFrame | Gap)
+            and frame.turn_id
+            and (turn := self._queue.running(frame.turn_id))
+        ):
+            turn.spoke = True
+        elif isinstance(frame, PermissionRequest):
+            self._permissions.open(epoch, frame, self._state.last_seq)
+        elif isinstance(frame, AskWithdrawn):
+            self._permissions.withdraw(frame.ask_id)
+        elif isinstance(frame, TurnStarted) and frame.background:
+            self._state.epoch = epoch
+            self._background.begin([frame.turn_id])
+
+    def _end_background(self, turn_id: str) -> None:
+        if turn_id in self._background:
+            self._background.end(turn_id)
+            self._others.changed()
+
+    async def lost(self, epoch: int, kind: str, message: str) -> None:
+        """The worker is gone: what it was doing ends now, in words. After an error it may be called
+        again.
+        """
+        closed: list[Event] = [ToolEnded(tool, "failed") for tool in self._state.log.open_tools]
+        turn = self._queue.current
+        if turn is not None and turn.state != TurnState.QUEUED and epoch == self._state.epoch:
+            await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
+            closed = []
+        for turn_id in self._background:
+            outcome = outcomes.background_lost(message)
+            await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
+            self._end_background(turn_id)
+            closed = []
+        if closed:
+            await self._state.log.tell(closed, patient=True)
+        await self._permissions.interrupt_all()
+
+    async def catch_up(self, ready: Ready, *, foreign: bool) -> None:
+        """Give the adopted worker, which has answered, what the other daemon could not give it any
+        more.
+        """
+        await self._choosing.bring_up_to_date(ready)
+        await self._permissions.interrupt_orphans(ready.asks)
+        turn = self._queue.current
+        if (
+            turn is not None
+            and turn.state == TurnState.DISPATCHED
+            and turn.turn_id != ready.turn_id
+        ):
+            # The worker has read all that the other daemon wrote: this prompt never left.
+            if turn.cancelled.is_set():
+                await self._runner.finish(turn, outcomes.CANCELLED)
+            elif foreign:
+                await self._runner.finish(turn, outcomes.not_begun())
+            else:
+                await self._runner.send_prompt(turn)
+        if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
+            self._tasks.start(
+                self._runner.stop(turn)
+            )  # it was cancelled before there was a way to say so
+        with contextlib.suppress(ConnectionError):
+            for one in await self._journal.find_settled(ready.asks):
+                await self._workers.send(
+                    self._state.id, decisions.stored_to_worker(self._state.epoch, one)
+                )
