@@ -528,7 +528,7 @@ def test_front_ends_promptly_at_end_of_input(places: Places, daemon: Daemon) -> 
             assert client.line() == b""
             took.append(time.monotonic() - began)
             assert link.line() == b""
-    assert min(took) < 0.1
+    assert min(took) < 1.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
