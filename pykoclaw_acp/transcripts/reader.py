@@ -184,14 +184,21 @@ class Reader:
     def _answered(self, uuid: str, line: lines.Line) -> str:
         """What became of a prompt that Claude began by itself, or of a command: `own`, `other`,
         `no` answer, or `open` as long as nothing follows it.
+
+        One that is still open when a later turn of another branch is answered, is `other`: it must
+        not hold back that turn, and an answer that comes later finds its turn.
         """
-        below = {uuid}
-        count = 0
+        below, elsewhere = {uuid}, set[str]()
+        passed = False  # a later turn is answered
         for count, after in enumerate(lines.read(self._file, line.end, self._upto)):
             entry = entries.decode(after.text)
             if entry is None or entry.uuid is None or entry.parent not in below:
                 if count >= AHEAD:
                     return "no"
+                if entry is not None and entry.uuid is not None:
+                    passed = passed or (entry.type == "assistant" and entry.parent in elsewhere)
+                    if entry.parent in elsewhere or entries.is_prompt(entry):
+                        elsewhere.add(entry.uuid)
                 continue
             below.add(entry.uuid)
             if entry.type == "assistant" and (found := entries.message(entry)) is not None:
@@ -203,7 +210,7 @@ class Reader:
                 return "open" if self._scan.hold else "other"
             if entry.uuid in self._own or entries.is_prompt(entry):
                 return "no"
-        return "open"
+        return "other" if passed and not self._scan.hold else "open"
 
     # --- what belongs to a turn
 

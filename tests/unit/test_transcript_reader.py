@@ -108,6 +108,21 @@ def test_command_that_claude_answers_is_a_prompt(t: Transcript) -> None:
     assert words(reading.look()) == ["> /review the diff", "Looks good."]
 
 
+def test_command_that_nothing_answers_does_not_hold_back_later_turns(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    fork = t.say("a")
+    command = t.prompt("<command-name>/review</command-name><command-args></command-args>")
+    t.prompt("two", "p2", parentUuid=fork)
+    reading = Reading(t)
+    assert words(reading.look()) == ["> one", "a"]  # the command may be answered yet
+    t.say("b")
+    assert words(reading.look()) == ["> /review", "> two", "b"]
+    assert reading.parents == {command: "p1", "p2": "p1"}
+    t.say("late", parentUuid=command)
+    assert words(reading.look()) == ["late"]
+    assert reading.pieces[-1].last == {command: t.head}
+
+
 @pytest.mark.parametrize(
     "text",
     [
