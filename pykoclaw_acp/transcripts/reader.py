@@ -17,7 +17,15 @@ from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.chain import find_turn
 from pykoclaw_acp.transcripts.content import user_messages
 from pykoclaw_acp.transcripts.entries import Entry
-from pykoclaw_acp.transcripts.state import MOST_CALLS, NO_TURN, Call, OpenTurn, Owner, restored
+from pykoclaw_acp.transcripts.state import (
+    MOST_CALLS,
+    NO_TURN,
+    Call,
+    OpenTurn,
+    Owner,
+    Seen,
+    restored,
+)
 from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 
@@ -43,6 +51,7 @@ class Reader:
         self._own = frozenset(scan.own)
         self._own_messages = frozenset(scan.own_messages)
         self._state = restored(scan.state)
+        self._seen = Seen(self._state.entries())
         self._searches = 0
         self._translation = Translation(scan.cwd)
         self._translation.tasks.tasks = self._state.tasks
@@ -98,10 +107,16 @@ class Reader:
         if entry is None:
             self._damaged(line)
             return True
-        if entry.uuid is None or entry.is_sidechain:
+        if entry.uuid is None or entry.is_sidechain or entry.uuid in self._seen:
             return True
         self._state.damaged = False
         parent = self._parent_turn(entry, line)
+        if not self._assign(entry, parent, line):
+            return False
+        self._seen.add(entry.uuid)
+        return True
+
+    def _assign(self, entry: Entry, parent: str, line: lines.Line) -> bool:
         if entry.uuid in self._own:
             self._end_calls(parent, entry.uuid)
             self._begin(entry, parent, "own")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from pykoclaw_acp.model.events import PlanEntry
 MOST_TURNS: Final = 12  # that may be continued without a search
 MOST_ENTRIES: Final = 16  # of each turn, likewise
 MOST_CALLS: Final = 1000  # that are running
+MOST_SEEN: Final = 100_000  # entries of a look
 
 NO_TURN: Final = ""  # of entries before any prompt
 Owner = Literal["own", "other", "known"]
@@ -32,6 +34,25 @@ class Call(msgspec.Struct, omit_defaults=True):
     background: bool = False
 
 
+class Seen:
+    """Hashes of the newest entries' uuids, at least `MOST_SEEN` of them: a line may be in a
+    transcript twice.
+    """
+
+    def __init__(self, uuids: Iterable[str]) -> None:
+        self._new = {hash(one) for one in uuids}
+        self._old: set[int] = set()
+
+    def __contains__(self, uuid: str) -> bool:
+        return hash(uuid) in self._new or hash(uuid) in self._old
+
+    def add(self, uuid: str) -> None:
+        """The next entry."""
+        self._new.add(hash(uuid))
+        if len(self._new) >= MOST_SEEN:
+            self._old, self._new = self._new, set()
+
+
 class State(msgspec.Struct, omit_defaults=True):
     """The newest turns, the oldest first; their running tool calls; the plan."""
 
@@ -42,6 +63,12 @@ class State(msgspec.Struct, omit_defaults=True):
     message: str = ""
     blocks: int = 0
     damaged: bool = False
+
+    def entries(self) -> Iterator[str]:
+        """The recent entries of the newest turns."""
+        for turn, found in self.turns.items():
+            yield turn
+            yield from found.recent
 
     def turn_of(self, uuid: str) -> str | None:
         """The turn that a recent entry belongs to."""

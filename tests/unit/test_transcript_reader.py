@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,28 @@ def test_copies_of_known_turns_are_passed_over_up_to_what_is_known(t: Transcript
     reading = Reading(t, own=("p1",), fields={"known": {"p2": known, "p3": last}})
     assert words(reading.look()) == ["and more", "> new"]
     assert reading.parents == {"p1": None, "p2": "p1", "p3": "p2", "p4": "p3"}
+
+
+@pytest.mark.parametrize("block", [("e2",), ("p1",), ("p1", "e2", "p2", "e4")])
+@pytest.mark.parametrize("looks", [1, 2])
+def test_lines_that_come_twice_are_read_once(
+    t: Transcript, block: tuple[str, ...], looks: int
+) -> None:
+    t.prompt("one", "p1")
+    t.say("a")
+    t.prompt("two", "p2")
+    t.say("b")
+    reading = Reading(t)
+    events = reading.look() if looks == 2 else []
+    written = t.path.read_text().splitlines(keepends=True)
+    for line in written:
+        if json.loads(line)["uuid"] in block:
+            t.raw(line)
+    t.prompt("three", "p3")
+    t.say("c")
+    events += reading.look()
+    assert words(events) == ["> one", "a", "> two", "b", "> three", "c"]
+    assert reading.parents["p3"] == "p2"
 
 
 def test_sidechains_and_unknown_entries_are_passed_over(t: Transcript) -> None:
