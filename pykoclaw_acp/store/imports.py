@@ -14,7 +14,7 @@ from pykoclaw_acp.model.imports import (
 )
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import QUEUED, UNFINISHED
+from pykoclaw_acp.store.sql import LOG_KEY, QUEUED, UNFINISHED, places
 
 _FIRST: Final = "('text', 'thinking', 'tool_started')"  # events that carry an id of Claude's
 _BACKGROUND: Final = (
@@ -39,6 +39,7 @@ _TURNS: Final = (
     "SELECT prompt_uuid, claude_session_id, parent, own, last_uuid, told FROM acp_transcript_turns"
     " WHERE acp_session_id = ? ORDER BY position DESC LIMIT ?"
 )
+_AT_ONCE: Final = 500  # sources that are asked for
 _RUNNING: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = 'background'"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
@@ -95,6 +96,21 @@ async def scheduled(database: Database, conversation: str) -> list[str]:
         "SELECT prompt FROM scheduled_tasks WHERE conversation = ?", (conversation,)
     )
     return [prompt for (prompt,) in rows]
+
+
+async def imported(database: Database, session_id: str, sources: Collection[str]) -> set[str]:
+    """Those of these sources that the session's log has."""
+    found: set[str] = set()
+    asked = list(sources)
+    while some := asked[:_AT_ONCE]:
+        del asked[:_AT_ONCE]
+        rows = await database.read(
+            f"SELECT source_uuid FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608  placeholders only
+            f" AND source_uuid IN {places(some)}",
+            (session_id, *some),
+        )
+        found.update(source for (source,) in rows)
+    return found
 
 
 def follow(session_id: str, claude_session_id: str) -> Statement:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
@@ -158,7 +159,6 @@ class Import:
     async def _commit(
         self, row: TranscriptRow, piece: Piece, prompts: list[str], *, told: bool, hidden: bool
     ) -> None:
-        session = self.record.session_id
         seen = {one.uuid: one for one in piece.turns}
         events = [
             (source, self._attributed(event, seen.get(turn), prompts))
@@ -176,11 +176,24 @@ class Import:
             for one in piece.turns
         ]
         earlier = {} if hidden else {k: last for k, last in piece.last.items() if k not in seen}
-        logged = await self.store.commit_piece(
-            session, ImportedPiece(row, events, turns, earlier, told=told)
-        )
+        logged = await self._log(ImportedPiece(row, events, turns, earlier, told=told))
         self.record.prompted = self.record.prompted or bool(events)
         self.found.add(logged)
+
+    async def _log(self, piece: ImportedPiece) -> list[Logged]:
+        """Commit a piece without what the log has: a transcript may repeat what lies far back."""
+        session = self.record.session_id
+        try:
+            return await self.store.commit_piece(session, piece)
+        except RowRefused:
+            new: dict[str, Event] = {}
+            for source, event in piece.events:
+                new.setdefault(source, event)
+            for source in await self.store.imported(session, new):
+                del new[source]
+            if len(new) == len(piece.events):
+                raise
+            return await self.store.commit_piece(session, replace(piece, events=[*new.items()]))
 
     def _attributed(self, event: Event, turn: SeenTurn | None, prompts: list[str]) -> Event:
         """A user's message says who sent it."""

@@ -69,7 +69,9 @@ async def test_an_event_is_imported_once(s: Subject) -> None:
         await store(s).commit_piece(session, again)
     assert events(await s.journal.read(session, 0, 100)) == [HELLO]
     assert (await store(s).known_transcripts(session)).rows["claude"].read_upto == 80
+    assert await store(s).imported(session, ["e1:0", "e9:0"]) == {"e1:0"}
     other = await s.session("two")
+    assert await store(s).imported(other, ["e1:0"]) == set()
     assert places(await store(s).commit_piece(other, piece(("e1:0", HELLO)))) == [1]
 
 

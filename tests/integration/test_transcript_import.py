@@ -104,6 +104,18 @@ async def test_ten_thousand_messages_come_in_few_commits(p: Place) -> None:
     assert newest == said[-len(newest) :]
 
 
+@pytest.mark.parametrize("again", [slice(None), slice(3, 4)], ids=["all", "one answer"])
+async def test_what_is_written_again_is_in_the_log_once(p: Place, again: slice) -> None:
+    said = turns(p.transcript, 20)
+    await p.look()
+    written = p.transcript.path.read_text().splitlines(keepends=True)
+    said += turns(p.transcript, 1, first=20)
+    p.transcript.raw("".join(written[again]))
+    said += turns(p.transcript, 1, first=21)
+    await p.look()
+    assert await p.log() == said
+
+
 async def counted(p: Place) -> list[ImportedPiece]:
     """The pieces that are committed from now on."""
     pieces: list[ImportedPiece] = []

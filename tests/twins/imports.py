@@ -57,6 +57,10 @@ class MemoryImportStore(MemoryStore):
     async def scheduled_prompts(self, conversation: str) -> list[str]:
         return list(self.database.read().scheduled.get(conversation, []))
 
+    async def imported(self, session_id: str, sources: Collection[str]) -> set[str]:
+        known = self.database.read().sources
+        return {one for one in sources if (session_id, one) in known}
+
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         def commit() -> list[Logged]:
             tables = self.database

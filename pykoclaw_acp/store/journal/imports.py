@@ -40,6 +40,10 @@ class SqlImportStore(SqlStore):
         """Prompts of the scheduled tasks of a conversation."""
         return await imports.scheduled(self._database, conversation)
 
+    async def imported(self, session_id: str, sources: Collection[str]) -> set[str]:
+        """Those of these sources of events that the session's log has."""
+        return await imports.imported(self._database, session_id, sources)
+
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         """Append the events of a piece, with all that it says."""
         rows = await in_pieces(_rows(session_id, piece.events))
