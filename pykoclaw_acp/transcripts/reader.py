@@ -19,11 +19,13 @@ from pykoclaw_acp.transcripts.content import user_messages
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
+    MOST_NAME,
     NO_TURN,
     Call,
     OpenTurn,
     Owner,
     Seen,
+    bounded,
     restored,
 )
 from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn
@@ -89,7 +91,7 @@ class Reader:
     def _cut(self) -> Piece:
         """The piece so far; the next one begins."""
         piece, translation = self._piece, self._translation
-        self._state.tasks = translation.tasks.tasks
+        self._state.tasks = bounded(translation.tasks.tasks)
         self._state.calls = {
             call: Call(translation.names[call], found.turn, call in translation.background)
             for call, found in self._state.calls.items()
@@ -274,19 +276,19 @@ class Reader:
             kind = block.get("type")
             text = block.get(str(kind))
             if kind == "tool_use" and _is_call(block):
+                name = str(block.get("name"))[:MOST_NAME]
                 if len(self._state.calls) < MOST_CALLS:
-                    self._state.calls[block["id"]] = Call(str(block.get("name")), turn)
+                    self._state.calls[block["id"]] = Call(name, turn)
                 given = block.get("input")
                 arguments = given if isinstance(given, dict) else {}
-                events += self._translation.start_tool(
-                    block["id"], str(block.get("name")), arguments
-                )
+                events += self._translation.start_tool(block["id"], name, arguments)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)
         return events
 
     def _index(self, message_id: str, entry: Entry) -> int:
         """Place of the next block in its message."""
+        message_id = message_id[:MOST_NAME]
         if message_id != self._state.message:
             self._state.message, self._state.blocks = message_id, 0
         index = self._state.blocks

@@ -12,6 +12,9 @@ from pykoclaw_acp.model.events import PlanEntry
 MOST_TURNS: Final = 12  # that may be continued without a search
 MOST_ENTRIES: Final = 16  # of each turn, likewise
 MOST_CALLS: Final = 1000  # that are running
+MOST_TASKS: Final = 200  # of the plan
+MOST_NAME: Final = 256  # characters of a name or an id that Claude, or a hostile file, chooses
+MOST_TASK: Final = 1000  # characters of a task
 MOST_SEEN: Final = 100_000  # entries of a look
 
 NO_TURN: Final = ""  # of entries before any prompt
@@ -91,6 +94,12 @@ class State(msgspec.Struct, omit_defaults=True):
         self.follow(uuid, uuid)
         while len(self.turns) > MOST_TURNS:
             del self.turns[next(iter(self.turns))]
+
+
+def bounded(tasks: dict[str, PlanEntry]) -> dict[str, PlanEntry]:
+    """The plan as it is kept: its newest tasks, long ones cut."""
+    kept = [(one, task) for one, task in tasks.items() if len(one) <= MOST_NAME][-MOST_TASKS:]
+    return {one: PlanEntry(task.content[:MOST_TASK], task.status) for one, task in kept}
 
 
 def restored(state: str) -> State:

@@ -305,6 +305,20 @@ def test_plan_goes_on_over_looks(t: Transcript) -> None:
     assert [(one.content, one.status) for one in plan.entries] == [("Think", "completed")]
 
 
+def test_state_stays_small(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for n in range(20):
+        t.call(f"t{n}", "N" * 100_000)
+        t.call(f"c{n}", "TaskCreate")
+        t.result(f"c{n}", toolUseResult={"task": {"id": f"{n}", "subject": "S" * 100_000}})
+    t.say("done", "m" * 100_000)
+    reading = Reading(t)
+    reading.look()
+    assert len(reading.state) < 40_000
+    t.result("t0")
+    assert words(reading.look()) == ["t0 completed"]
+
+
 def test_long_texts_and_many_events_come_in_pieces(t: Transcript) -> None:
     t.prompt("x" * (MAX_TEXT + 1), "p1")
     for n in range(MOST_EVENTS):
