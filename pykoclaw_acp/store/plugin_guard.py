@@ -8,11 +8,14 @@ import re
 import time
 from typing import Final
 
+from pykoclaw_acp.store import value_limit
 from pykoclaw_acp.store.sqlite import sqlite3
 
 OWN_PREFIX: Final = "acp_"
 SHARED: Final = frozenset({"conversations", "scheduled_tasks", "task_run_logs", "delivery_queue"})
-STEPS: Final = 2000  # of SQLite's virtual machine between two looks at the clock
+STEPS: Final = 100  # of SQLite's virtual machine between two looks at the clock
+# What makes a long value of short ones in one step; refused where their length cannot be limited.
+MAKERS: Final = frozenset({"zeroblob", "randomblob", "printf", "format", "replace", "hex", "quote"})
 
 _MAY_READ: Final = frozenset({"select", "values", "with", "explain", "pragma"})
 _CHANGES: Final = frozenset({"insert", "replace", "update", "delete", "create", "alter", "drop"})
@@ -98,6 +101,7 @@ class Guard:
         self._reads_only = reads_only
         self._stopped = False
         self._deadline = 0.0
+        self._limited = value_limit.limit(connection)
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._look, STEPS)
         if reads_only:
@@ -124,6 +128,12 @@ class Guard:
     def _authorize(
         self, action: int, first: str | None, second: str | None, base: str | None, _: str | None
     ) -> int:
+        if (
+            action == sqlite3.SQLITE_FUNCTION
+            and not self._limited
+            and (second or "").lower() in MAKERS
+        ):
+            return self._refuse(f"Plugins may not use {second}() with this SQLite library.")
         if action in _HARMLESS:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_PRAGMA:

@@ -28,11 +28,16 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile, UnseenAfterCommit
 from pykoclaw_acp.store.plugin_guard import Guard, Refused, may_read, word
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.value_limit import LONGEST
 
 READ_TIME: Final = 5.0  # s
 WRITE_TIME: Final = 0.4  # s that a transaction of a plugin may hold the write lock before COMMIT
 MAX_ROWS: Final = 100_000
 MAX_SCRIPT: Final = 64 * 1024  # characters
+TOO_LONG: Final = (
+    f"A value of a plugin may have {LONGEST // 2**20} MiB here, and so may a row. Nothing was changed;"
+    " keep what is longer in a file."
+)
 _PER_CELL: Final = 8  # bytes that a cell counts besides its text
 _EXCEPTIONS: Final = frozenset(  # that are passed on as they are
     {
@@ -258,6 +263,8 @@ def _explained(error: sqlite3.Error, guard: Guard, seconds: float) -> Exception:
             f"A statement of a plugin may take {seconds:g} s here; it was stopped, and nothing was"
             " changed. Do it in smaller steps."
         )
+    if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+        return Refused(TOO_LONG)
     return error
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall
 from pykoclaw_acp.channel.frames import PROTOCOL, Hello
-from pykoclaw_acp.store import plugin_statements
+from pykoclaw_acp.store import plugin_statements, value_limit
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -266,6 +266,34 @@ async def test_statements_are_bounded_in_time(
     assert await world.run("SELECT * FROM t") == []
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "zeroblob(900000000)",
+        "randomblob(300000000)",
+        "printf('%.*c', 900000000, 'x')",
+        "replace(printf('%4000d', 1), ' ', printf('%4000d', 1))",
+        "zeroblob(4000000) || zeroblob(4000000)",
+    ],
+)
+@pytest.mark.parametrize("sql", ["INSERT INTO big SELECT {}", "SELECT length({})"])
+async def test_no_value_is_longer_than_may_be(world: World, sql: str, made: str) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE big (x)"))
+    with pytest.raises(sqlite3.OperationalError, match="may have 4 MiB here"):
+        await world.run(sql.format(made))
+    await world.run("INSERT INTO big SELECT zeroblob(4000000)")
+    assert [tuple(one) for one in await world.run("SELECT length(x) FROM big")] == [(4_000_000,)]
+
+
+async def test_what_makes_long_values_is_refused_where_they_cannot_be_limited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_limit, "limit", lambda _: False)
+    with pytest.raises(sqlite3.OperationalError, match="may not use zeroblob"):
+        await world.run("SELECT ZEROBLOB(10)")
+    assert [tuple(one) for one in await world.run("SELECT upper('a')")] == [("A",)]
+
+
 async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +310,7 @@ async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
 
 async def test_answers_are_bounded_in_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sqlite3.OperationalError, match="LIMIT"):
-        await world.run(f"SELECT zeroblob({ANSWER_BYTES}) UNION ALL SELECT 1")
+        await world.run(" UNION ALL ".join([f"SELECT zeroblob({ANSWER_BYTES // 2 - 1000})"] * 3))
     with pytest.raises(sqlite3.DataError, match="MiB"):
         await world.run("SELECT ?", "x" * 5_000_000)
     monkeypatch.setattr(plugin_statements, "MAX_ROWS", 10)
