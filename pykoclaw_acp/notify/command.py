@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
+import time
 from typing import Final
 
 from pykoclaw_acp.neutral import neutral
@@ -17,6 +19,7 @@ from pykoclaw_acp.system.secrets import looks_secret
 
 LIMIT: Final = 10.0  # s
 _WORDS: Final = 200  # characters of what it said on stderr that are kept
+_PIECE: Final = 64 * 1024  # bytes; all that a pipe holds
 
 
 class Run:
@@ -30,28 +33,34 @@ class Run:
 
     def wait(self, limit: float) -> None:
         """Run it to its end, blocking; raises NotAccepted."""
-        try:
-            # In a process group, not in a session, of its own: who reaps orphans leaves it to us.
-            self._process = subprocess.Popen(
-                self._arguments,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env=_environment(),
-                process_group=0,
-            )
-        except OSError as error:
-            raise NotAccepted(f"it could not be started: {error.strerror}") from error
+        with open(os.memfd_create("notice"), "w+b", buffering=0) as notice:
+            notice.write(self._body)
+            notice.seek(0)
+            try:
+                # In a process group, not in a session, of its own: who reaps orphans leaves it to us.
+                self._process = subprocess.Popen(
+                    self._arguments,
+                    stdin=notice,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    cwd="/",
+                    env=_environment(),
+                    process_group=0,
+                )
+            except OSError as error:
+                raise NotAccepted(f"it could not be started: {error.strerror}") from error
         if self._killed:
             self.kill()
-        try:
-            _, said = self._process.communicate(self._body, limit)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self._close()
-            raise NotAccepted(f"it ran for more than {limit:.0f} s") from None
-        if status := self._process.returncode:
+        assert self._process.stderr is not None
+        with self._process.stderr as stderr:
+            said = _until_exit(self._process.pid, stderr.fileno(), time.monotonic() + limit)
+            if said is None:
+                self.kill()
+            status = self._process.wait()
+        if said is None:
+            raise NotAccepted(f"it ran for more than {limit:.0f} s")
+        if status:
             words = neutral(said.decode(errors="replace").strip()[-_WORDS:])
             raise NotAccepted(f"exit status {status}{f': {words}' if words else ''}")
 
@@ -62,14 +71,30 @@ class Run:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _close(self) -> None:
-        """Reap it, and let go of its pipes, which what it started may still hold."""
-        assert self._process is not None
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+
+def _until_exit(pid: int, stderr: int, until: float) -> bytes | None:
+    """The end of what a child says until it exits, which is not the end of its pipe: what it leaves
+    behind may hold that. None: it has not exited in time.
+    """
+    said = b""
+    exited = os.pidfd_open(pid)
+    try:
+        waiting = select.poll()
+        waiting.register(exited, select.POLLIN)  # first: what was said before is then seen as well
+        waiting.register(stderr, select.POLLIN)
+        while ready := dict(waiting.poll(max(until - time.monotonic(), 0) * 1000)):
+            if stderr in ready:
+                piece = os.read(stderr, _PIECE)
+                said = (said + piece)[-_WORDS * 4 :]
+                if not piece:
+                    waiting.unregister(stderr)
+            if exited in ready:
+                return said
+            if time.monotonic() > until:
+                break
+        return None
+    finally:
+        os.close(exited)
 
 
 async def tell(arguments: tuple[str, ...], body: bytes, limit: float = LIMIT) -> None:

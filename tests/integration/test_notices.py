@@ -8,6 +8,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -96,6 +98,21 @@ async def test_slow_command_ends_with_what_it_started(tmp_path: Path) -> None:
     with pytest.raises(NotAccepted, match="more than"):
         await command.tell(one.arguments, b"{}", limit=3)
     await eventually(lambda: not any(map(runs, map(int, pids.read_text().split()))))
+
+
+async def test_command_may_leave_something_running_that_holds_its_pipes(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    one = script(
+        tmp_path / "tell",
+        "child = subprocess.Popen(['sleep', '1000'])",
+        f"open({str(pid)!r}, 'w').write(str(child.pid))",
+    )
+    await command.tell(one.arguments, b"{}", limit=60)
+    child = int(pid.read_text())
+    try:
+        assert runs(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 async def test_cancelled_command_is_killed(tmp_path: Path) -> None:
