@@ -24,7 +24,28 @@ if TYPE_CHECKING:
     from pykoclaw_acp.neutral import Kind
 
 Shown = NewType("Shown", str)
-PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: nothing is cut
+PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: hardly anything is cut
+SHORTEST: Final = 8  # columns of a shortened cell
+# In this order; the first column is never left out, as it says what the line is about.
+_SHORTENED: Final = (
+    "directory",
+    "prompt",
+    "title",
+    "question",
+    "result",
+    "conversation",
+    "schedule",
+)
+_LEFT_OUT: Final = (
+    "directory",
+    "schedule",
+    "epoch",
+    "next run",
+    "used",
+    "age",
+    "memory",
+    "conversation",
+)
 
 
 def shown(text: str, kind: Kind = "name", **style: Any) -> Shown:
@@ -122,29 +143,58 @@ def paged(text: Shown) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Write a table, as wide as the terminal; `right`: right-aligned columns."""
+    """Write a table, as wide as the terminal; `right`: right-aligned columns. If it is too narrow, the
+    directory is shortened or left out first, then texts are shortened; ids and states stay whole.
+    """
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[neutral(cell) for cell in row] for row in rows]
+    where = console()
+    if not where.is_terminal:
+        where.width = PIPE_WIDTH
+    room = where.width
+    # Cut before the layout, which would be slow: a cell may be a megabyte.
+    cells = [[neutral(cell[: room + 1])[: room + 1] for cell in row] for row in rows]
+    widths = {
+        column: max(cell_len(cell) for cell in (column, *(row[at] for row in cells)))
+        for at, column in enumerate(columns)
+    }
+    widths = _fitting(widths, room)
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for at, column in enumerate(columns):
-        narrow = column not in ("title", "directory", "question")
+    for column, width in widths.items():
         made.add_column(
             column,
             justify="right" if column in right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=max((len(row[at]) for row in cells), default=0) if narrow else None,
+            width=width,
         )
+    kept = [at for at, column in enumerate(columns) if column in widths]
     for row in cells:
-        made.add_row(*(Text(cell) for cell in row))
-    where = console()
-    if not where.is_terminal:
-        where.width = PIPE_WIDTH
+        made.add_row(*(Text(row[at]) for at in kept))
     with output():
         where.print(made)
+
+
+def _fitting(widths: dict[str, int], room: int) -> dict[str, int]:
+    """Widths of columns that fit into the terminal, without those that do not."""
+    fitting = dict(widths)
+    for column in _SHORTENED:
+        over = _width(fitting) - room
+        if over > 0 and column in fitting:
+            fitting[column] = max(fitting[column] - over, min(fitting[column], SHORTEST))
+    if _width(fitting) <= room:
+        return fitting
+    for column in _LEFT_OUT:
+        if column in list(widths)[1:]:
+            return _fitting({name: widths[name] for name in widths if name != column}, room)
+    return fitting
+
+
+def _width(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + 3 * (len(widths) - 1)  # three between two columns
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:

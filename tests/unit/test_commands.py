@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import threading
 import time
@@ -95,6 +96,60 @@ def test_piped_table_is_uncut_and_ignores_markup(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert title.strip() in out
     assert r"two\nlines\x1b[31m" in out
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> io.StringIO:
+    screen = io.StringIO()
+    made = terminal.console(screen, force_terminal=True, width=columns, no_color=True)
+    monkeypatch.setattr(terminal, "console", lambda: made)
+    return screen
+
+
+def plain(screen: io.StringIO) -> str:
+    return click.unstyle(screen.getvalue())
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80])
+def test_ids_and_states_are_whole_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any], columns: int
+) -> None:
+    long = summary(
+        id="0123456789", title="A title " * 20, promptedAt=1, cwd="/a/long/directory" * 9
+    )
+    giant = summary(
+        id="abcdefabcdef", title="x" * 1_000_000, promptedAt=1, cwd="/" + "y" * 1_000_000
+    )
+    ANSWERS["sessions/list"] = {"sessions": [long, giant], "more": False}
+    screen = narrow(monkeypatch, columns)
+    assert run("sessions", "list").exit_code == 0
+    lines = plain(screen).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert [line.split()[0] for line in lines[-2:]] == ["01234567", "abcdefab"]
+    assert all("open" in line and "…" in line for line in lines[-2:])
+    assert ("used" in lines[0]) is (columns > 30)
+
+
+def test_a_task_has_its_id_and_state_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any]
+) -> None:
+    task = {
+        "id": "0123456789",
+        "conversation": "wa-somebody-120363000000000000@g.us",
+        "running": False,
+        "status": "completed",
+        "nextRun": "2026-01-02T03:04:05+00:00",
+        "scheduleType": "cron",
+        "scheduleValue": "*/5 8-17 * * 1-5",
+        "prompt": "Tell me what is new. " * 50_000,
+    }
+    scheduler = {"state": "on", "other": None}
+    ANSWERS["tasks/list"] = {"tasks": [task], "more": False, "scheduler": scheduler}
+    screen = narrow(monkeypatch, 80)
+    assert run("tasks", "list").exit_code == 0
+    row = plain(screen).splitlines()[-1]
+    assert row.startswith("01234567")
+    assert "completed" in row
+    assert "Tell me" in row
 
 
 # --- transcripts
