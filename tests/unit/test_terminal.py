@@ -104,7 +104,7 @@ _WRITERS = {
 ALLOWED = {
     "terminal.py": "the printer",
     "logging/setup.py": "log lines, each made neutral in its processors",
-    "front/relay.py": "one line on standard error, made neutral; standard output speaks ACP",
+    "front/words.py": "one line on standard error, made neutral",
     "demo/show.py": "a stream that is handed to the printer",
     "demo/speech.py": "an annotation",
     "server/stdio.py": "standard output speaks ACP",
