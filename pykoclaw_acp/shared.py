@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
+from pykoclaw_acp.front.words_of_claude import WordsOfClaude
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
@@ -58,7 +59,7 @@ class Refused(Exception):
 class Reply:
     """A turn that has ended. `state`: `done`, `failed`, `cancelled`, or `unknown`.
 
-    `text`: what Claude has said, also before an error. `error`: a sentence; None for `done`.
+    `text`: what Claude has said, also before an error: the pieces, joined. `error`: a sentence; None for `done`.
     `session`: the id under which clients have the conversation. `joined`: the prompt had come
     before under its key, and was not run again.
     """
@@ -101,6 +102,7 @@ def prompt(
         "text": text,
         "idempotencyKey": key or str(uuid4()),
     }
+    words = WordsOfClaude()
     lost: float | None = None
     begin = create
     while True:
@@ -109,7 +111,7 @@ def prompt(
                 resolved = {"conversation": conversation, "create": True}
                 call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
                 begin = False
-            return _reply(places, params, on_text, start=start)
+            return _reply(places, params, words, on_text, start=start)
         except DaemonAbsent as error:
             lost = time.monotonic() if lost is None else lost
             if not start or time.monotonic() - lost > GIVE_UP:
@@ -124,6 +126,7 @@ def prompt(
 def _reply(
     places: Places,
     params: dict[str, Any],
+    words: WordsOfClaude,
     on_text: Callable[[str], None] | None,
     *,
     start: bool,
@@ -135,9 +138,9 @@ def _reply(
             said = next(answers)["params"]
             if "seq" in said:
                 params["after"] = said["seq"]
-            update = said.get("update") or {}
-            if on_text is not None and update.get("sessionUpdate") == "agent_message_chunk":
-                on_text(update["content"].get("text", ""))
+            piece = words.piece(said.get("update") or {})
+            if piece and on_text is not None:
+                on_text(piece)
     except StopIteration as end:
         found = end.value
     error = found["error"]

@@ -14,6 +14,7 @@ from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import GIVE_UP, RETRY, stream
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
 
 STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
 INTERRUPTED: Final = 130
@@ -118,14 +119,35 @@ class _View:
 
 
 class _Plain(_View):
-    """For scripts: the answer alone, when it is complete."""
+    """For scripts: Claude's words on standard output as they come, notes of the daemon on standard error."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
+        self._words = WordsOfClaude()
+        self._shown = False
+        self._newlines = ""  # held back, as the output ends with one
+
+    def event(self, params: dict[str, Any]) -> None:
+        if self._quiet:
+            return
+        if note(params["update"]) == "note":
+            terminal.complain(*params["update"]["content"]["text"].strip().splitlines())
+        self._write(self._words.piece(params["update"]))
 
     def ended(self, result: _Result) -> None:
-        if not self._quiet and result["text"]:
-            terminal.prose(result["text"].rstrip("\n") + "\n")
+        if self._quiet:
+            return
+        if not self._shown:
+            self._write(result["text"])
+        if self._shown:
+            terminal.prose("\n")
+
+    def _write(self, text: str) -> None:
+        rest = text.rstrip("\n")
+        if rest:
+            terminal.prose(self._newlines + rest)
+            self._shown, self._newlines = True, ""
+        self._newlines += text[len(rest) :]
 
 
 class _Page(_View):

@@ -69,10 +69,11 @@ class UserMessage(_Event, frozen=True, tag="user_message"):
 
 
 class Text(_Event, frozen=True, tag="text"):
-    """A part of the agent's message."""
+    """A part of the agent's message; `note`: of a message of ours, not of Claude."""
 
     message_id: str
     text: str
+    note: bool = False
 
 
 class Thinking(_Event, frozen=True, tag="thinking"):

@@ -25,7 +25,7 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
         f" part of that file is damaged, gone or cannot be read: at least {missing} of its entries.{kept} What"
         " follows comes after the gap.\n\n"
     )
-    return [Text(message_id, said)]
+    return [Text(message_id, said, note=True)]
 
 
 NOT_LOOKED: Final = "other programs"
@@ -38,7 +38,7 @@ def transcript_missing(claude_session_id: str) -> list[Event]:
         f" the Claude session {claude_session_id}, which has no transcript on this machine. Claude goes on with what"
         " is shown above.\n\n"
     )
-    return [Text(f"missing-{claude_session_id}", said)]
+    return [Text(f"missing-{claude_session_id}", said, note=True)]
 
 
 def not_looked() -> list[Event]:
@@ -47,4 +47,4 @@ def not_looked() -> list[Event]:
         "\n\n**Turns of other programs may be missing here.** Claude's transcripts could not be read; the log of"
         " pykoclaw-acp says why.\n\n"
     )
-    return [Text(NOT_LOOKED, said)]
+    return [Text(NOT_LOOKED, said, note=True)]

@@ -64,6 +64,7 @@ from pykoclaw_acp.protocol.updates import (
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
 ORIGIN: Final = "pykoclaw.dev/origin"
+NOTE: Final = "pykoclaw.dev/note"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 _Option = Literal["allow_once", "allow_always", "reject_once"]
 
@@ -78,6 +79,7 @@ def update(seq: int, event: Event | None) -> Update:
     meta: dict[str, Any] = {SEQ: seq}
     match event:
         case None:
+            meta[NOTE] = "note"
             return AgentMessageChunk(
                 message_id=f"unreadable-{seq}", content=TextContent(text=UNREADABLE), meta=meta
             )
@@ -90,6 +92,7 @@ def update(seq: int, event: Event | None) -> Update:
                 message_id=event.message_id, content=TextContent(text=event.text), meta=meta
             )
         case Failure():
+            meta[NOTE] = "failure"
             said = TextContent(text=FAILED.format(event.text))
             return AgentMessageChunk(message_id=event.message_id, content=said, meta=meta)
         case ToolStarted():
@@ -117,6 +120,8 @@ def update(seq: int, event: Event | None) -> Update:
         case TitleChanged():
             return SessionInfoUpdate(title=event.title, meta=meta)
         case Text():
+            if event.note:
+                meta[NOTE] = "note"
             return AgentMessageChunk(
                 message_id=event.message_id, content=TextContent(text=event.text), meta=meta
             )

@@ -77,7 +77,7 @@ class OutsidePrompts:
         finally:
             subscription.close()
             watching.cancel()
-        text = await turns.text(self._database, known.turn_id)
+        text = await turns.words(self._database, known.turn_id)
         return _prompted(session, known, outcome, seq, text, joined=joined)
 
     async def _turn(self, session: Session, params: PromptParams) -> Turn:

@@ -81,7 +81,7 @@ def left_out(
         "\n\nInstructions such as CLAUDE.md count. To let the rest count, from the next prompt on:"
         f"\n\n{fenced(adds, 'sh')}\n\n"
     )
-    return [Text(f"{turn_id}-workspace", said)]
+    return [Text(f"{turn_id}-workspace", said, note=True)]
 
 
 def refusal(workspaces: Sequence[Workspace]) -> str:

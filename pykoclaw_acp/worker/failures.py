@@ -93,7 +93,7 @@ def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     return (
         []
         if why is None
-        else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n")]
+        else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n", note=True)]
     )
 
 

@@ -70,7 +70,7 @@ class Servers:
             return []
         self._said = self.told
         new, self._shown = self._plugins.complaints[self._shown :], len(self._plugins.complaints)
-        return [Text(f"{turn_id}-plugins", f"\n\n{_words(new)}\n\n")]
+        return [Text(f"{turn_id}-plugins", f"\n\n{_words(new)}\n\n", note=True)]
 
 
 def _words(complaints: Sequence[Complaint]) -> str:

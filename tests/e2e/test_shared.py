@@ -50,6 +50,8 @@ async def test_a_bot_prompts_through_the_daemon(stack: Stack) -> None:
     third = await bot(stack, text("Third."))
     assert third["text"] == "Third."
     assert answers(stack) == ["Hello from the daemon.", "Again.", "A turn of its own."]
+    fourth = await bot(stack, script("text I look.", "bash true", "text Done."))
+    assert fourth["text"] == "".join(fourth["pieces"]) == "I look.\n\nDone."
     _, folder = row(stack, NAME)
     assert folder == str(stack.data / "conversations" / NAME)
 

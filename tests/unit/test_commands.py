@@ -4,7 +4,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import daemon, logs, show
+from pykoclaw_acp.commands import daemon, logs, prompt, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
@@ -150,6 +150,40 @@ def test_a_task_has_its_id_and_state_at_80_columns(
     assert row.startswith("01234567")
     assert "completed" in row
     assert "Tell me" in row
+
+
+def chunk(message: str, text: str, **meta: str) -> dict[str, Any]:
+    update = {
+        "sessionUpdate": "agent_message_chunk",
+        "messageId": message,
+        "content": {"type": "text", "text": text},
+        "_meta": meta,
+    }
+    return {"method": "_pykoclaw.dev/event", "params": {"seq": 1, "turnId": "t", "update": update}}
+
+
+def test_a_pipe_gets_claudes_words_as_they_come(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+
+    def stream(*_: Any, **__: Any) -> Generator[dict[str, Any], None, dict[str, Any]]:
+        for message in (
+            chunk("m1", "I look "),
+            chunk("m1", "around.\n"),
+            chunk("t-plugins", "\n\nA plugin failed.\n\n", **{"pykoclaw.dev/note": "note"}),
+            chunk("m2", "Done.\n"),
+            chunk("t-failure", "\n\nNo more.\n\n", **{"pykoclaw.dev/note": "failure"}),
+        ):
+            yield message
+            seen.append(capsys.readouterr().out)
+        error = {"kind": "k", "message": "No more."}
+        return {"state": "failed", "text": "unused", "error": error}
+
+    monkeypatch.setattr(prompt, "stream", stream)
+    assert prompt.main("s", "Hi", detach=False, key=None, as_json=False) == 1
+    assert seen == ["I look ", "around.", "", "\n\n\nDone.", ""]
+    assert capsys.readouterr().out == "\n"
 
 
 # --- transcripts

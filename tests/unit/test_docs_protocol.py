@@ -94,6 +94,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {
         projection.SEQ,
         projection.PARENT,
+        projection.NOTE,
         projection.ORIGIN,
         opening.AFTER,
         lifecycle.AWAY_POLICY,

@@ -26,7 +26,7 @@ class PromptParams(SessionParams, frozen=True, kw_only=True):
 
 class Prompted(FullAnswer, frozen=True, kw_only=True):
     """How a prompt's turn ended, or that it is queued. `error` has `kind` and `message`; `text` is
-    the whole answer; `seq`: where the turn ended in the log.
+    what Claude has said, without notes of the daemon; `seq`: where the turn ended in the log.
 
     `joined`: the prompt had come before.
     """

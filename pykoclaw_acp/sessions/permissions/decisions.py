@@ -137,7 +137,7 @@ def parked_note(request: PermissionRequest) -> list[Event]:
         f"“{request.title}” may run still waits: answer it, here or with `pykoclaw-acp approve`, "
         "and the work goes on.\n\n"
     )
-    return [Text(f"{request.ask_id}-parked", said)]
+    return [Text(f"{request.ask_id}-parked", said, note=True)]
 
 
 def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[dict[str, Any]]:
