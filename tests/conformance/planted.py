@@ -491,7 +491,7 @@ PLANTED: Final[dict[str, Fault]] = {
     "malformed_capabilities_fall_back": _hears(
         "initialize", lambda asked: not isinstance(asked.get("clientInfo", {}), dict)
     ),
-    "a_version_is_demanded": accepts("initialize", {"protocolVersion": 1}),
+    "a_malformed_version_is_invalid": accepts("initialize", {"protocolVersion": 1}),
     "terminal_logins_only_where_there_is_a_terminal": result("initialize", _terminal_always),
     "no_login_is_demanded_where_none_is_offered": NoLogins(),
     "a_login_opens_the_agent": refuses(NEW, {"code": -32000, "message": "Log in."}),

@@ -76,12 +76,12 @@ async def malformed_capabilities_fall_back(agent: Agent) -> None:
 
 @must
 @alone
-async def a_version_is_demanded(agent: Agent) -> None:
-    """`initialize` without a usable `protocolVersion` is answered with -32602."""
+async def a_malformed_version_is_invalid(agent: Agent) -> None:
+    """`initialize` with a `protocolVersion` that is no version is answered with -32602."""
     async with agent.raw() as peer:
-        for params in ({}, {"protocolVersion": "one"}, {"protocolVersion": -1}):
-            error = await peer.refused("initialize", **params)
-            check(error["code"] == -32602, f"{params} is answered with {error}")
+        for version in ("one", -1, [1]):
+            error = await peer.refused("initialize", protocolVersion=version)
+            check(error["code"] == -32602, f"version {version!r} is answered with {error}")
 
 
 def _methods(peer: Peer) -> list[dict[str, Any]]:
