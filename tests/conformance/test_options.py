@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RULES = "ids_are_echoed_exactly or a_malformed_version_is_invalid or text_is_accepted or login_opens"
+RULES = (
+    "ids_are_echoed_exactly or a_malformed_version_is_invalid or text_is_accepted or login_opens"
+)
 
 
 def examined(fault: str) -> subprocess.CompletedProcess[str]:
