@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.model.notices import DeliveryTarget, Notice
+from pykoclaw_acp.model.notices import DeliveryTarget, Notice, NoticeKind
 from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import words
 from pykoclaw_acp.notify.ports import NoticeStore
@@ -144,7 +144,13 @@ class Teller:
         if notice is None:
             return
         body = msgspec.json.encode(words.body(notice)).decode()
-        if await self._store.add(notice, body, self._keys, self._deliveries):
+        # A conversation has the answers to its own turns already.
+        deliveries = [
+            one
+            for one in self._deliveries
+            if notice.kind == NoticeKind.QUESTION or one.conversation != notice.place.conversation
+        ]
+        if await self._store.add(notice, body, self._keys, deliveries):
             log.info(
                 "Notice recorded",
                 action="notice_recorded",

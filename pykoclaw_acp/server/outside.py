@@ -74,6 +74,10 @@ class OutsidePrompts:
         try:
             outcome, seq = await asyncio.shield(known.ended)
             await subscription.reached(seq)
+            if (
+                subscription.alive
+            ):  # what was sent is what the caller has: nobody else is told of it
+                session.mark_answered(known)
         finally:
             subscription.close()
             watching.cancel()

@@ -8,7 +8,7 @@ import signal
 from typing import Any, Final
 
 from tests.double.roles import Role
-from tests.e2e.commands import run
+from tests.e2e.commands import done, run
 from tests.e2e.harness import Stack, script, text
 from tests.waiting import eventually
 
@@ -85,3 +85,17 @@ async def test_command_is_told_of_turn_that_nobody_watched(stack: Stack) -> None
     assert (notice["event"], notice["session"]) == ("turn_ended", session)
     (last,) = stack.rows("SELECT turn_id FROM acp_turns ORDER BY position DESC LIMIT 1")
     assert notice["turn"]["id"] == last["turn_id"]
+
+
+async def test_turn_whose_end_a_command_got_is_not_told(stack: Stack) -> None:
+    await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.kill()
+    assert (await done(stack, "prompt", session, text("Ready."))).out == "Ready.\n"
+    await done(stack, "prompt", session, "--detach", text("Later."))
+    await eventually(lambda: stack.rows("SELECT 1 FROM delivery_queue"))
+    first, last = stack.rows("SELECT turn_id, answered_at FROM acp_turns ORDER BY position")
+    assert (first["answered_at"] is None, last["answered_at"] is None) == (False, True)
+    told = stack.rows("SELECT notice_id FROM acp_notices")
+    assert [row["notice_id"] for row in told] == [f"turn-{last['turn_id']}"]

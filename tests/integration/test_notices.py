@@ -386,6 +386,20 @@ async def _count(r: Rig, count: int) -> Any:
     return len(await notices(r)) == count
 
 
+async def test_conversation_is_not_told_of_its_own_turns(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        own, other = await away(r), await away(r)
+        ((name,),) = await r.database.read(
+            "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?", (own.id,)
+        )
+        async with telling(r, DeliveryTarget(name, "acp"), CHAT):
+            for session in (own, other):
+                await r.run(session, "say 1")
+            await eventually(lambda: _count(r, 2))
+        told = sorted(row["conversation"] for row in await queued(r))
+        assert told == sorted([name, CHAT.conversation, CHAT.conversation])
+
+
 async def test_turn_that_was_decided_is_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
