@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pykoclaw_acp.model.events import MAX_TEXT, Event, Text, split_text
@@ -17,6 +18,8 @@ CHANNELS: Final = frozenset({"wa", "acp", "matrix", "tg", "chat", "slack"})
 SENT: Final = "send-cli"  # in place of a task's id: `pykoclaw send`
 LONGEST: Final = 1024 * 1024  # characters of a message that are shown
 LONGEST_NOTE: Final = 16 * 1024  # characters of a message that Claude is given
+ONE_RUN: Final = timedelta(seconds=60)
+"""Most between what Claude said in a run and the row that delivers it."""
 
 _OPEN, _CLOSE = "<reply>", "</reply>"
 
@@ -40,6 +43,17 @@ class Delivery:
         return not self.message.strip()
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An imported turn that said what is delivered: `seq` of its first event, and the entry of its
+    newest text in a transcript.
+    """
+
+    seq: int
+    path: str
+    entry: str
+
+
 @dataclass(slots=True)
 class Waiting:
     """Deliveries that wait for a session, in their order; `deleted`: the session is gone."""
@@ -61,6 +75,23 @@ def is_shown(delivery: Delivery, said: str) -> bool:
     """Whether this text of a turn is what is delivered."""
     message = delivery.message.strip()
     return message in (said.strip(), without_reply_tags(said).strip())
+
+
+def is_of_run(delivery: Delivery, said_at: datetime | None) -> bool:
+    """Whether what was said at this time may be of the run that is delivered. Without the times, it
+    is not: what is shown twice is read, what is not shown is lost.
+    """
+    created = time_of(delivery.created_at)
+    return created is not None and said_at is not None and abs(created - said_at) <= ONE_RUN
+
+
+def time_of(text: str) -> datetime | None:
+    """A time as pykoclaw writes it; None if it is none."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def note(delivery: Delivery) -> Note:

@@ -11,11 +11,12 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.deliveries import Delivery, Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Waiting, is_of_run
 from pykoclaw_acp.sessions.ports import DeliveryStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.transcripts.times import written_at
 
 MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of its own
 PAUSE: Final = 0.5  # s before the next try
@@ -141,18 +142,22 @@ class Deliverer:
         return True
 
     async def _is_taken_in(self, session: Session, delivery: Delivery) -> bool:
-        """Whether the log has the turn that said this, from its transcript: each turn counts once.
+        """Whether the log has the turn of this run, from its transcript: each turn counts once.
 
-        A program enqueues its answer when Claude has written that down, or is about to.
+        A program enqueues its answer when Claude has written that down, or is about to. A turn that
+        said the same at another time is of another run.
         """
+        if await self._store.has_twin(delivery):
+            return False  # which may be what the turn stands for
         for pause in LOOKS:
             await asyncio.sleep(pause)
             await session.others.look_if_possible()
             after = self._taken_in.get(session.id, 0)
-            found = await self._store.taken_in(session.id, delivery, after)
-            if found is not None:
-                self._taken_in[session.id] = found
-                return True
+            for said in await self._store.taken_in(session.id, delivery, after):
+                at = await asyncio.to_thread(written_at, said.path, said.entry)
+                if is_of_run(delivery, at):
+                    self._taken_in[session.id] = said.seq
+                    return True
         return False
 
     async def _give_up(self, delivery_id: str, reason: str) -> None:

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.model.deliveries import LONGEST, OWN, SENT, Delivery, Waiting, is_shown
-from pykoclaw_acp.model.events import Event, UserMessage, decode
+from pykoclaw_acp.model.deliveries import (
+    LONGEST,
+    OWN,
+    SENT,
+    Delivery,
+    Said,
+    Waiting,
+    is_of_run,
+    is_shown,
+    time_of,
+)
+from pykoclaw_acp.model.events import Event, Text, UserMessage, decode
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.database import Database, Statement
@@ -33,9 +43,20 @@ _WAITING: Final = " UNION ALL ".join(
 )
 # What was imported from transcripts has the id of its entry.
 _IMPORTED: Final = (
-    "SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    "SELECT e.seq, e.source_uuid, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
     " WHERE s.acp_session_id = ? AND e.seq > ? AND e.source_uuid IS NOT NULL"
     " ORDER BY e.seq DESC LIMIT ?"
+)
+_PATH: Final = (
+    "SELECT x.path FROM acp_transcript_turns t JOIN acp_transcripts x"
+    " ON x.acp_session_id = t.acp_session_id AND x.claude_session_id = t.claude_session_id"
+    " WHERE t.acp_session_id = ? AND t.prompt_uuid = ?"
+)
+_TWIN: Final = (
+    "SELECT o.created_at FROM delivery_queue d JOIN delivery_queue o"
+    " ON o.channel_prefix = d.channel_prefix AND o.status = 'delivered'"
+    " AND o.task_id = d.task_id AND o.message = d.message WHERE d.id = ?"
+    " ORDER BY o.created_at DESC LIMIT 20"
 )
 # As bytes: one text that is not UTF-8 must not keep the others from being read.
 _ROW: Final = (
@@ -78,18 +99,35 @@ def _delivery(delivery_id: str, row: tuple[Any, ...]) -> Delivery:
 
 async def taken_in(
     database: Database, session_id: str, delivery: Delivery, after: int
-) -> int | None:
-    """The first seq, above `after`, of the newest imported turn that said what is delivered."""
+) -> list[Said]:
+    """Imported turns above `after` that said what is delivered, the newest first."""
     rows = await database.read(_IMPORTED, (session_id, after, MOST_IMPORTED))
+    found: list[Said] = []
     said: list[Event | None] = []
-    for seq, payload in rows:  # the newest first
+    entry = ""  # of the turn's newest text
+    for seq, source, payload in rows:  # the newest first
         event = decode(payload)
         said.append(event)
+        if isinstance(event, Text):
+            entry = entry or _entry(source)
         if isinstance(event, UserMessage):
             if is_shown(delivery, answer(reversed(said))):
-                return int(seq)
+                paths = await database.read(_PATH, (session_id, _entry(source)))
+                found += [Said(int(seq), path, entry) for (path,) in paths]
             said.clear()
-    return None
+            entry = ""
+    return found
+
+
+def _entry(source: str) -> str:
+    """The entry that an imported event is from."""
+    return source.partition(":")[0]
+
+
+async def has_twin(database: Database, delivery: Delivery) -> bool:
+    """Whether the task's result with this text was delivered within the time of one run."""
+    rows = await database.read(_TWIN, (delivery.delivery_id,))
+    return any(is_of_run(delivery, time_of(at)) for (at,) in rows)
 
 
 def delivered(delivery_id: str) -> tuple[Statement, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykoclaw_acp.model.deliveries import Delivery, Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Said, Waiting
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -18,10 +18,13 @@ class DeliveryStore(Store, Protocol):
     async def delivery(self, delivery_id: str) -> Delivery | None:
         """A delivery, if it still waits."""
 
-    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> int | None:
-        """Where, above `after`, the newest turn begins that was imported from a transcript and said
-        what is delivered; None without one.
+    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> list[Said]:
+        """Turns above `after` that were imported from a transcript and said what is delivered, the
+        newest first.
         """
+
+    async def has_twin(self, delivery: Delivery) -> bool:
+        """Whether the task's result with this text was delivered within the time of one run."""
 
     async def deliver(
         self, session_id: str, delivery: Delivery, *, known: bool = False

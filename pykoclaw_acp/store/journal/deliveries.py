@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.model import deliveries as rules
-from pykoclaw_acp.model.deliveries import Delivery, Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Said, Waiting
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.store import deliveries, events, notes, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -21,9 +21,13 @@ class SqlDeliveryStore(SqlStore):
         """A delivery, if it still waits."""
         return await deliveries.find(self._database, delivery_id)
 
-    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> int | None:
-        """Where an imported turn begins that said what is delivered."""
+    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> list[Said]:
+        """Imported turns that said what is delivered."""
         return await deliveries.taken_in(self._database, session_id, delivery, after)
+
+    async def has_twin(self, delivery: Delivery) -> bool:
+        """Whether the task's result with this text was delivered a moment before."""
+        return await deliveries.has_twin(self._database, delivery)
 
     async def deliver(
         self, session_id: str, delivery: Delivery, *, known: bool = False

@@ -1,0 +1,77 @@
+"""A result whose turn the log has from its transcript is not shown again; any other one is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.events import Event, Text, UserMessage
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from tests.integration.queueing import enqueue, fetch, status
+from tests.integration.rig import Rig, rig
+from tests.integration.test_deliveries import attached, delivering, name
+from tests.waiting import eventually
+
+CREATED = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
+SOON, LONG_BEFORE = CREATED - timedelta(seconds=5), CREATED - timedelta(hours=1)
+
+
+def is_delivered(path: Path, delivery: str) -> bool:
+    return status(path, delivery) == "delivered"
+
+
+def times_said(path: Path) -> int:
+    """How often the session's log says "Done."."""
+    found = fetch(path, "SELECT payload FROM acp_log")
+    return sum(payload.count("Done.") for (payload,) in found)
+
+
+async def imported(r: Rig, session: str, transcript: Path, said_at: datetime | None) -> None:
+    """A turn that another program ran, in which Claude said "Done."."""
+    entry = {"uuid": "said", "timestamp": said_at and said_at.isoformat()}
+    transcript.write_text(  # noqa: ASYNC240
+        "no entry: said\n" + json.dumps(entry) + "\n"
+    )
+    row = TranscriptRow("claude", str(transcript), 1, 1, 1, 1, "", "asked", related=True)
+    asked = UserMessage("asked", {"type": "text", "text": "Is it done?"})
+    turn = TranscriptTurn("asked", "claude", last_uuid="said")
+    events: list[tuple[str, Event]] = [("asked:0", asked), ("said:0", Text("m", "Done."))]
+    await r.journal.commit_piece(session, ImportedPiece(row, events, [turn]))
+
+
+@pytest.mark.parametrize(
+    ("said_at", "created", "shown"),
+    [
+        (SOON, CREATED.isoformat(), False),
+        (LONG_BEFORE, CREATED.isoformat(), True),
+        (None, CREATED.isoformat(), True),
+        (SOON, "some day", True),
+    ],
+)
+async def test_result_is_left_out_only_if_its_own_run_was_imported(
+    tmp_path: Path, said_at: datetime | None, created: str, *, shown: bool
+) -> None:
+    path = tmp_path / "pykoclaw.db"
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        await imported(r, session.id, tmp_path / "claude.jsonl", said_at)
+        delivery = enqueue(path, name(session), "Done.", at=created)
+        async with delivering(r):
+            await eventually(partial(is_delivered, path, delivery))
+        assert times_said(path) == (2 if shown else 1)
+
+
+async def test_turn_counts_once_also_for_the_next_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "pykoclaw.db"
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        await imported(r, session.id, tmp_path / "claude.jsonl", SOON)
+        for count in (1, 2):
+            delivery = enqueue(path, name(session), "Done.", at=CREATED.isoformat())
+            async with delivering(r):
+                await eventually(partial(is_delivered, path, delivery))
+            assert times_said(path) == count
