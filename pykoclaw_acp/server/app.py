@@ -80,7 +80,7 @@ class App:
         self._identity = identity
         self._launcher = launcher
         self.conversion = Conversion(
-            database, lambda: not any(session.busy for session in sessions.live)
+            database, lambda: not any(session.busy for session in sessions.live.values())
         )
         store = SqlTaskStore(database)
         self._find_other = partial(other_scheduler.find, database.path)
@@ -178,7 +178,7 @@ class App:
         """
         try:
             async with asyncio.timeout(grace / 2):
-                await self.sessions.cancel_all()
+                await self.sessions.live.cancel_all()
         except TimeoutError:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
@@ -190,7 +190,7 @@ class App:
     async def detach(self) -> None:
         """Close the database, and leave the workers to the next daemon."""
         self.runs.stop()
-        await self.sessions.suspend()
+        await self.sessions.live.suspend()
         await self.pool.detach()
         await self._close()
         self._identity.release()

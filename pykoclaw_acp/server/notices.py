@@ -46,7 +46,7 @@ async def _run(
     def attended(session_id: str) -> bool:
         return any(
             one.alive and one.client.present
-            for session in sessions.live
+            for session in sessions.live.values()
             if session.id == session_id
             for one in session.subscriptions
         )

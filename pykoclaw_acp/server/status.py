@@ -71,7 +71,7 @@ class DaemonStatus:
         known = await instance.read(self._database)
         clients = {
             subscription.client
-            for session in self._sessions.live
+            for session in self._sessions.live.values()
             for subscription in session.subscriptions
             if subscription.client.present
         }

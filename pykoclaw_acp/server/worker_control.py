@@ -54,7 +54,7 @@ class WorkerControl:
             self._database.condition.require()
         only = None if params.session is None else await self._finder.find(params.session)
         stopped = {row.session_id for row in await overview.workers(self._database)}
-        for session in self._sessions.live if only is None else [only]:
+        for session in self._sessions.live.values() if only is None else [only]:
             session.cancel()
             if params.now:
                 self._sessions.workers.kill(session.id)
@@ -65,7 +65,7 @@ class WorkerControl:
         if only is not None:
             await only.idle()
         else:
-            await self._sessions.cancel_all()
+            await self._sessions.live.cancel_all()
         await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
         return Stopped(workers=len(stopped))
 

@@ -36,10 +36,18 @@ async def name_of(store: ConversationStore, session_id: str) -> str | None:
     return None if row is None or row.claude_session_id is None else row.name
 
 
-async def names_of(store: ConversationStore, word: str) -> list[str]:
-    """Conversations without a session that `word` stands for: a name, an id, or the beginning of
-    one that is made of a name; two at most.
+async def only_name_of(store: ConversationStore, word: str) -> str | None:
+    """The conversation without a session that `word` stands for: a name, an id, or the beginning of
+    one that is made of a name. Raises InvalidParams if it stands for several.
     """
+    names = await _names_of(store, word)
+    if len(names) > 1:
+        raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+    return names[0] if names else None
+
+
+async def _names_of(store: ConversationStore, word: str) -> list[str]:
+    """Two of them at most."""
     if not word:
         return []
     row = await store.conversation(word)

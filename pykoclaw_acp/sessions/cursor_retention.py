@@ -45,7 +45,7 @@ class CursorAges:
         alive = self._sessions.confirmations.alive
         shown = {
             subscription.reader.instance
-            for session in self._sessions.live
+            for session in self._sessions.live.values()
             for subscription in session.subscriptions
             if subscription.reader is not None
         }

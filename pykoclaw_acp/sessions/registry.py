@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
+from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
@@ -42,7 +42,7 @@ log: Final = structlog.get_logger()
 
 
 class Sessions:
-    """Sessions by id. Live sessions are those in memory; idle ones leave it after a while."""
+    """Sessions by id; `live` has those in memory."""
 
     def __init__(
         self,
@@ -66,10 +66,9 @@ class Sessions:
         self._journal = journal
         self._template = template
         self._times = times
-        self._live: dict[str, Session] = {}
+        self.live = LiveSessions()
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # session by alias
-        self._found: dict[str, float] = {}  # last access of live sessions; s, monotonic
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
         self._names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
@@ -81,7 +80,7 @@ class Sessions:
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.workers: Workers
-        self.worker_events = WorkerEvents(self._live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
+        self.worker_events = WorkerEvents(self.live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
 
     async def create(
         self,
@@ -144,17 +143,12 @@ class Sessions:
         return self._owners.get(session_id, session_id)
 
     async def find(self, session_id: str) -> Session | None:
-        """Find the session with this id or alias, in memory or the database; None if there is
-        none.
-        """
+        """The session with this id or alias, from memory or the database; None: there is none."""
         owner = self.owner(session_id)
         if owner in self._deleted:
             return None
-        live = self._live.get(owner)
-        if live is None:
-            return await self._load(owner)
-        self._found[owner] = time.monotonic()
-        return live
+        live = self.live.find(owner)
+        return await self._load(owner) if live is None else live
 
     async def _find_broker(self, session_id: str) -> Broker | None:
         session = await self.find(session_id)
@@ -179,16 +173,12 @@ class Sessions:
     async def of_conversation(self, word: str, *, create: bool = False) -> Session | None:
         """The session of a conversation that other programs began, made now if it has none.
 
-        `word` is as in `adopting.names_of`. Raises InvalidParams if it stands for several.
+        `word` is as in `adopting.only_name_of`; raises InvalidParams as that does.
         """
-        names = await adopting.names_of(self._journal, word)
-        if len(names) > 1:
-            raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
-        if not names and create:
-            return await self.get(await adopting.begin(self._journal, word))
-        for name in names:
+        name = await adopting.only_name_of(self._journal, word)
+        if name is not None:
             return await self.adopt(conversations.id_of(name), None, None)
-        return None
+        return await self.get(await adopting.begin(self._journal, word)) if create else None
 
     async def get_open(self, session_id: str) -> Session:
         """As `get`; raises InvalidRequest unless a client has opened the session."""
@@ -206,7 +196,7 @@ class Sessions:
             for one in await self._journal.find_active(record.session_id)
             if one.policy == RequestPolicy.PARKED
         ]
-        live = self._live.get(record.session_id)
+        live = self.live.get(record.session_id)
         if live is not None:
             return live
         live = self._make(record, ())
@@ -303,14 +293,9 @@ class Sessions:
         try:
             await self.close(session)
             await self._journal.delete(session.id)
-            self._live.pop(session.id, None)
+            self.live.remove(session.id)
         finally:
             self._deleted.discard(session.id)
-
-    @property
-    def live(self) -> list[Session]:
-        """Sessions in memory."""
-        return list(self._live.values())
 
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """Set the session's away policy; None: that of the settings.
@@ -335,42 +320,8 @@ class Sessions:
 
     def mark_request_answered(self, session_id: str, request_key: str) -> None:
         """Note that a client which has the session open has the response to this request."""
-        if (live := self._live.get(self.owner(session_id))) is not None:
+        if (live := self.live.get(self.owner(session_id))) is not None:
             live.mark_request_answered(request_key)
-
-    def in_use(self, session_id: str) -> bool:
-        """Whether a client has the session open, or a turn runs or waits."""
-        live = self._live.get(session_id)
-        return live is not None and (live.busy or bool(live.subscriptions))
-
-    def pruned(self, session_id: str) -> None:
-        """Note that the session's events were deleted from the database."""
-        if (live := self._live.get(session_id)) is not None:
-            live.log.pruned()
-
-    def forget(self, unseen: float) -> None:
-        """Drop idle sessions that were not accessed for `unseen` s from memory; `find` loads them
-        again.
-        """
-        before = time.monotonic() - unseen
-        for session_id, found in list(self._found.items()):
-            live = self._live.get(session_id)
-            if found <= before and (
-                live is None or (live.dormant and self.workers.forget(session_id))
-            ):
-                del self._found[session_id]
-                self._live.pop(session_id, None)
-
-    async def cancel_all(self) -> None:
-        """Interrupt every turn and wait until all have ended."""
-        busy = [session for session in self._live.values() if session.busy]
-        for session in busy:
-            session.cancel()
-        await asyncio.gather(*(session.idle() for session in busy))
-
-    async def suspend(self) -> None:
-        """Leave all turns to the next daemon, and start none."""
-        await asyncio.gather(*(session.suspend() for session in self._live.values()))
 
     def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
         options = msgspec.structs.replace(
@@ -383,8 +334,7 @@ class Sessions:
             permission_mode=record.mode or self._template.permission_mode,
         )
         self.workers.set_resume(record.session_id, record.claude_session_id)
-        self._found[record.session_id] = time.monotonic()
-        session = self._live[record.session_id] = Session(
+        session = Session(
             record,
             options,
             self._journal,
@@ -395,4 +345,5 @@ class Sessions:
             locks=self.locks,
             all_waiting=self._waiting,
         )
+        self.live.add(session)
         return session

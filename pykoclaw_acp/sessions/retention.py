@@ -46,17 +46,17 @@ class Pruner:
                 log.debug("Unused sessions are pruned later", action="prune_later")
             except Exception:
                 log.exception("Unused sessions could not be pruned", action="prune_failed")
-            self._sessions.forget(DORMANT)
+            self._sessions.live.forget(DORMANT, self._sessions.workers)
 
     async def prune(self) -> int:
         """Prune unused sessions; returns their number."""
         before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):
-            if not self._sessions.in_use(session_id) and await self._journal.prune(
+            if not self._sessions.live.in_use(session_id) and await self._journal.prune(
                 session_id, before
             ):
-                self._sessions.pruned(session_id)
+                self._sessions.live.pruned(session_id)
                 pruned += 1
         if pruned:
             log.info("Unused sessions pruned", action="sessions_pruned", count=pruned)

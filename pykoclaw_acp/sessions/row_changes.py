@@ -39,6 +39,6 @@ class RowChanges:
 
     async def look(self) -> None:
         """Look now."""
-        attended = {one.id: one for one in self._sessions.live if one.subscriptions}
+        attended = {one.id: one for one in self._sessions.live.values() if one.subscriptions}
         for session_id in await self._store.changed_rows(attended):
             attended[session_id].others.changed()

@@ -207,7 +207,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
         assert one.settlement is not None
         one.settlement.cancel()
     rows = await SessionJournal(r.database).find_active(old.id)
-    r.sessions._live.pop(old.id)
+    r.sessions.live.remove(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
     session.permissions.restore(

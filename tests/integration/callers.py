@@ -87,7 +87,7 @@ async def caller(r: Rig, path: Path) -> AsyncIterator[Caller]:
     try:
         yield made
     finally:
-        await r.sessions.cancel_all()
+        await r.sessions.live.cancel_all()
         await made.leave()
 
 

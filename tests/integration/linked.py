@@ -115,7 +115,7 @@ async def front(r: Rig, name: str = "front-1", **hello: Any) -> AsyncIterator[Fr
         yield made
     finally:
         if not made.gone:
-            await r.sessions.cancel_all()
+            await r.sessions.live.cancel_all()
             await made.leave()
 
 

@@ -147,7 +147,7 @@ async def rig(
         made.journal = journal
         yield made
     finally:
-        for session in sessions._live.values():
+        for session in sessions.live.values():
             for subscription in list(session.subscriptions):
                 subscription.close()
         await pool.close(1.0)

@@ -131,7 +131,7 @@ async def test_prompts_that_waited_are_run_in_their_order(
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
-        for one in second.sessions.live:
+        for one in second.sessions.live.values():
             one.unclaimed.claim_for("its client")
         await eventually(lambda: channel._adopted)
         channel.say(channel.ended(running.turn_id))
@@ -160,7 +160,7 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
     session, turn, channel = await hanging(first)
     waiting = await first.prompt(session, "say 1")
     channel.say(channel.event(turn.turn_id, "received"))
-    await first.sessions.suspend()
+    await first.sessions.live.suspend()
     await first.pool.detach()
     assert await texts(first, session) == ["received"]
     assert await first.states() == {turn.turn_id: "running", waiting.turn_id: "queued"}

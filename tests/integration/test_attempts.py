@@ -175,7 +175,7 @@ async def test_an_orderly_end_is_no_death(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await preparing(r)
         assert await attempts(r) == [1]
-        await r.sessions.suspend()
+        await r.sessions.live.suspend()
         assert await attempts(r) == [0]
 
 

@@ -157,7 +157,7 @@ async def test_repeated_cancel_spares_later_prompt_of_other_front(
         async with front(r, "front-2", clocks=shown()) as two:
             await two.result(1, "session/resume", sessionId=session, cwd="/")
             two.call(2, "session/prompt", **words(session, "say 1"))
-            await eventually(lambda: len(r.sessions.live[0].turns) == 2)
+            await eventually(lambda: len(next(iter(r.sessions.live.values())).turns) == 2)
             hello = shown()
             async with front(r, "front-3", clocks=hello) as three:
                 at = hello[0] - (hello[1] - cancelled_at)

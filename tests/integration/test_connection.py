@@ -38,7 +38,7 @@ async def test_answer_follows_updates_even_after_load_replaces_subscription(tmp_
         first = wire.connection.client.subscriber.subscriptions[session]
         wire.blocked.clear()
         running = wire.begin("session/prompt", **prompt(session, "say 30"))
-        await eventually(lambda: r.sessions._live[session].last_seq == 32)
+        await eventually(lambda: r.sessions.live[session].last_seq == 32)
         loading = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
         await eventually(
             lambda: wire.connection.client.subscriber.subscriptions[session] is not first
@@ -63,12 +63,12 @@ async def test_resumed_updates_stay_apart_from_next_answer(tmp_path: Path, misse
         gone.connection.leave()
         if missed == "has ended":
             worker.say(worker.event(turn, "the end"), worker.ended(turn))
-            await eventually(lambda: not r.sessions._live[session].busy)
+            await eventually(lambda: not r.sessions.live[session].busy)
         resumed = wire.begin("session/resume", sessionId=session, cwd="/")
         asked = wire.begin("session/prompt", **prompt(session, "say 1"))
         await wire.answer(resumed)
         if missed == "goes on":
-            await eventually(lambda: len(r.sessions._live[session].turns) == 2)
+            await eventually(lambda: len(r.sessions.live[session].turns) == 2)
             worker.say(worker.event(turn, "the end"), worker.ended(turn))
         await wire.answer(asked)
         said = [
@@ -83,7 +83,7 @@ async def test_missed_change_of_mode_adds_no_empty_line(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as gone, client(r) as wire:
         session = await new(gone)
         await gone.call("session/prompt", **prompt(session, "say 1"))
-        live = r.sessions._live[session]
+        live = r.sessions.live[session]
         await r.sessions.confirmations.written(5)
         gone.connection.leave()
         await SessionJournal(r.database).append(session, [ModeChanged("plan")])
@@ -99,7 +99,7 @@ async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> Non
         session = await new(wire)
         wire.blocked.clear()
         running = wire.begin("session/prompt", **prompt(session, "say 30"))
-        await eventually(lambda: r.sessions._live[session].last_seq == 32)
+        await eventually(lambda: r.sessions.live[session].last_seq == 32)
         wire.begin("session/resume", sessionId=session, cwd="/")
         wire.blocked.set()
         await wire.answer(running)
@@ -111,7 +111,7 @@ async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         giant = UserMessage("giant", {"type": "text", "text": "x" * (9 * 1024 * 1024)})
-        live = r.sessions._live[session]
+        live = r.sessions.live[session]
         await SessionJournal(r.database).append(session, [giant])
         live.record.last_seq = 1
         answered = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
@@ -128,7 +128,7 @@ async def test_load_with_unreadable_log_is_an_error(
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 3"))
-        live = r.sessions._live[session]
+        live = r.sessions.live[session]
         live.log._tail.clear()
 
         async def broken(*_: Any) -> Any:
@@ -153,7 +153,7 @@ async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
             connection.execute("UPDATE acp_log SET payload = '{broken' WHERE seq = 7")
 
         await r.database._writer.run(spoil)
-        r.sessions._live[session].log._tail.clear()
+        r.sessions.live[session].log._tail.clear()
         async with client(r) as wire:
             await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
             assert wire.seqs() == [1, 2, 7]

@@ -645,7 +645,7 @@ async def test_unloaded_dormant_session_returns_under_each_id(tmp_path: Path) ->
         r.pool.retire(session.id)
 
         def forgotten() -> bool:
-            r.sessions.forget(0)
+            r.sessions.live.forget(0, r.pool)
             return not r.sessions.live
 
         await eventually(forgotten)

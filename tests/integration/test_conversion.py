@@ -93,7 +93,7 @@ async def make_old(r: Rig, session: str, said: list[Event] = OLD) -> None:
 async def old_session(r: Rig) -> str:
     session = (await r.session()).id
     await make_old(r, session)
-    r.sessions._live.pop(session)
+    r.sessions.live.remove(session)
     return session
 
 
@@ -169,7 +169,7 @@ async def test_session_is_usable_with_log_in_both_forms(tmp_path: Path) -> None:
             pass
         everything = [one.event for one in await read(r, session, 0)]
         assert seen(everything)[0][:-1] == seen([*OLD, *everything[-7:]])[0][:-1]
-        live = r.sessions._live[session]
+        live = r.sessions.live[session]
         assert await r.seqs(live) == list(range(1, live.last_seq + 1))
         positions = [
             one

@@ -135,7 +135,7 @@ async def test_unattended_session_shows_delivery_at_next_load(tmp_path: Path, pa
     async with rig(tmp_path) as r, delivering(r):
         closed, forgotten = await r.session(), await r.session()
         await r.sessions.close(closed)
-        r.sessions.forget(-1)
+        r.sessions.live.forget(-1, r.pool)
         assert not r.sessions.live
         for session in (closed, forgotten):
             enqueue(path, name(session), "news")

@@ -69,7 +69,7 @@ async def test_long_prompts_that_wait_have_a_bound_together(
         refused = await wire.call("session/prompt", **prompt(session, "y" * 600))
         assert refused["error"]["data"]["errorKind"] == "too_many_prompts"
         wire.begin("session/prompt", **prompt(session, "z" * 300))
-        await eventually(lambda: len(r.sessions._live[session].turns) == 3)
+        await eventually(lambda: len(r.sessions.live[session].turns) == 3)
 
 
 async def test_waiting_prompts_are_bounded_over_all_sessions(
@@ -83,14 +83,14 @@ async def test_waiting_prompts_are_bounded_over_all_sessions(
             for one in (session, session, other)
         ]
         await eventually(
-            lambda: len(r.sessions._live[session].turns + r.sessions._live[other].turns) == 5
+            lambda: len(r.sessions.live[session].turns + r.sessions.live[other].turns) == 5
         )
         refused = await wire.call("session/prompt", **prompt(other, "say 2"))
         assert refused["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
         channel.say(channel.ended(turn))
         assert "result" in await wire.answer(first)
         wire.begin("session/prompt", **prompt(other, "say 3"))
-        await eventually(lambda: len(r.sessions._live[other].turns) == 3)
+        await eventually(lambda: len(r.sessions.live[other].turns) == 3)
 
 
 async def test_client_runs_one_large_call_at_a_time(

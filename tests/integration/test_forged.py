@@ -110,7 +110,7 @@ async def test_a_forged_confirmation_hides_nothing_from_namesakes(tmp_path: Path
             session = await new(honest)
         async with front(r, "forger", parent=None) as forger:
             await forger.result(1, "session/resume", sessionId=session, cwd="/")
-            last = r.sessions._live[session].last_seq
+            last = r.sessions.live[session].last_seq
             for token in range(1, 5):
                 forger.say(f"seen {token} {seq.format(last=last + 4, beyond=last + 1000)}")
             await forger.result(3, "session/resume", sessionId=session, cwd="/")

@@ -225,7 +225,7 @@ async def connected(r: Rig, capabilities: Any) -> Wire:
 
 
 async def disconnect(r: Rig, wire: Wire) -> None:
-    await r.sessions.cancel_all()
+    await r.sessions.live.cancel_all()
     await wire.close()
 
 

@@ -225,7 +225,7 @@ async def telling(
     def attended(session_id: str) -> bool:
         return any(
             one.alive and one.client.present
-            for session in r.sessions.live
+            for session in r.sessions.live.values()
             if session.id == session_id
             for one in session.subscriptions
         )

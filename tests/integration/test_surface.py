@@ -442,7 +442,7 @@ async def test_other_clients_prompt_is_never_auxiliary(tmp_path: Path) -> None:
         await end_turn(r)
         await wire.answer(running)
         assert await r.database.read("SELECT auxiliary FROM acp_sessions") == [(0,)]
-        assert [session.record.auxiliary for session in r.sessions.live] == [False]
+        assert [session.record.auxiliary for session in r.sessions.live.values()] == [False]
 
 
 async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -> None:
@@ -450,26 +450,26 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
         async with client(r) as wire:
             session = await new(wire)
             await wire.call("session/prompt", **prompt(session, "say 2"))
-            live = r.sessions.live[0]
+            live = next(iter(r.sessions.live.values()))
             await r.pool.stop(session)
-            r.sessions.forget(0)
-            assert r.sessions.live == [live], "a client has it open"
+            r.sessions.live.forget(0, r.pool)
+            assert list(r.sessions.live.values()) == [live], "a client has it open"
             assert live.log._tail.after(0) != []
         assert live.log._tail.after(0) == []
         await r.run(live, "say 2")
         live.subscriptions[0].close()
-        r.sessions.forget(0)
-        assert r.sessions.live == [live], "it has a worker"
+        r.sessions.live.forget(0, r.pool)
+        assert list(r.sessions.live.values()) == [live], "it has a worker"
         await r.pool.stop(session)
-        r.sessions.forget(60)
-        assert r.sessions.live == [live], "somebody has looked for it just now"
+        r.sessions.live.forget(60, r.pool)
+        assert list(r.sessions.live.values()) == [live], "somebody has looked for it just now"
         live.deduplication.expect(lost := Turn("lost", session, []))
-        r.sessions.forget(0)
-        assert r.sessions.live == [live], "a client may send its prompt again"
+        r.sessions.live.forget(0, r.pool)
+        assert list(r.sessions.live.values()) == [live], "a client may send its prompt again"
         await live.deduplication.mark_answered(lost)
         await eventually(lambda: not live.others)
-        r.sessions.forget(0)
-        assert (r.sessions.live, r.pool._resume, r.sessions._found) == ([], {}, {})
+        r.sessions.live.forget(0, r.pool)
+        assert (len(r.sessions.live), r.pool._resume, r.sessions.live._found) == (0, {}, {})
         async with client(r) as wire:
             await load(wire, session)
             assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == [

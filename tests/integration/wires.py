@@ -101,7 +101,7 @@ async def client(r: Rig) -> AsyncIterator[Wire]:
         yield wire
     finally:
         wire.blocked.set()
-        await r.sessions.cancel_all()
+        await r.sessions.live.cancel_all()
         await wire.close()
 
 

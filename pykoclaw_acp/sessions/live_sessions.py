@@ -1,0 +1,73 @@
+"""The sessions in this process's memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.session import Session
+
+
+class LiveSessions(Mapping[str, Session]):
+    """By id. Idle ones leave it after a while; `Sessions.find` loads them again."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Session] = {}
+        self._found: dict[str, float] = {}  # last access; s, monotonic
+
+    def __getitem__(self, session_id: str) -> Session:
+        return self._live[session_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._live))
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def add(self, session: Session) -> None:
+        """Keep a session, which is accessed now."""
+        self._live[session.id] = session
+        self._found[session.id] = time.monotonic()
+
+    def find(self, session_id: str) -> Session | None:
+        """As `get`, and note the access."""
+        live = self._live.get(session_id)
+        if live is not None:
+            self._found[session_id] = time.monotonic()
+        return live
+
+    def remove(self, session_id: str) -> None:
+        """Drop a session that was deleted."""
+        self._live.pop(session_id, None)
+
+    def forget(self, unseen: float, workers: Workers) -> None:
+        """Drop idle sessions that were not accessed for `unseen` s, unless `workers` needs them."""
+        before = time.monotonic() - unseen
+        for session_id, found in list(self._found.items()):
+            live = self._live.get(session_id)
+            if found <= before and (live is None or (live.dormant and workers.forget(session_id))):
+                del self._found[session_id]
+                self._live.pop(session_id, None)
+
+    def in_use(self, session_id: str) -> bool:
+        """Whether a client has the session open, or a turn runs or waits."""
+        live = self._live.get(session_id)
+        return live is not None and (live.busy or bool(live.subscriptions))
+
+    def pruned(self, session_id: str) -> None:
+        """Note that the session's events were deleted from the database."""
+        if (live := self._live.get(session_id)) is not None:
+            live.log.pruned()
+
+    async def cancel_all(self) -> None:
+        """Interrupt every turn and wait until all have ended."""
+        busy = [session for session in self._live.values() if session.busy]
+        for session in busy:
+            session.cancel()
+        await asyncio.gather(*(session.idle() for session in busy))
+
+    async def suspend(self) -> None:
+        """Leave all turns to the next daemon, and start none."""
+        await asyncio.gather(*(session.suspend() for session in self._live.values()))
