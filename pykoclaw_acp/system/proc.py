@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 STATE: Final = 0  # fields of `stat`
 PARENT: Final = 1
+GROUP: Final = 2
 SESSION: Final = 3
 FLAGS: Final = 6
 START: Final = 19  # clock ticks after boot

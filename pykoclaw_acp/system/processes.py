@@ -93,15 +93,17 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
     """Reap zombies that were reparented to this subreaper.
 
     Pids in `own`, and children in this process's session, are left to whoever waits for them: tools
-    run in sessions of their own.
+    run in sessions of their own. What a child with a process group of its own left there is reaped.
     """
-    session = os.getsid(0)
+    session, group = os.getsid(0), os.getpgrp()
     for pid in children(os.getpid()):
         fields = _stat(pid)
         if (
             fields
             and fields[proc.STATE] == "Z"
-            and int(fields[proc.SESSION]) != session
+            and (
+                int(fields[proc.SESSION]) != session or int(fields[proc.GROUP]) not in (group, pid)
+            )
             and pid not in own
         ):
             try:

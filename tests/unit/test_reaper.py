@@ -58,11 +58,17 @@ def test_a_recycled_pid_is_not_signalled() -> None:
 def test_orphans_are_reaped_but_own_children_are_not() -> None:
     orphan = subprocess.Popen(["true"], start_new_session=True)
     child = subprocess.Popen(["true"])
-    eventually_sync(lambda: {processes.state(process.pid) for process in (orphan, child)} == {"Z"})
+    leader = subprocess.Popen(["true"], process_group=0)
+    left = subprocess.Popen(["true"], process_group=leader.pid)  # as what a notify command leaves
+    made = (orphan, child, leader, left)
+    eventually_sync(lambda: {processes.state(process.pid) for process in made} == {"Z"})
     assert processes.ending(child.pid)
     assert not processes.ending(os.getpid())
     processes.reap_orphans()
     assert processes.state(orphan.pid) is None
     assert processes.state(child.pid) == "Z"
-    assert child.wait(10) == 0
+    assert processes.state(left.pid) is None
+    assert processes.state(leader.pid) == "Z"
+    assert child.wait(10) == leader.wait(10) == 0
     orphan.wait(10)
+    left.wait(10)
