@@ -18,6 +18,7 @@ CHANNELS: Final = frozenset({"wa", "acp", "matrix", "tg", "chat", "slack"})
 SENT: Final = "send-cli"  # in place of a task's id: `pykoclaw send`
 LONGEST: Final = 1024 * 1024  # characters of a message that are shown
 LONGEST_NOTE: Final = 16 * 1024  # characters of a message that Claude is given
+LONGEST_NAME: Final = 60  # characters of a prompt by which its task is named
 ONE_RUN: Final = timedelta(seconds=60)
 """Most between what Claude said in a run and the row that delivers it."""
 
@@ -28,6 +29,7 @@ _OPEN, _CLOSE = "<reply>", "</reply>"
 class Delivery:
     """A row of `delivery_queue` for a session; `message` holds its first `LONGEST` characters of
     `length`. `own`: it is what was said in the conversation that it is for.
+    `prompt`: the beginning of the task's, if there is the task.
     """
 
     delivery_id: str
@@ -36,6 +38,7 @@ class Delivery:
     length: int
     created_at: str
     own: bool = False
+    prompt: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -144,7 +147,11 @@ def _replies(text: str) -> Iterator[str]:
 def _heading(delivery: Delivery) -> str:
     if delivery.task_id == SENT:
         return "Delivered by `pykoclaw send`."
-    return f"Result of the scheduled task {delivery.task_id}."
+    words = " ".join((delivery.prompt or "").split())
+    if not words:
+        return f"Result of the scheduled task {delivery.task_id}."
+    cut = words if len(words) <= LONGEST_NAME else f"{words[:LONGEST_NAME].rstrip()}…"
+    return f"Result of the scheduled task “{cut}”."
 
 
 def _cut(delivery: Delivery, limit: int) -> str:

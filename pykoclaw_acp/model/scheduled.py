@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from pykoclaw_acp.model.events import Event, Text, ToolStarted
-from pykoclaw_acp.model.schedule import compute_next_run
+from pykoclaw_acp.model.schedule import compute_next_run, now_text
 
+SHORTEST_INTERVAL: Final = timedelta(seconds=60)  # of pykoclaw's own scheduler
 SUMMARY: Final = 200  # characters of a result that `last_result` keeps
 _RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
 
@@ -38,10 +39,16 @@ class Task(msgspec.Struct, frozen=True):
         return self.context_mode != "group"
 
     def after(self) -> str | None:
-        """Its next run, counted from now; None if there is none. Raises ValueError."""
+        """Its next run, counted from now; None if there is none. An interval has a minute at least.
+        Raises ValueError.
+        """
         if self.schedule_type not in ("cron", "interval"):
             return None
-        return compute_next_run(self.schedule_type, self.schedule_value)
+        now = datetime.now(UTC)
+        following = compute_next_run(self.schedule_type, self.schedule_value, now)
+        if following is None or self.schedule_type == "cron":
+            return following
+        return now_text(max(datetime.fromisoformat(following), now + SHORTEST_INTERVAL))
 
 
 @dataclass(slots=True)

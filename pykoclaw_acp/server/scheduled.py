@@ -81,6 +81,8 @@ class ScheduledTasks:
     async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
         task = await self._task(params.task)
+        if task.status != "paused":
+            raise InvalidRequest(f"The task is not paused but {task.status}: nothing was changed.")
         try:
             following = compute_next_run(task.schedule_type, task.schedule_value)
         except ValueError as error:
@@ -88,9 +90,12 @@ class ScheduledTasks:
         return await self._changed(task.id, tasks.set_status(task.id, "active", following))
 
     async def cancel(self, call: Call, params: TaskParams) -> Empty:  # noqa: ARG002
-        """Delete the task and what is kept of its runs; a run that has begun goes on."""
+        """Delete the task and what is kept of its runs. A run that has begun goes on, one that has
+        not does not happen.
+        """
         task = await self._task(params.task)
-        await self._database.commit(Unit(tasks.delete(task.id)))
+        ends = (tasks.give_up_runs(task.id),) if self._app.runs.give_up(task.id) else ()
+        await self._database.commit(Unit((*tasks.delete(task.id), *ends)))
         return Empty()
 
     async def run(self, call: Call, params: TaskParams) -> TaskStarted:  # noqa: ARG002

@@ -19,6 +19,7 @@ from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.tasks import Pace
 
 PAGE: Final = 1000  # names read at once
+LONGEST_NAME: Final = 255  # bytes; it is the name of a directory
 MOST: Final = 2  # names that one word may stand for
 
 log: Final = structlog.get_logger()
@@ -116,6 +117,10 @@ async def begin(store: ConversationStore, name: str) -> str:
     if conversations.channel(name) in (conversations.OWN, conversations.NO_CHANNEL):
         raise InvalidParams(
             "`conversation`: there is none of this name, and only one of another channel is begun by its name."
+        )
+    if len(name.encode()) > LONGEST_NAME:
+        raise InvalidParams(
+            f"`conversation`: a name has {LONGEST_NAME} bytes at most, this one has {len(name.encode())}."
         )
     record = SessionRecord(conversations.id_of(name), name, None, title=conversations.title(name))
     with contextlib.suppress(Conflict):

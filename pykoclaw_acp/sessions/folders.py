@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.sessions.session import Session
 
+# Errors of the machine, which pass; any other one is of the name or of what is there.
+_PASSING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EIO}
+)
+
 
 async def of_conversation(data: Path, name: str) -> str:
     """`conversations/<name>` in the data directory, made if it is missing.
 
-    Raises InvalidParams if the name would lead elsewhere.
+    Raises InvalidParams if the name would lead elsewhere, or no directory can have it; OSError if
+    the machine lacks something.
     """
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise InvalidParams("The name of the conversation cannot be that of a directory.")
     folder = data / "conversations" / name
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise
+        reason = error.strerror if isinstance(error, OSError) else "it is not valid text"
+        raise InvalidParams(f"The conversation has no directory: {reason}.") from error
     return str(folder)
 
 

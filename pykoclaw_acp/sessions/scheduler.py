@@ -62,11 +62,13 @@ class Scheduler:
         due = await self._store.due(room)
         if due and await self._stands_by():
             return STANDING_BY
-        for task in due:
-            await self._claim(task)
+        claimed = [await self._claim(task) for task in due]
+        if due and not any(claimed):
+            return AFTER_FAILURE  # the same ones are due again
         return _until(await self._store.next_due()) if len(due) < room else 0
 
-    async def _claim(self, task: Task) -> None:
+    async def _claim(self, task: Task) -> bool:
+        """False if that has changed nothing."""
         try:
             try:
                 following = task.after()
@@ -74,10 +76,12 @@ class Scheduler:
                 reason = f"The schedule cannot be read: {error}"
                 log.error("A task is paused", action="task_paused", task=task.id, reason=reason)
                 await self._store.refuse(task, reason)
-                return
+                return True
             await self._runs.begin(task, following)
         except Conflict as error:
             log.info("A task was not claimed", action="task_left", task=task.id, reason=str(error))
+            return False
+        return True
 
     async def _stands_by(self) -> bool:
         """Whether pykoclaw's scheduler runs; said in the log when that changes."""

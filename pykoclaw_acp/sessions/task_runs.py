@@ -46,6 +46,8 @@ class TaskRuns:
         self._data = data
         self._tasks = Tasks()
         self._running: dict[str, TaskRun] = {}  # by task
+        self._acts: dict[str, asyncio.Task[None]] = {}  # by task
+        self._accepting: set[str] = set()  # tasks whose runs are turns, or may be
 
     @property
     def room(self) -> int:
@@ -76,13 +78,21 @@ class TaskRuns:
         self._start(run)
         return run
 
+    def give_up(self, task_id: str) -> bool:
+        """End a run that has not begun, without a result; False if it may have begun."""
+        if task_id in self._accepting:
+            return False
+        if (act := self._acts.get(task_id)) is not None:
+            act.cancel()
+        return True
+
     def stop(self) -> None:
         """Leave the runs to the next daemon."""
         self._tasks.cancel()
 
     def _start(self, run: TaskRun) -> None:
         self._running[run.task.id] = run
-        self._tasks.start(self._run(run), name="scheduled task")
+        self._acts[run.task.id] = self._tasks.start(self._run(run), name="scheduled task")
 
     async def _run(self, run: TaskRun) -> None:
         async def act() -> None:
@@ -96,6 +106,8 @@ class TaskRuns:
             log.warning("The run has a result already", action="task_ended", task=run.task.id)
         finally:
             self._running.pop(run.task.id, None)
+            self._acts.pop(run.task.id, None)
+            self._accepting.discard(run.task.id)
             self.changed.set()
 
     async def _to_its_end(self, run: TaskRun) -> None:
@@ -132,6 +144,7 @@ class TaskRuns:
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
+            self._accepting.add(run.task.id)
             turn = await session.intake.accept_unattended(self._turn(run))
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != NOT_STARTED:

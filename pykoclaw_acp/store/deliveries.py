@@ -30,9 +30,11 @@ MOST_IMPORTED: Final = 500  # events in which the text of a delivery is looked f
 MOST_WAITING: Final = 10_000  # rows that are looked at together
 
 # CROSS JOIN fixes the order: the rows that wait first, then sessions by their indexes. Each SELECT
-# returns the rows in the order in which they were inserted.
+# returns the rows in the order in which they were inserted. As bytes: one id that is not UTF-8 must
+# not keep the others from being read.
 _WAITING: Final = " UNION ALL ".join(
-    "SELECT d.id, d.created_at, COALESCE(s.alias_of, s.acp_session_id), s.deleted_at IS NOT NULL"  # noqa: S608  constants
+    "SELECT CAST(d.id AS BLOB), CAST(d.created_at AS BLOB), COALESCE(s.alias_of, s.acp_session_id),"  # noqa: S608  constants
+    " s.deleted_at IS NOT NULL"
     f" FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"
     f" WHERE d.channel_prefix = '{OWN}' AND d.status = 'pending'"
     for matches in (
@@ -60,7 +62,8 @@ _TWIN: Final = (
 )
 # As bytes: one text that is not UTF-8 must not keep the others from being read.
 _ROW: Final = (
-    f"SELECT d.task_id, d.created_at, LENGTH(d.message), CAST(SUBSTR(d.message, 1, {LONGEST}) AS BLOB),"  # noqa: S608  constant
+    "SELECT CAST(d.task_id AS BLOB), CAST(d.created_at AS BLOB), LENGTH(d.message),"  # noqa: S608  constants
+    f" CAST(SUBSTR(d.message, 1, {LONGEST}) AS BLOB), CAST(SUBSTR(t.prompt, 1, 200) AS BLOB),"
     f" d.task_id = '{SENT}' OR t.conversation = d.conversation"
     " FROM delivery_queue d LEFT JOIN scheduled_tasks t ON t.id = d.task_id"
     " WHERE d.id = ? AND d.status = 'pending'"
@@ -70,9 +73,11 @@ _ROW: Final = (
 async def waiting(database: Database) -> list[Waiting]:
     """Deliveries for conversations that have a session, or had one that was deleted, by session."""
     rows = await database.read(f"{_WAITING} LIMIT {MOST_WAITING}")
-    rows.sort(key=lambda row: str(row[1]))  # stable: rows of one time stay in their order
+    rows.sort(key=lambda row: row[1] or b"")  # stable: rows of one time stay in their order
     owners: dict[str, tuple[str, bool]] = {}
-    for delivery_id, _, session_id, deleted in rows:
+    for name, _, session_id, deleted in rows:
+        if (delivery_id := _text(name)) is None:
+            continue  # nothing can name it: it stays as it is
         known = owners.get(delivery_id)
         if known is None or (known[1] and not deleted):
             owners[delivery_id] = (session_id, bool(deleted))
@@ -91,10 +96,20 @@ async def find(database: Database, delivery_id: str) -> Delivery | None:
 
 
 def _delivery(delivery_id: str, row: tuple[Any, ...]) -> Delivery:
-    task, created_at, length, message, own = row
-    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else ""
+    length, own = row[2], row[5]
+    task, created_at, text, prompt = (
+        one.decode("utf-8", "replace") if isinstance(one, bytes) else ""
+        for one in (*row[:2], *row[3:5])
+    )
     length = max(int(length or 0), len(text))
-    return Delivery(delivery_id, str(task), text, length, str(created_at), bool(own))
+    return Delivery(delivery_id, task, text, length, created_at, bool(own), prompt)
+
+
+def _text(name: bytes | None) -> str | None:
+    try:
+        return None if name is None else name.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 async def taken_in(

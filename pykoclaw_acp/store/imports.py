@@ -93,9 +93,9 @@ async def background(database: Database, session_id: str, limit: int) -> tuple[l
 async def scheduled(database: Database, conversation: str) -> list[str]:
     """Prompts of the scheduled tasks of a conversation."""
     rows = await database.read(
-        "SELECT prompt FROM scheduled_tasks WHERE conversation = ?", (conversation,)
+        "SELECT CAST(prompt AS BLOB) FROM scheduled_tasks WHERE conversation = ?", (conversation,)
     )
-    return [prompt for (prompt,) in rows]
+    return [prompt.decode("utf-8", "replace") for (prompt,) in rows]
 
 
 async def imported(database: Database, session_id: str, sources: Collection[str]) -> set[str]:

@@ -15,37 +15,62 @@ from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
-_COLUMNS: Final = (
-    "id, conversation, prompt, schedule_type, schedule_value, COALESCE(context_mode, 'group'),"
-    " target_conversation, next_run, last_run, last_result, COALESCE(status, 'active'), created_at"
+_NAMES: Final = (
+    *("id", "conversation", "prompt", "schedule_type", "schedule_value"),
+    *("COALESCE(context_mode, 'group')", "target_conversation", "next_run", "last_run"),
+    *("last_result", "COALESCE(status, 'active')", "created_at"),
 )
+# As bytes: one text that is not UTF-8 must not keep the others from being read.
+_COLUMNS: Final = ", ".join(f"CAST({name} AS BLOB)" for name in _NAMES)
 _NOT_RUNNING: Final = (
     "NOT EXISTS (SELECT 1 FROM acp_task_runs r WHERE r.task_id = scheduled_tasks.id"
     " AND r.ended_at IS NULL)"
 )
 _RUN: Final = "SELECT turn_id, task, claimed_next_run, manual, started_at, acp_session_id, aside FROM acp_task_runs"
 # The values are compared as texts, as pykoclaw does; whatever is no time is never due.
-_IS_DUE: Final = "status = 'active' AND next_run IS NOT NULL AND next_run <= ?"
+_IS_DUE: Final = (
+    "status = 'active' AND next_run IS NOT NULL AND next_run <= ?"
+    " AND id = CAST(id AS TEXT)"  # a row without an id, or with bytes for one, cannot be claimed
+)
+_MOST_UNREADABLE: Final = 1000  # due rows that are skipped in a look
 
 
-async def due(database: Database, limit: int) -> list[Task]:
-    """Tasks whose time has come and that do not run, the first due first."""
+async def due(database: Database, limit: int) -> tuple[list[Task], list[str]]:
+    """Tasks whose time has come and that do not run, the first due first; and the ids of those that
+    hold text which is not UTF-8, as far as it can be read.
+    """
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE {_IS_DUE} AND {_NOT_RUNNING}"  # noqa: S608  constants
         " ORDER BY next_run LIMIT ?",
-        (now_text(), limit),
+        (now_text(), limit + _MOST_UNREADABLE),
     )
-    return [Task(*row) for row in rows]
+    readable: list[Task] = []
+    unreadable: list[str] = []
+    for row in rows:
+        if len(readable) == limit:
+            break
+        try:
+            readable.append(_task(row, "strict"))
+        except UnicodeDecodeError:
+            unreadable.append(_task(row).id)
+    return readable, unreadable
+
+
+def _task(row: tuple[Any, ...], errors: str = "backslashreplace") -> Task:
+    texts: list[Any] = [None if one is None else one.decode("utf-8", errors) for one in row]
+    for required in (*range(6), 10, 11):
+        texts[required] = texts[required] or ""
+    return Task(*texts)
 
 
 async def next_due(database: Database) -> str | None:
     """When the next task is due that is not due yet."""
     rows = await database.read(
-        "SELECT next_run FROM scheduled_tasks WHERE status = 'active' AND next_run > ?"
+        "SELECT CAST(next_run AS BLOB) FROM scheduled_tasks WHERE status = 'active' AND next_run > ?"
         " ORDER BY next_run LIMIT 1",
         (now_text(),),
     )
-    return str(rows[0][0]) if rows else None
+    return rows[0][0].decode("utf-8", "replace") if rows else None
 
 
 async def every(database: Database, limit: int) -> list[Task]:
@@ -54,7 +79,7 @@ async def every(database: Database, limit: int) -> list[Task]:
         f"SELECT {_COLUMNS} FROM scheduled_tasks ORDER BY created_at DESC LIMIT ?",  # noqa: S608  constant
         (limit,),
     )
-    return [Task(*row) for row in rows]
+    return [_task(row) for row in rows]
 
 
 async def matching(database: Database, word: str) -> list[Task]:
@@ -68,7 +93,7 @@ async def matching(database: Database, word: str) -> list[Task]:
             f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE id >= ? AND id < ? LIMIT 2",  # noqa: S608
             (word, word + "\U0010ffff"),
         )
-    return [Task(*row) for row in rows]
+    return [_task(row) for row in rows]
 
 
 async def logged(database: Database, task_id: str, limit: int) -> list[tuple[Any, ...]]:
@@ -242,6 +267,15 @@ def delete(task_id: str) -> tuple[Statement, ...]:
     return (
         Statement("DELETE FROM task_run_logs WHERE task_id = ?", (task_id,)),
         Statement("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,), rows=1),
+    )
+
+
+def give_up_runs(task_id: str) -> Statement:
+    """End the task's runs that are no turns yet."""
+    return Statement(
+        "UPDATE acp_task_runs SET ended_at = ? WHERE task_id = ? AND ended_at IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_task_runs.turn_id)",
+        (now_ms(), task_id),
     )
 
 

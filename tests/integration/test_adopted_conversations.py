@@ -248,6 +248,10 @@ async def test_a_conversation_of_another_channel_begins_by_its_name(tmp_path: Pa
         await began(r, "wa-2", None)
         found = await cli.call("conversations/resolve", conversation="wa-2", create=True)
         assert found["session"] == conversations.id_of("wa-2")
+        long = await cli.refused(
+            "conversations/resolve", conversation="tg-" + "é" * 200, create=True
+        )
+        assert (long["code"], "255 bytes" in long["message"]) == (-32602, True)
         for name in ("acp-unknown", "notes"):
             refused = await cli.refused("conversations/resolve", conversation=name, create=True)
             assert refused["code"] == -32602

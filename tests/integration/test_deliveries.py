@@ -279,3 +279,36 @@ async def test_session_that_got_a_delivery_is_not_pruned(tmp_path: Path, path: P
         await settled(path)
         journal = SessionJournal(r.database)
         assert await journal.unused(journal.clock.now() + 1000) == []
+
+
+async def test_rows_that_are_not_utf8_let_others_pass(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, client = await attached(r)
+        enqueue(path, name(session), "unnamed")
+        execute(path, "UPDATE delivery_queue SET id = CAST(x'ff41' AS TEXT)")
+        odd = enqueue(path, name(session), "odd time")
+        execute(
+            path, "UPDATE delivery_queue SET created_at = CAST(x'ff41' AS TEXT) WHERE id = ?", odd
+        )
+        good = enqueue(path, name(session), "good news")
+        async with delivering(r):
+            await eventually(lambda: status(path, good) == "delivered")
+            await eventually(lambda: status(path, odd) == "delivered")
+            await eventually(lambda: "odd time" in client.text and "good news" in client.text)
+        assert fetch(path, "SELECT COUNT(*) FROM delivery_queue WHERE status = 'pending'") == [(1,)]
+
+
+async def test_result_is_named_by_its_task(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, delivering(r):
+        session, client = await attached(r)
+        execute(
+            path,
+            "INSERT INTO scheduled_tasks (id, conversation, prompt, schedule_type, schedule_value, created_at)"
+            " VALUES ('0414c1c7', ?, ?, 'once', 'never', '2026')",
+            "wa-other",
+            "Look at\nthe backups" + " of everything" * 20,
+        )
+        enqueue(path, name(session), "All is well.", task="0414c1c7")
+        await eventually(lambda: "All is well." in client.text)
+        assert "task “Look at the backups of everything" in client.text
+        assert "0414c1c7" not in client.text

@@ -15,12 +15,14 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
+from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import other_scheduler
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Client, Rig, rig
@@ -337,6 +339,103 @@ async def test_many_due_tasks_leave_workers_for_people(tmp_path: Path, path: Pat
             task(path, session.record.conversation_name, "hang", id=f"t{number}")
         await eventually(lambda: len(r.launcher.launched) == 4)
         assert not await within(lambda: len(r.launcher.launched) > 4, 1)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+async def test_task_that_has_no_directory_ends_as_error(
+    tmp_path: Path, path: Path, *, taken: bool
+) -> None:
+    if taken:
+        (tmp_path / "conversations").mkdir()
+        (tmp_path / "conversations" / "taken").write_text("")
+    async with rig(tmp_path) as r, scheduling(r):
+        bad = [task(path, "taken" if taken else "wa-" + "é" * 200) for _ in range(5)]
+        session = await r.session()
+        good = task(path, session.record.conversation_name)
+        await eventually(lambda: logs(path, good))
+        await eventually(lambda: all(logs(path, one) for one in bad))
+        for one in bad:
+            ((state, _, error),) = logs(path, one)
+            assert (state, "no directory" in error) == ("error", True)
+        assert fetch(path, "SELECT 1 FROM acp_task_runs WHERE ended_at IS NULL") == []
+
+
+async def test_given_up_run_that_has_not_begun_leaves_its_slot(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pykoclaw_acp.sessions.task_runs.folders.ensure", full)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        one = task(path, session.record.conversation_name)
+        store = SqlTaskStore(r.database)
+        runs = TaskRuns(r.sessions, store, tmp_path)
+        (known,) = await store.due(9)
+        await runs.begin(known, None)
+        await eventually(
+            lambda: fetch(path, "SELECT acp_session_id FROM acp_task_runs") != [(None,)]
+        )
+        assert runs.give_up(one)
+        await r.database.commit(Unit((*tasks.delete(one), tasks.give_up_runs(one))))
+        await eventually(lambda: not runs.running)
+        assert await store.unfinished() == []
+
+
+@pytest.mark.parametrize("column", ["id", "conversation", "prompt", "schedule_value"])
+async def test_task_that_is_not_utf8_is_skipped_and_listed_escaped(
+    tmp_path: Path, path: Path, column: str
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        for number in range(5):
+            task(path, session.record.conversation_name, id=f"bad{number}")
+        execute(
+            path,
+            f"UPDATE scheduled_tasks SET {column} = CAST(x'ff' || CAST({column} AS BLOB) AS TEXT)",
+        )
+        good = task(path, session.record.conversation_name, id="good", next_run="2026-01-02")
+        async with scheduling(r):
+            await eventually(lambda: logs(path, good))
+        assert len(r.launcher.launched) == 1
+        listed = await tasks.every(r.database, 9)
+        assert len([one for one in listed if "\\xff" in getattr(one, column)]) == 5
+
+
+async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        name = session.record.conversation_name
+        for number in range(6):
+            task(path, name, id=f"x{number}")
+        execute(path, "UPDATE scheduled_tasks SET id = NULL WHERE id <> 'x5'")
+        execute(path, "UPDATE scheduled_tasks SET id = x'6162' WHERE id = 'x5'")
+        good = task(path, name, next_run="2026-01-02", id="good")
+        async with scheduling(r):
+            await eventually(lambda: logs(path, good))
+        assert [one.id for one in await tasks.every(r.database, 9)].count("") == 5
+
+
+async def test_claims_that_change_nothing_are_not_tried_at_once(tmp_path: Path, path: Path) -> None:
+    class Refusing(SqlTaskStore):
+        claims = 0
+
+        async def claim(self, run: TaskRun) -> None:
+            self.claims += 1
+            raise Conflict("it changed")
+
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        for _ in range(5):
+            task(path, session.record.conversation_name)
+        store = Refusing(r.database)
+        runs = TaskRuns(r.sessions, store, tmp_path)
+        running = asyncio.create_task(Scheduler(store, runs, nobody).run())
+        await eventually(lambda: store.claims >= 4)
+        assert not await within(lambda: store.claims > 4, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 # --- the other scheduler's process

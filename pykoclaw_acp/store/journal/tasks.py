@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import structlog
+
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.store import tasks, turns
+from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
+
+log: Final = structlog.get_logger()
 
 
 class SqlTaskStore(SqlStore):
     """Implements `sessions.ports.tasks.TaskStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._skipped: set[str] = set()  # tasks of which the log says so
+
     async def due(self, limit: int) -> list[Task]:
         """Tasks whose time has come and that this program does not run."""
-        return await tasks.due(self._database, limit)
+        found, unreadable = await tasks.due(self._database, limit)
+        for task_id in set(unreadable) - self._skipped:
+            log.warning(
+                "A task is skipped: its row has text that is not UTF-8",
+                action="task_unreadable",
+                task=task_id,
+            )
+        self._skipped.update(unreadable)
+        return found
 
     async def next_due(self) -> str | None:
         """When the next task is due that is not due yet."""
