@@ -13,6 +13,13 @@ _SAID: Final = {
     "agent_message_chunk": "Claude",
     "agent_thought_chunk": "Claude, thinking",
 }
+_ORIGIN: Final = "pykoclaw.dev/origin"
+_ORIGINS: Final = {
+    "scheduler": "Scheduled task",
+    "terminal": "Terminal",
+    "whatsapp": "WhatsApp",
+    "telegram": "Telegram",
+}
 _RESULT: Final = {"completed": "✓", "failed": "✗"}
 _FENCE: Final = "```"
 
@@ -30,7 +37,9 @@ class Terminal:
         """Print an update."""
         kind = update["sessionUpdate"]
         if kind in _SAID:
-            self._say(kind, str(update.get("messageId")), _text(update["content"]))
+            self._say(
+                kind, _speaker(update), str(update.get("messageId")), _text(update["content"])
+            )
         elif kind == "tool_call":
             title = self._tools[update["toolCallId"]] = one_line(update["title"])
             self.note(f"• {title}", fg="cyan")
@@ -54,11 +63,11 @@ class Terminal:
         """End the output at the beginning of a line."""
         self._end_line()
 
-    def _say(self, kind: str, message: str, text: str) -> None:
+    def _say(self, kind: str, speaker: str, message: str, text: str) -> None:
         if self._message != (kind, message):
             self._end_line()
             self._message = (kind, message)
-            self._write(joined([shown(f"{_SAID[kind]}:", bold=True), shown("\n", "prose")]))
+            self._write(joined([shown(f"{speaker}:", bold=True), shown("\n", "prose")]))
         if text:
             self._write(
                 shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {}))
@@ -82,7 +91,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
         if kind in _SAID:
             now = (kind, str(update.get("messageId")))
             if now != message:
-                yield f"\n\n## {_SAID[kind]}\n\n"
+                yield f"\n\n## {_speaker(update)}\n\n"
             message = now
             yield _text(update["content"])
         elif kind == "tool_call":
@@ -94,6 +103,14 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
             yield from _shown(update.get("content") or [])
             yield f"\n*{update['status']}*\n"
     yield "\n"
+
+
+def _speaker(update: dict[str, Any]) -> str:
+    """Who speaks: a user's message may have come through another program."""
+    origin = (update.get("_meta") or {}).get(_ORIGIN)
+    if not isinstance(origin, str) or not origin:
+        return _SAID[update["sessionUpdate"]]
+    return _ORIGINS.get(origin, one_line(origin))
 
 
 def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:

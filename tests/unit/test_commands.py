@@ -246,6 +246,23 @@ def test_a_document_has_headings_and_what_tools_showed() -> None:
     assert document.endswith("Done.\n")
 
 
+@pytest.mark.parametrize(
+    ("origin", "speaker"),
+    [
+        ("scheduler", "Scheduled task"),
+        ("terminal", "Terminal"),
+        ("whatsapp", "WhatsApp"),
+        ("bot", "bot"),
+    ],
+)
+def test_a_prompt_says_through_what_it_came(origin: str, speaker: str) -> None:
+    update = said("user_message_chunk", "1", "Hello.") | {"_meta": {"pykoclaw.dev/origin": origin}}
+    pieces: list[str] = []
+    Terminal(lambda text: pieces.append(click.unstyle(text))).show(update)
+    assert "".join(pieces).startswith(f"{speaker}:\nHello.")
+    assert f"## {speaker}\n\nHello." in "".join(markdown({"summary": summary()}, [update]))
+
+
 def test_fence_in_tool_output_does_not_end_block() -> None:
     shown = {"type": "content", "content": {"type": "text", "text": "```\ncode\n```"}}
     assert "\n````\n```\ncode\n```\n````\n" in "".join(
