@@ -4,9 +4,11 @@ those who look after the daemon.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,8 +30,11 @@ from pykoclaw_acp.server.follower import Follower
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
+
+LOOK_WAIT: Final = 10.0  # s for what other programs did; the look goes on afterwards
 
 
 class SessionControl:
@@ -97,7 +102,9 @@ class SessionControl:
 
     async def show(self, call: Call, params: SessionParams) -> SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""
-        session_id = await self._finder.id_of(params.session)
+        session = await self._finder.find(params.session)
+        await _take_in(session)
+        session_id = session.id
         summary = await overview.summary(self._database, session_id)
         if summary is None:
             raise SessionNotFound(session_id)
@@ -130,6 +137,7 @@ class SessionControl:
         session is closed.
         """
         session = await self._finder.find(params.session)
+        await _take_in(session)
         after = params.after
         if params.turns is not None:
             after = max(
@@ -144,3 +152,11 @@ class SessionControl:
         finally:
             subscription.close()
         return Followed(seq=subscription.cursor)
+
+
+async def _take_in(session: Session) -> None:
+    """What other programs did, as before a load; a turn that runs looks itself when it has ended."""
+    if not session.busy:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_WAIT):
+                await session.others.look_if_possible()

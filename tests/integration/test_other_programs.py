@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.adopting import alive, daemon, found, killed
+from tests.integration.callers import caller
 from tests.integration.journals import upsert_row
 from tests.integration.linked import Front, front
 from tests.integration.linked import words as prompt
@@ -79,6 +80,17 @@ async def test_a_load_shows_what_others_said_before_it_is_answered(tmp_path: Pat
         assert one.text() == "Said in WhatsApp."
         (look,) = transcripts.looks
         assert (look.session, look.row) == (SESSION, CLAUDE)
+
+
+async def test_a_command_shows_what_others_said(tmp_path: Path) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, caller(r, tmp_path) as cli:
+        await upsert_row(r.database, ROW)
+        transcripts.find(Standing.MOVED_ON, "Said in WhatsApp.")
+        assert (await cli.call("sessions/show", session=NAME))["events"] > 0
+        transcripts.find(Standing.MOVED_ON, " And more.")
+        await cli.call("follow", session=NAME)
+        assert cli.text() == "Said in WhatsApp. And more."
 
 
 async def test_a_resume_that_follows_shows_it_too(tmp_path: Path) -> None:
