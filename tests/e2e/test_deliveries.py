@@ -97,7 +97,8 @@ async def test_result_whose_turn_was_taken_in_is_seen_once(stack: Stack, mode: s
         "scheduled_tasks",
         id="0a1b2c3d",
         conversation=name(session),
-        prompt=text("<reply>Forty-two.</reply>"),
+        prompt="Look at the logs of the whole night, and say what is wrong there. "
+        + text("<reply>Forty-two.</reply>"),
         schedule_type="once",
         schedule_value="2000-01-01",
         context_mode=mode,

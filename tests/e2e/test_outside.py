@@ -177,6 +177,8 @@ async def test_task_commands_list_change_and_run(stack: Stack) -> None:
     shown = (await done(stack, "tasks", "show", "aaaa1111", "--json")).json
     assert (shown["task"]["status"], len(shown["runs"])) == ("active", 1)
     assert shown["task"]["nextRun"] < "2099"
+    again = await run(stack, "tasks", "resume", "aaaa1111")
+    assert (again.status, "not paused" in again.error) == (1, True)
     details = (await done(stack, "sessions", "show", session, "--json")).json
     assert [turn["origin"] for turn in details["turns"]] == ["task", "client"]
     await done(stack, "tasks", "cancel", "aaaa1111")
@@ -203,7 +205,8 @@ async def test_isolated_result_is_delivered_and_told(stack: Stack) -> None:
         stack,
         "aaaa1111",
         name(session),
-        text("<reply>Three errors.</reply>"),
+        "Look at the logs of the whole night, and say what is wrong there. "
+        + text("<reply>Three errors.</reply>"),
         context_mode="isolated",
     )
     await client.until(lambda: "Three errors." in client.text(session))
