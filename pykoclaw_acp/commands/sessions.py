@@ -21,9 +21,9 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
         return
     if not found["sessions"]:
         terminal.line(
-            "No session yet."
+            "No session yet, or none outside of hidden channels (PYKOCLAW_HIDE_CHANNELS)."
             if every
-            else "No session yet; those that nobody used are shown by --all."
+            else "No session yet; --all shows those that nobody used, PYKOCLAW_HIDE_CHANNELS hides channels."
         )
         return
     columns = ["id", "used", "state", "title", "directory"]
@@ -111,6 +111,8 @@ def tail(session: str, turns: int | None, live: bool) -> None:
 def rename(session: str, title: str) -> None:
     """Rename the session."""
     ask("sessions/rename", session=session, title=title)
+    now = ask("sessions/show", session=session)["summary"]
+    terminal.line(f"Renamed session {now['id'][:8]} to {show.one_line(now['title'])}.")
 
 
 def export(session: str, form: Literal["markdown", "json"]) -> None:

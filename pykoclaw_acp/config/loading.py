@@ -40,6 +40,8 @@ def _complaints(error: ValidationError) -> Iterator[str]:
         hidden = looks_secret(name) or name == "notify"  # which may contain secrets
         value = MASK if hidden else repr(problem["input"])[:_LONGEST_ECHO]
         reason = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "literal_error":
+            reason = "must be " + reason.removeprefix("Input should be ").replace("'", "")
         description = Settings.model_fields[name].description
         source = origin(Settings, name, sources)
         yield f"{variable(Settings, name)} is {value} (from {source}): {reason}. {description}"

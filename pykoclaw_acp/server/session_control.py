@@ -34,7 +34,9 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
 
-LOOK_WAIT: Final = 10.0  # s for what other programs did; the look goes on afterwards
+LOOK_WAIT: Final = (
+    5.0  # s, less than commands wait, for what other programs did; the look goes on afterwards
+)
 
 
 class SessionControl:

@@ -18,6 +18,10 @@ class SessionFinder:
 
     async def id_of(self, word: str, *, create: bool = False) -> str:
         """The id of the session; raises SessionNotFound, InvalidParams."""
+        if not word.strip():
+            raise InvalidParams(
+                "The session is empty. Give an id, the beginning of one, or a name."
+            )
         found = await overview.matching(self._database, word)
         if not found:
             session = await self._sessions.of_conversation(word, create=create)

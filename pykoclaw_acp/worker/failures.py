@@ -78,6 +78,16 @@ def plain(words: str) -> str:
     return line[:_LONGEST]
 
 
+def refused_to_root(words: str) -> str | None:
+    """What to do if the CLI refused a permission mode to root."""
+    if "cannot be used with root" not in words:
+        return None
+    return (
+        "Claude refuses the permission mode bypassPermissions to root. Set IS_SANDBOX=1 in the environment of the"
+        " daemon if this machine may be lost, run it as another user, or set PYKOCLAW_PERMISSION_MODE to another mode."
+    )
+
+
 def failed_servers(message: SystemMessage) -> set[str]:
     """Names of the MCP servers that Claude could not start or reach, as reported at the beginning
     of a turn.

@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.connecting import Ended, connect
-from pykoclaw_acp.worker.failures import lacks, plain
+from pykoclaw_acp.worker.failures import lacks, plain, refused_to_root
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
 
@@ -107,6 +107,9 @@ class Start:
                 f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.",
             )
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
+        remedy = refused_to_root(" ".join(self._stderr))
+        if remedy is not None:
+            return ClaudeNotStarted("start_failed", remedy)
         found = lacks(error, " ".join(self._stderr))
         if found is not None:
             return ClaudeNotStarted(

@@ -117,7 +117,7 @@ async def test_session_is_found_by_id_prefix_or_name(tmp_path: Path) -> None:
         for word in (session.id, session.id[:13], session.record.conversation_name):
             assert (await cli.call("sessions/show", session=word))["summary"]["id"] == session.id
         assert (await cli.refused("sessions/show", session="nobody"))["code"] == -32002
-        assert (await cli.refused("sessions/show", session=""))["code"] == -32002
+        assert (await cli.refused("sessions/show", session=""))["code"] == -32602
         same = Statement(
             "UPDATE acp_sessions SET acp_session_id = ? WHERE acp_session_id = ?",
             ("twin-2", other.id),

@@ -305,6 +305,12 @@ def test_each_command_has_help(command: str) -> None:
     assert (result.exit_code, len(result.stdout.splitlines()) > 5) == (0, True)
 
 
+def test_a_rename_says_what_it_did(asked: list[Any]) -> None:
+    ANSWERS["sessions/rename"] = {}
+    ANSWERS["sessions/show"] = {"summary": summary(title="New")}
+    assert run("sessions", "rename", "5e55", "New").stdout == "Renamed session 5e55 to New.\n"
+
+
 def test_daemon_refusals_are_shown_in_its_words(asked: list[Any]) -> None:
     ANSWERS["sessions/rename"] = front.CallFailed(-32602, "`title`: must not be empty.", None)
     result = run("sessions", "rename", "5e55", " ")

@@ -21,6 +21,7 @@ import hatch_build
 import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
 from pykoclaw_acp import errors
 from pykoclaw_acp.cli import cli
+from pykoclaw_acp.commands import prompt
 from pykoclaw_acp.config import listing, loading
 from pykoclaw_acp.doctor import report
 from pykoclaw_acp.front import call as front
@@ -190,7 +191,9 @@ def test_the_options_of_the_scripted_model_are_told(capsys: pytest.CaptureFixtur
 def test_the_exit_statuses_are_those_of_the_errors() -> None:
     kinds: list[type[errors.StartupError]] = [errors.StartupError, *below(errors.StartupError)]
     statuses = {kind.exit_code for kind in kinds} | {dial.TEMPORARY}
-    assert {int(row[0]) for row in table("docs/commands.md", "status")} == statuses | {0, 2}
+    assert {int(row[0]) for row in table("docs/commands.md", "status")} == (
+        statuses | {0, 2} | set(prompt.STATUS.values()) | {prompt.INTERRUPTED}
+    )
     assert run("status", "--unknown").exit_code == 2
 
 
@@ -203,6 +206,7 @@ def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyP
         {"busy": True},
         {},
         {"closedAt": 2},
+        {"elsewhere": True},
         helper,
         {**helper, "prunedAt": 3},
     ]

@@ -6,7 +6,7 @@ import pytest
 from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.worker.failures import early_end, fault, plain, turn_failure
+from pykoclaw_acp.worker.failures import early_end, fault, plain, refused_to_root, turn_failure
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
@@ -47,3 +47,9 @@ def test_worker_fault_says_what_ran_out() -> None:
         assert "raise the limit" in message
     kind, message = fault(ValueError("413"))
     assert (kind, "its log says more" in message, "413" in message) == ("internal", True, False)
+
+
+def test_a_refusal_to_root_names_the_remedy() -> None:
+    said = "--dangerously-skip-permissions cannot be used with root/sudo privileges"
+    assert "IS_SANDBOX=1" in (refused_to_root(said) or "")
+    assert refused_to_root("no such option") is None

@@ -134,9 +134,7 @@ class Deduplication:
             )
         )
         if turn is not None and turn.keys.fingerprint != keys.fingerprint:
-            raise InvalidParams(
-                f"`_meta.{IDEMPOTENCY}`: was used for another prompt. Choose a new key."
-            )
+            raise InvalidParams("The key was used for another prompt. Choose a new one.")
         return turn
 
     async def _sent_again(self, keys: PromptKeys, client: str) -> Turn | None:
