@@ -313,3 +313,9 @@ def test_it_is_said_which_file_is_not_read_and_why(empty_home: Path, tmp_path: P
     file.unlink()
     file.mkdir()
     assert "no file" in (dotenv.why_unread() or "")
+
+
+def test_a_choice_is_explained_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_PROFILE", "x")
+    with pytest.raises(ConfigurationError, match="must be editor or pykoclaw"):
+        loading.load()
