@@ -139,7 +139,9 @@ async def test_mcp_server_of_the_client(stack: Stack) -> None:
     assert any("mcp_server.py" in command for command in seen)
     assert not any(secret in command for command in seen)
     assert secret not in client.log.read_text()
-    assert not any(secret.encode() in path.read_bytes() for path in stack.data.iterdir())
+    assert not any(
+        secret.encode() in path.read_bytes() for path in stack.data.rglob("*") if path.is_file()
+    )
     assert not any(
         secret.encode() in path.read_bytes()
         for path in stack.home.rglob("*.json")
