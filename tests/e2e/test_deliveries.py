@@ -34,6 +34,7 @@ async def conversation(stack: Stack) -> tuple[Client, str]:
     return client, session
 
 
+@pytest.mark.long
 async def test_claude_knows_what_was_delivered_while_idle(stack: Stack) -> None:
     client, session = await conversation(stack)
     enqueue(stack.data / "pykoclaw.db", name(session), "The job found 3 errors.", task="12345678")
@@ -87,6 +88,7 @@ async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -
     assert fetch(path, "SELECT DISTINCT status FROM delivery_queue") == [("delivered",)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["group", "isolated"])
 async def test_result_whose_turn_was_taken_in_is_seen_once(stack: Stack, mode: str) -> None:
     """pykoclaw's scheduler writes what Claude said into a transcript, and enqueues it as well."""

@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.double import files
 from tests.double.roles import Role
 from tests.e2e.harness import Stack, text
@@ -33,6 +35,7 @@ async def dispatch(stack: Stack, name: str, prompt: str, *options: str) -> Role:
     )
 
 
+@pytest.mark.long
 async def test_second_dispatch_resumes_first(stack: Stack) -> None:
     first = await dispatch(stack, "wa-andy-1@g.us", text("One."), "--system-prompt", "Be Andy.")
     session = session_of(stack, "wa-andy-1@g.us")
@@ -44,6 +47,7 @@ async def test_second_dispatch_resumes_first(stack: Stack) -> None:
     assert transcript.parent.name.endswith("conversations-wa-andy-1-g-us")
 
 
+@pytest.mark.long
 async def test_unknown_and_malformed_ids_begin_anew(stack: Stack) -> None:
     for number, wrong in enumerate((str(uuid.uuid4()), "no uuid")):
         name = f"wa-{number}"
@@ -90,6 +94,7 @@ async def test_turn_elsewhere_continues_the_same_transcript(stack: Stack) -> Non
     assert (delivery["conversation"], delivery["message"]) == (name, "Theirs.")
 
 
+@pytest.mark.long
 async def test_tools_of_a_turn_write_to_the_database(stack: Stack) -> None:
     call = {"prompt": "Look.", "schedule_type": "cron", "schedule_value": "0 9 * * *"}
     prompt = "\n".join(

@@ -90,6 +90,7 @@ async def test_the_daemon_stays_the_process_that_was_started(
     assert await daemon.wait() == 0
 
 
+@pytest.mark.long
 async def test_serve_stdio(stack: Stack, acp: tuple[str, ...]) -> None:
     client = await stack.connect(Client, *acp, "serve", "--stdio")
     await client.initialize()
@@ -142,6 +143,7 @@ async def test_systemds_socket_and_notification_stay(
         assert path.exists()  # systemd's, not the daemon's
 
 
+@pytest.mark.long
 async def test_an_engine_that_is_always_there_is_one_line(
     stack: Stack, acp: tuple[str, ...]
 ) -> None:
@@ -154,6 +156,7 @@ async def test_an_engine_that_is_always_there_is_one_line(
     assert len(result.error.splitlines()) == 1
 
 
+@pytest.mark.long
 async def test_demo(stack: Stack, acp: tuple[str, ...]) -> None:
     result = await run(stack, *acp, "demo")
     assert (result.status, result.error) == (0, "")

@@ -124,6 +124,7 @@ async def test_a_turn_of_another_program_is_shown_and_known_while_our_worker_liv
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
 
 
+@pytest.mark.long
 async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -155,6 +156,7 @@ async def test_the_result_of_an_isolated_task_is_shown_and_noted_and_the_convers
     assert answers(stack) == ["First.", "Third."]
 
 
+@pytest.mark.long
 async def test_a_group_task_continues_the_conversation(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -189,6 +191,7 @@ async def test_two_programs_at_once_lose_neither_side(stack: Stack) -> None:
     assert [said.count(words) for words in ("Ours.", "Theirs.")] == [1, 1]
 
 
+@pytest.mark.long
 async def test_a_turn_of_another_program_while_no_daemon_runs_is_known(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.stack import PROGRAM
@@ -76,6 +78,7 @@ async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
     assert "another prompt" in other.error
 
 
+@pytest.mark.long
 async def test_detached_prompt_runs_without_its_command(stack: Stack) -> None:
     _, session = await conversation(stack)
     result = await done(stack, "prompt", session, "--detach", script("repeat 20x20ms w{n} "))
@@ -84,6 +87,7 @@ async def test_detached_prompt_runs_without_its_command(stack: Stack) -> None:
     await eventually(lambda: fetch(stack.data / "pykoclaw.db", states) == [("done",)])
 
 
+@pytest.mark.long
 async def test_prompt_survives_a_restart_of_the_daemon(stack: Stack) -> None:
     client, session = await conversation(stack)
     process = await asyncio.create_subprocess_exec(
@@ -186,6 +190,7 @@ async def test_task_commands_list_change_and_run(stack: Stack) -> None:
     assert (await done(stack, "tasks", "list")).out == "No scheduled tasks.\n"
 
 
+@pytest.mark.long
 async def test_scheduled_turn_is_part_of_the_conversation(stack: Stack) -> None:
     client, session = await conversation(stack, "on")
     schedule(stack, "aaaa1111", name(session), text("It is noon."))
@@ -219,6 +224,7 @@ async def test_isolated_result_is_delivered_and_told(stack: Stack) -> None:
     assert "Good morning." in last  # the conversation is what it was
 
 
+@pytest.mark.long
 async def test_claimed_run_survives_the_daemon(stack: Stack) -> None:
     """Killed between claim and prompt, and between the turn's end and what follows it."""
     client, session = await conversation(stack)
@@ -239,6 +245,7 @@ async def test_claimed_run_survives_the_daemon(stack: Stack) -> None:
     assert len(stack.asked()) == 5  # nothing ran twice
 
 
+@pytest.mark.long
 async def test_ours_stands_by_beside_pykoclaws_scheduler(stack: Stack, tmp_path: Path) -> None:
     client, session = await conversation(stack)
     await client.close()

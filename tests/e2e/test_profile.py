@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.worker.profile import PROMPT
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.hostile import Recorder, Repository
@@ -43,6 +45,7 @@ async def talk(stack: Stack, cwd: Path, **environment: str) -> Talk:
     return Talk(recorder.bodies, client)
 
 
+@pytest.mark.long
 async def test_the_editor_profile_is_claude_code(stack: Stack) -> None:
     (stack.work / "CLAUDE.md").write_text("WORKWORDS\n")
     seen = await talk(stack, stack.work)
@@ -69,6 +72,7 @@ async def test_the_pykoclaw_profile_is_the_earlier_plugin(stack: Stack) -> None:
     assert (stack.work / "made").exists()
 
 
+@pytest.mark.long
 async def test_what_is_set_wins_over_the_profile(stack: Stack) -> None:
     """Nobody is asked for the tools that the earlier plugin allowed; the user's settings count."""
     (stack.home / ".claude").mkdir()
@@ -99,6 +103,7 @@ async def test_a_cloned_repository_still_needs_the_users_word(stack: Stack) -> N
     assert (repository.path / "made").exists()
 
 
+@pytest.mark.long
 async def test_a_conversation_keeps_its_system_prompt(stack: Stack) -> None:
     """Claude stores it with its session; everything else follows the profile at once."""
     with contextlib.closing(Recorder(stack.model.url)) as recorder:
