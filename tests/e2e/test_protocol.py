@@ -196,7 +196,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("session/load", {"sessionId": "x", "cwd": "relative/" + SECRET, "mcpServers": []}, "cwd"),
     ("session/new", {"cwd": "relative/" + SECRET, "mcpServers": []}, "cwd"),
     ("initialize", {"protocolVersion": SECRET}, "protocolVersion"),
-    ("initialize", {}, "protocolVersion"),
 ]
 
 
