@@ -24,13 +24,13 @@ def documented(command: str) -> set[str]:
 
 
 def keys(value: Any, known: set[str], prefix: str = "") -> Iterator[str]:
-    """Paths of a JSON value, down to those that are documented; an empty list may hold all."""
+    """Paths of a JSON value, down to those that are documented; null and an empty list may hold all."""
     for one in value if isinstance(value, list) else [value]:
         for name, inner in one.items():
             path = prefix + name
             below = {key for key in known if key.startswith(f"{path}.")}
             if path not in known and below:
-                yield from below if inner == [] else keys(inner, known, f"{path}.")
+                yield from keys(inner, known, f"{path}.") if inner else below
             else:
                 yield path
 
