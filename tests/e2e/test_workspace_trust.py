@@ -217,6 +217,8 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
     assert (await run(stack, "trust", "remove", path)).status == 0
     await client.prompt(session, WORK)
     assert len(asked(client)) == 2
+    # The choice to run without it is kept as well, and forgotten by the same command.
+    assert (await run(stack, "trust", "remove", path)).status == 0
     assert (await run(stack, "trust", "remove", path)).status == 1
     assert (await run(stack, "trust", "add", "--tree", str(stack.root))).status == 0
     await client.prompt(session, WORK)
