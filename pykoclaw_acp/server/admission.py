@@ -19,8 +19,9 @@ COMMAND: Final = 5.0
 RESERVE: Final = 8  # places that are kept for commands
 COMMANDS: Final = 2  # of them for one process
 FEWEST: Final = 4  # places for clients, however few descriptors there are
-PER_WORKER: Final = 2  # descriptors: its socket and its pidfd
-SPARE: Final = 8  # descriptors for files that are open for a moment
+PER_WORKER: Final = 3  # descriptors: its socket, its pidfd, the lock of its turn
+# descriptors for files that are open for a moment, readers of transcripts, and plugins' statements
+SPARE: Final = 16
 
 
 @dataclass(eq=False, slots=True)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from tests.e2e.harness import Process, Stack
-from tests.e2e.harness.processes import FORK_SERVER
+from tests.e2e.harness.processes import FORK_SERVER, READER
 from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
@@ -69,7 +69,9 @@ class System:
             role = self._role(process)
             if (
                 (role == "worker" and process.pid not in workers)
-                or (role == "fork server" and process.parent != self._stack.daemon_pid())
+                or (
+                    role in ("fork server", "reader") and process.parent != self._stack.daemon_pid()
+                )
                 or (process.session is not None and (process.session, process.epoch) not in alive)
                 or role == "unknown"
             ):
@@ -89,6 +91,8 @@ class System:
             return "tool"
         if FORK_SERVER in process.command:
             return "fork server"
+        if READER in process.command:
+            return "reader"
         if process.pid in {
             front.process.pid for talker in self._talkers for front in talker.fronts
         }:

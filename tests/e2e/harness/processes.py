@@ -14,6 +14,7 @@ from pykoclaw_acp.system.processes import name
 
 # workers are its forks, and show the same command
 FORK_SERVER: Final = "pykoclaw_acp.worker.forkserver"
+READER: Final = "pykoclaw_acp.transcripts.child"
 COOKIE: Final = "PYKOCLAW_WORKER"
 
 
