@@ -69,9 +69,7 @@ class System:
             role = self._role(process)
             if (
                 (role == "worker" and process.pid not in workers)
-                or (
-                    role in ("fork server", "reader") and process.parent != self._stack.daemon_pid()
-                )
+                or (role == "fork server" and process.parent != self._stack.daemon_pid())
                 or (process.session is not None and (process.session, process.epoch) not in alive)
                 or role == "unknown"
             ):
