@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
+from pykoclaw_acp.front.resuming import PATIENCE, Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
@@ -26,8 +27,6 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 __all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
 
 LOOK: Final = 0.05  # s between two attempts to take a lock
-RETRY: Final = 0.5  # s between two attempts to reach a daemon that has gone
-GIVE_UP: Final = 60.0  # s without a daemon
 
 _held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
 
@@ -97,48 +96,34 @@ def prompt(
     places = _places(data)
     if (places.data, conversation) in _held:
         raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")
-    params: dict[str, Any] = {
+    params = {
         "session": conversation,
         "text": text,
         "idempotencyKey": key or str(uuid4()),
     }
-    words = WordsOfClaude()
-    lost: float | None = None
     begin = create
-    while True:
-        try:
-            if begin:
-                resolved = {"conversation": conversation, "create": True}
-                call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
-                begin = False
-            return _reply(places, params, words, on_text, start=start)
-        except DaemonAbsent as error:
-            lost = time.monotonic() if lost is None else lost
-            if not start or time.monotonic() - lost > GIVE_UP:
-                raise NotReached(str(error)) from error
-            time.sleep(RETRY)
-        except StartupError as error:
-            raise NotReached(str(error)) from error
-        except CallFailed as error:
-            raise Refused(error.code, str(error)) from error
+
+    def send(after: int | None) -> Notifications:
+        nonlocal begin
+        if begin:
+            resolved = {"conversation": conversation, "create": True}
+            call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
+            begin = False
+        return follow(places, "_pykoclaw.dev/prompt", {**params, "after": after}, start=start)
+
+    try:
+        return _reply(resumed(send, DaemonAbsent, PATIENCE if start else 0), on_text)
+    except StartupError as error:
+        raise NotReached(str(error)) from error
+    except CallFailed as error:
+        raise Refused(error.code, str(error)) from error
 
 
-def _reply(
-    places: Places,
-    params: dict[str, Any],
-    words: WordsOfClaude,
-    on_text: Callable[[str], None] | None,
-    *,
-    start: bool,
-) -> Reply:
-    """Send the prompt; `params` keep how far its answer has come."""
-    answers = follow(places, "_pykoclaw.dev/prompt", params, start=start)
+def _reply(notifications: Notifications, on_text: Callable[[str], None] | None) -> Reply:
+    words = WordsOfClaude()
     try:
         while True:
-            said = next(answers)["params"]
-            if "seq" in said:
-                params["after"] = said["seq"]
-            piece = words.piece(said.get("update") or {})
+            piece = words.piece(next(notifications)["params"].get("update") or {})
             if piece and on_text is not None:
                 on_text(piece)
     except StopIteration as end:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system import lineage
 
 PREFIX: Final = "_pykoclaw.dev/"
 ANSWER_WAIT: Final = 10.0  # s; for a request that is answered from the database
-RETRY: Final = 0.5  # s between attempts to reach a daemon that went away
-GIVE_UP: Final = 60.0  # s
 _NOT_FOUND: Final = -32002
 
 
@@ -47,7 +45,7 @@ def require_operator() -> None:
             ) from error
 
 
-def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
+def follow(session: str, **params: Any) -> Notifications:
     """Notifications of a session's log (`method` without our prefix, `params`); returns the
     daemon's answer.
 
@@ -56,7 +54,7 @@ def follow(session: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
     return (yield from stream("follow", session=session, **params))
 
 
-def stream(method: str, **params: Any) -> Generator[dict[str, Any], None, Any]:
+def stream(method: str, **params: Any) -> Notifications:
     """Notifications that a method sends before its answer, which is returned; starts a daemon if
     none runs. Raises as `follow`.
     """
@@ -68,21 +66,12 @@ def follow_live(
     session: str, turns: int | None, *, present: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Follow a session until it is closed, across restarts of the daemon; each event once."""
-    place: dict[str, Any] = {"turns": turns}
-    lost: float | None = None
-    while True:
-        try:
-            for message in follow(session, live=True, present=present, **place):
-                lost = None
-                if "seq" in message["params"]:
-                    place = {"after": message["params"]["seq"]}
-                yield message
-            return
-        except DaemonNotRunning:
-            lost = time.monotonic() if lost is None else lost
-            if time.monotonic() - lost > GIVE_UP:
-                raise
-            time.sleep(RETRY)
+
+    def send(after: int | None) -> Notifications:
+        place = {"turns": turns} if after is None else {"after": after}
+        return follow(session, live=True, present=present, **place)
+
+    yield from resumed(send, DaemonNotRunning)
 
 
 @contextlib.contextmanager

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from collections.abc import Generator
 from typing import Any, Final
 from uuid import uuid4
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
-from pykoclaw_acp.commands.daemon import GIVE_UP, RETRY, stream
+from pykoclaw_acp.commands.daemon import stream
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
 
 STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
@@ -57,26 +56,9 @@ def main(session: str, text: str | None, *, detach: bool, key: str | None, as_js
     return STATUS.get(result["state"], 0)
 
 
-def _sent(params: dict[str, Any]) -> Generator[dict[str, Any], None, _Result]:
+def _sent(params: dict[str, Any]) -> Notifications:
     """Notifications about the turn; the prompt is sent again, under its key, if the daemon goes."""
-    lost: float | None = None
-    while True:
-        answers = stream("prompt", **params)
-        try:
-            while True:
-                message = next(answers)
-                lost = None
-                if "seq" in message["params"]:
-                    params["after"] = message["params"]["seq"]
-                yield message
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-        except DaemonNotRunning:
-            lost = time.monotonic() if lost is None else lost
-            if time.monotonic() - lost > GIVE_UP:
-                raise
-            time.sleep(RETRY)
+    return resumed(lambda after: stream("prompt", **params, after=after), DaemonNotRunning)
 
 
 class _View:
@@ -84,7 +66,7 @@ class _View:
 
     turn: str | None = None
 
-    def follow(self, messages: Generator[dict[str, Any], None, _Result]) -> _Result:
+    def follow(self, messages: Notifications) -> _Result:
         """Show the messages; returns what the generator does."""
         while True:
             try:

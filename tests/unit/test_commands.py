@@ -18,6 +18,7 @@ from pykoclaw_acp.commands import daemon, logs, prompt, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
+from pykoclaw_acp.front import resuming
 from pykoclaw_acp.link.places import Places
 from tests.waiting import eventually_sync
 
@@ -396,7 +397,7 @@ def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.Monkey
             raise DaemonNotRunning("gone")
 
     monkeypatch.setattr(daemon, "follow", follow)
-    monkeypatch.setattr(daemon, "RETRY", 0)
+    monkeypatch.setattr(resuming, "PAUSE", 0)
     assert [one["params"]["seq"] for one in daemon.follow_live("s", 2)] == [1, 2, 3]
     assert [(one.get("turns"), one.get("after")) for one in calls] == [
         (2, None),

@@ -1,0 +1,42 @@
+"""A call that outlives its daemon: sent again when that goes, from where its notifications ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+PAUSE: Final = 0.5  # s between two attempts to reach a daemon that went away
+PATIENCE: Final = 60.0  # s without a daemon
+
+Notifications = Generator[dict[str, Any], None, Any]
+
+
+def resumed(
+    send: Callable[[int | None], Notifications],
+    gone: type[Exception],
+    patience: float = PATIENCE,
+) -> Notifications:
+    """The notifications of a call, each once, and its result.
+
+    `send` sends the call; it is given the last `seq` that has come, or None. `gone` is what it
+    raises when no daemon is there or the daemon goes away; it is raised here after `patience` (s)
+    without a notification.
+    """
+    after: int | None = None
+    lost: float | None = None
+    while True:
+        try:
+            notifications = send(after)
+            while True:
+                message = next(notifications)
+                lost = None
+                after = message["params"].get("seq", after)
+                yield message
+        except StopIteration as end:
+            return end.value
+        except gone:
+            lost = time.monotonic() if lost is None else lost
+            if time.monotonic() - lost >= patience:
+                raise
+            time.sleep(PAUSE)

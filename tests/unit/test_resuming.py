@@ -1,0 +1,68 @@
+"""A call that is sent again when its daemon goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykoclaw_acp.front import resuming
+from pykoclaw_acp.front.resuming import Notifications, resumed
+
+
+class Gone(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "PAUSE", 0)
+
+
+def test_call_goes_on_behind_its_last_notification() -> None:
+    sent: list[int | None] = []
+
+    def send(after: int | None) -> Notifications:
+        sent.append(after)
+        yield {"params": {"seq": len(sent) * 10}}
+        yield {"params": {"id": "no place"}}
+        if len(sent) < 3:
+            raise Gone
+        return "result"
+
+    found: list[object] = []
+
+    def collect() -> Notifications:
+        found.append((yield from resumed(send, Gone)))
+
+    places = [one["params"].get("seq") for one in collect()]
+    assert places == [10, None, 20, None, 30, None]
+    assert (sent, found) == ([None, 10, 20], ["result"])
+
+
+def test_patience_is_for_the_time_without_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("pykoclaw_acp.front.resuming.time.monotonic", lambda: now)
+    calls = 0
+
+    def send(after: int | None) -> Notifications:
+        nonlocal now, calls
+        calls += 1
+        now += 40
+        if calls < 6:
+            yield {"params": {"seq": calls}}
+        raise Gone
+
+    with pytest.raises(Gone):
+        list(resumed(send, Gone, 60))
+    assert calls == 7  # gone for 80 s since the fifth one
+
+
+def test_without_patience_a_call_is_sent_once() -> None:
+    calls: list[int | None] = []
+
+    def send(after: int | None) -> Notifications:
+        calls.append(after)
+        raise Gone
+
+    with pytest.raises(Gone):
+        list(resumed(send, Gone, 0))
+    assert calls == [None]
