@@ -13,6 +13,14 @@ T = TypeVar("T")
 SLICE: Final = 0.0005  # s of CPU time between two yields to the event loop
 
 
+def told_elsewhere(done: asyncio.Future[Any]) -> None:
+    """Callback of a task or future whose error its caller or the log is told: asyncio, which looks
+    for errors that nobody has taken, says nothing of it.
+    """
+    if not done.cancelled():
+        done.exception()
+
+
 class Tasks:
     """A set of running tasks; the event loop itself keeps only weak references."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -12,6 +13,7 @@ from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.system.lineage import WORKER_NAME
+from pykoclaw_acp.system.proc import has_open
 
 FIX: Final = "Use SQLite 3.51.3 or newer: on x86_64 `pip install pysqlite3`, elsewhere a Python that is linked with it."
 # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
@@ -124,12 +126,9 @@ def open_in(context: Context, path: Path) -> list[int]:
     for entry in context.proc.iterdir():
         if not entry.name.isdigit() or int(entry.name) in (os.getpid(), context.daemon_pid):
             continue
-        try:
-            held = [os.stat(descriptor) for descriptor in (entry / "fd").iterdir()]
-        except OSError:
-            continue  # it exited, or is another user's
-        if any((one.st_dev, one.st_ino) == (wanted.st_dev, wanted.st_ino) for one in held):
-            found.append(int(entry.name))
+        with contextlib.suppress(OSError):  # it exited, or is another user's
+            if has_open(str(entry), wanted):
+                found.append(int(entry.name))
     return sorted(found)
 
 

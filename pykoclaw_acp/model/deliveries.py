@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from pykoclaw_acp.model.conversations import NO_CHANNEL, OWN
 from pykoclaw_acp.model.events import MAX_TEXT, Event, Text, split_text
 from pykoclaw_acp.model.prompt_text import Note
 
-OWN: Final = "acp"  # the channel of ACP clients
-NO_CHANNEL: Final = "chat"  # of a name without one
-CHANNELS: Final = frozenset({"wa", "acp", "matrix", "tg", "chat", "slack"})
+CHANNELS: Final = frozenset({"wa", OWN, "matrix", "tg", NO_CHANNEL, "slack"})
 SENT: Final = "send-cli"  # in place of a task's id: `pykoclaw send`
 LONGEST: Final = 1024 * 1024  # characters of a message that are shown
 LONGEST_NOTE: Final = 16 * 1024  # characters of a message that Claude is given

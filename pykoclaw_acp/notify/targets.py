@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from pykoclaw_acp.model import deliveries
+from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.notices import DeliveryTarget
 
-CHANNELS: Final = ("wa", "matrix", "tg", "chat", "slack")
-"""Channels of pykoclaw's other programs; `acp` is our own."""
+CHANNELS: Final = deliveries.CHANNELS - {OWN}
+"""Channels of pykoclaw's other programs."""
 
 
 @dataclass(frozen=True, slots=True)

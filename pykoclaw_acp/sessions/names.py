@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
+from pykoclaw_acp.model.conversations import NAME_LENGTH, OWN
 from pykoclaw_acp.sessions.ports import SessionStore
-
-NAME_LENGTH: Final = 8  # characters of the id in a name, more on a collision
 
 
 class ConversationNames:
@@ -30,7 +28,7 @@ class ConversationNames:
 
     async def _free(self, session_id: str) -> str:
         for length in range(NAME_LENGTH, len(session_id) + 1):
-            name = f"acp-{session_id[:length]}"
+            name = f"{OWN}-{session_id[:length]}"
             if not await self._store.name_taken(name) and name not in self._reserved:
                 return name
         raise RuntimeError("a UUID was given out twice")

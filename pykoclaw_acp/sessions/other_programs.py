@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, TurnLoc
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
 PAUSE: Final = 0.2  # s between two looks at a transcript that keeps growing
@@ -165,7 +165,7 @@ class OtherPrograms:
 
     def _start(self, looking: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.start(looking, name="look for other programs")
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(told_elsewhere)
         return task
 
     # --- what

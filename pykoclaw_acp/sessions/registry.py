@@ -31,7 +31,7 @@ from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.sessions.worker_events import WorkerEvents
-from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 if TYPE_CHECKING:
     from pykoclaw_acp.model.away import AwayPolicy
@@ -316,7 +316,7 @@ class Sessions:
         if task.done():
             task.result()
         else:
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.add_done_callback(told_elsewhere)
 
     def mark_request_answered(self, session_id: str, request_key: str) -> None:
         """Note that a client which has the session open has the response to this request."""

@@ -13,7 +13,7 @@ from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
-from pykoclaw_acp.tasks import Pace
+from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
 
@@ -60,9 +60,7 @@ class Subscription:
         self._task = asyncio.get_running_loop().create_task(
             self._deliver(), name=f"deliver-{session_id}"
         )
-        self._task.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # it has logged what ended it
+        self._task.add_done_callback(told_elsewhere)  # it has logged what ended it
 
     @property
     def alive(self) -> bool:

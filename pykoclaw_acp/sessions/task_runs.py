@@ -20,6 +20,7 @@ from pykoclaw_acp.errors import (
     StoreUnavailable,
 )
 from pykoclaw_acp.model import deliveries
+from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.retries import until_done
@@ -220,5 +221,5 @@ def _next(task: Task) -> str | None:
 def _is_for(session: Session, task: Task) -> bool:
     """Whether the result is delivered to where it was given; other channels have to send it."""
     conversation, channel = deliveries.target(task.conversation, task.target_conversation)
-    own = (session.record.conversation_name, f"{deliveries.OWN}-{session.id}", session.id)
-    return channel == deliveries.OWN and conversation in own
+    own = (session.record.conversation_name, f"{OWN}-{session.id}", session.id)
+    return channel == OWN and conversation in own

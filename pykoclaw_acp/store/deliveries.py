@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.deliveries import (
     LONGEST,
-    OWN,
     SENT,
     Delivery,
     Said,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +25,7 @@ from pykoclaw_acp.model.notices import (
     Place,
 )
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
@@ -185,7 +185,7 @@ def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
             target.conversation,
             target.prefix,
             notice.text,
-            datetime.now(UTC).isoformat(),
+            now_text(),
         ),
     )
 

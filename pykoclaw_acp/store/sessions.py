@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import DROP, LAST_SEQ
@@ -45,7 +45,7 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
     )
     conversation = Statement(
         "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, NULL, ?, ?)",
-        (record.conversation_name, record.cwd, datetime.now(UTC).isoformat()),
+        (record.conversation_name, record.cwd, now_text()),
     )
     return session, conversation
 

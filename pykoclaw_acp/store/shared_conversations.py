@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Final
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.conversations import OWN, Conversation, Followed, Owner
+from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import imports
 from pykoclaw_acp.store.database import Database, Statement
@@ -72,7 +72,7 @@ def begin(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
     conversation = Statement(
         "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, NULL, ?, ?)"
         " ON CONFLICT (name) DO NOTHING",
-        (record.conversation_name, record.cwd, datetime.now(UTC).isoformat()),
+        (record.conversation_name, record.cwd, now_text()),
     )
     session = Statement(
         f"{_INSERT} SELECT ?, c.name, ?, ?, ?, ?, ?, ?, ?, ? FROM conversations c"  # noqa: S608  constants
@@ -164,7 +164,7 @@ def turn_ended(session_id: str, claude_session_id: str) -> tuple[Statement, ...]
         " ELSE COALESCE(conversations.cwd, excluded.cwd) END"
         " WHERE COALESCE(conversations.session_id, '') IN ('', excluded.session_id,"
         " (SELECT followed FROM acp_sessions WHERE acp_session_id = ?))",
-        (claude_session_id, datetime.now(UTC).isoformat(), session_id, f"{OWN}-%", session_id),
+        (claude_session_id, now_text(), session_id, f"{OWN}-%", session_id),
     )
     return row, imports.follow(session_id, claude_session_id)
 

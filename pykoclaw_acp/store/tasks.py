@@ -160,16 +160,6 @@ async def unfinished(database: Database) -> list[TaskRun]:
     ]
 
 
-async def session_of(database: Database, conversation: str) -> str | None:
-    """The session of a conversation; a deleted one if there is no other."""
-    rows = await database.read(
-        "SELECT acp_session_id FROM acp_sessions WHERE conversation_name = ? AND alias_of IS NULL"
-        " ORDER BY deleted_at IS NOT NULL LIMIT 1",
-        (conversation,),
-    )
-    return str(rows[0][0]) if rows else None
-
-
 def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
     """What pykoclaw writes after a run, and that it has ended; fails with Conflict if it had."""
     done = Statement(
@@ -177,7 +167,10 @@ def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
         (now_ms(), run.turn_id),
         rows=1,
     )
-    return done, _after_run(run, ended), _log(run, ended), *_delivery(run, ended)
+    logged = _log(
+        run.task.id, now_text(run.began), ended.duration_ms, ended.text or None, ended.error
+    )
+    return done, _after_run(run, ended), logged, *_delivery(run, ended)
 
 
 def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
@@ -199,18 +192,13 @@ def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
     )
 
 
-def _log(run: TaskRun, ended: TaskResult) -> Statement:
+def _log(
+    task_id: str, run_at: str, duration_ms: int, text: str | None, error: str | None
+) -> Statement:
     return Statement(
         "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            run.task.id,
-            now_text(run.began),
-            ended.duration_ms,
-            "success" if ended.error is None else "error",
-            ended.text or None,
-            ended.error,
-        ),
+        (task_id, run_at, duration_ms, "success" if error is None else "error", text, error),
     )
 
 
@@ -239,13 +227,9 @@ def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
         "UPDATE scheduled_tasks SET status = 'paused', last_run = ?, last_result = ?"
         " WHERE id = ? AND COALESCE(next_run, '') = ?"
     )
-    log = (
-        "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"
-        " VALUES (?, ?, 0, 'error', NULL, ?)"
-    )
     return (
         Statement(pause, (now_text(), error, task.id, task.next_run or ""), rows=1),
-        Statement(log, (task.id, now_text(), reason)),
+        _log(task.id, now_text(), 0, None, reason),
     )
 
 

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.system.proc import has_open
+
 _PROC: Final = Path("/proc")
 _PROGRAM: Final = "pykoclaw"
 _COMMAND: Final = "scheduler"
@@ -55,12 +57,11 @@ def _processes(proc: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _may_use(process: Path, wanted: os.stat_result) -> bool:
     try:
-        held = [os.stat(descriptor) for descriptor in (process / "fd").iterdir()]
+        return has_open(str(process), wanted)
     except PermissionError:
         return _may_open(process, wanted)
     except OSError:
         return False  # it has ended
-    return any((one.st_dev, one.st_ino) == (wanted.st_dev, wanted.st_ino) for one in held)
 
 
 def _may_open(process: Path, wanted: os.stat_result) -> bool:

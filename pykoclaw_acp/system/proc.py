@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Final
@@ -23,6 +25,15 @@ def stat(pid: int) -> tuple[str, list[str]]:
     if not end:
         raise ProcessLookupError(f"there is no process {pid}")
     return name.decode(errors="replace"), rest.decode().split()
+
+
+def has_open(process: str, file: os.stat_result) -> bool:
+    """Whether the process, a directory such as `/proc/1`, has this file open; raises OSError if its
+    descriptors cannot be seen.
+    """
+    folder = f"{process}/fd"
+    held = [os.stat(f"{folder}/{name}") for name in os.listdir(folder)]
+    return any((one.st_dev, one.st_ino) == (file.st_dev, file.st_ino) for one in held)
 
 
 def read(path: str) -> bytes:

@@ -27,7 +27,7 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes, titles
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
-from pykoclaw_acp.tasks import Tasks, in_pieces
+from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
 
 T = TypeVar("T")
 
@@ -295,7 +295,7 @@ class TurnRunner:
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
         """The result of `doing`; None, and it is given up, if the turn is cancelled first."""
         task = asyncio.ensure_future(doing)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(told_elsewhere)
         cancelled = asyncio.ensure_future(turn.cancelled.wait())
         try:
             await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)

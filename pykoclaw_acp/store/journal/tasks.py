@@ -8,7 +8,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.store import tasks, turns
+from pykoclaw_acp.store import shared_conversations, tasks, turns
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -60,7 +60,8 @@ class SqlTaskStore(SqlStore):
 
     async def session_of(self, conversation: str) -> str | None:
         """The session of a conversation, also a deleted one."""
-        return await tasks.session_of(self._database, conversation)
+        owner = await shared_conversations.owner_of(self._database, conversation)
+        return None if owner is None else owner.session_id
 
     async def text(self, turn_id: str) -> str:
         """What a turn has answered."""

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 
+from pykoclaw_acp.tasks import told_elsewhere
+
 T = TypeVar("T")
 _END: Final = object()
 
@@ -48,7 +50,7 @@ class PluginThread:
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run a coroutine in the thread's loop."""
         running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
-        running.add_done_callback(lambda done: done.cancelled() or done.exception())
+        running.add_done_callback(told_elsewhere)
         return running
 
     def _serve(self) -> None:
