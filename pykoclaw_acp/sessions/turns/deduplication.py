@@ -134,7 +134,9 @@ class Deduplication:
             )
         )
         if turn is not None and turn.keys.fingerprint != keys.fingerprint:
-            raise InvalidParams("The key was used for another prompt. Choose a new one.")
+            raise InvalidParams(
+                "`idempotencyKey`: the key was used for another prompt. Choose a new one."
+            )
         return turn
 
     async def _sent_again(self, keys: PromptKeys, client: str) -> Turn | None:
