@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.link.meta_keys import ORIGIN
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 _SAID: Final = {
@@ -13,7 +14,6 @@ _SAID: Final = {
     "agent_message_chunk": "Claude",
     "agent_thought_chunk": "Claude, thinking",
 }
-_ORIGIN: Final = "pykoclaw.dev/origin"
 _ORIGINS: Final = {
     "scheduler": "Scheduled task",
     "terminal": "Terminal",
@@ -107,7 +107,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
 
 def _speaker(update: dict[str, Any]) -> str:
     """Who speaks: a user's message may have come through another program."""
-    origin = (update.get("_meta") or {}).get(_ORIGIN)
+    origin = (update.get("_meta") or {}).get(ORIGIN)
     if not isinstance(origin, str) or not origin:
         return _SAID[update["sessionUpdate"]]
     return _ORIGINS.get(origin, one_line(origin))

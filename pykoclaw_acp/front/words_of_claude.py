@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-NOTE: Final = "pykoclaw.dev/note"
+from pykoclaw_acp.link.meta_keys import NOTE
+
 BETWEEN: Final = "\n\n"  # two messages of Claude in one turn
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, assert_never
 
+from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
 from pykoclaw_acp.model.choices import Choice, Command, Selection
 from pykoclaw_acp.model.events import (
     ConfigChanged,
@@ -63,8 +64,6 @@ from pykoclaw_acp.protocol.updates import (
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
-ORIGIN: Final = "pykoclaw.dev/origin"
-NOTE: Final = "pykoclaw.dev/note"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
 _Option = Literal["allow_once", "allow_always", "reject_once"]
 

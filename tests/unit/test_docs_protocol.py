@@ -12,7 +12,7 @@ from typing import Any, get_args
 from claude_agent_sdk.types import AssistantMessageError
 
 from pykoclaw_acp import errors
-from pykoclaw_acp.link import framing, lines
+from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
 from pykoclaw_acp.protocol import jsonrpc, long_lines, projection, prompt
@@ -94,8 +94,8 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {
         projection.SEQ,
         projection.PARENT,
-        projection.NOTE,
-        projection.ORIGIN,
+        meta_keys.NOTE,
+        meta_keys.ORIGIN,
         opening.AFTER,
         lifecycle.AWAY_POLICY,
         deduplication.IDEMPOTENCY,
