@@ -28,6 +28,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from pykoclaw_acp.worker.translate import Translator
+from tests import databases
 from tests.integration.journals import DONE, prompt
 
 CLI = Path(claude_agent_sdk.__file__).parent / "_bundled/claude"
@@ -209,7 +210,7 @@ def written(path: Path, entries: Sequence[dict[str, Any]]) -> Path:
 
 @asynccontextmanager
 async def world(root: Path, model: ScriptedModel) -> AsyncIterator[World]:
-    database = await Database.open(root / "pykoclaw.db")
+    database = await databases.open_new(root / "pykoclaw.db")
     made = World(root, model, database)
     with contextlib.ExitStack() as stack:
         stack.callback(made.transcripts.close)

@@ -23,6 +23,7 @@ from pykoclaw_acp.store.condition import StoreCondition
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
+from tests import databases
 from tests.twins.journal import MemoryJournal
 
 BOTH = ("memory", "sqlite")
@@ -156,7 +157,7 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
 
         yield Subject(journal, memory.condition, next_epoch, close, attempts, upsert)
         return
-    database = await Database.open(path / "pykoclaw.db")
+    database = await databases.open_new(path / "pykoclaw.db")
 
     async def counted(turn_id: str) -> int:
         ((count,),) = await database.read(

@@ -23,6 +23,7 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
+from tests import databases
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually
@@ -120,7 +121,7 @@ async def rig(
     locks: TurnLocks | None = None,
     **limits: Any,
 ) -> AsyncIterator[Rig]:
-    database = await Database.open(path / "pykoclaw.db")
+    database = await databases.open_new(path / "pykoclaw.db")
     journal = HintingJournal(database)
     sessions = Sessions(journal, OPTIONS, TIMES, transcripts=transcripts, locks=locks)
     if transcripts is not None:
