@@ -26,8 +26,7 @@ class Servers:
         self._calls = calls
         self._plugins = Plugins(spec.options.conversation, calls)
         self._servers: dict[str, Any] = {}
-        self._said = spec.told
-        self._shown = 0  # complaints, in this worker
+        self._said = set(spec.told.split())
         self.unasked: list[str] = []
         """Tools that Claude may use without a question."""
 
@@ -58,19 +57,22 @@ class Servers:
 
     @property
     def told(self) -> str:
-        """Identifies what is wrong with plugins; empty if nothing is."""
-        words = _words(self._plugins.complaints)
-        return hashlib.sha256(words.encode()).hexdigest()[:16] if words else ""
+        """Identifies each thing that is wrong with plugins, also to earlier workers of the session;
+        empty if nothing ever was.
+        """
+        return " ".join(sorted(self._said | set(map(_mark, self._plugins.complaints))))
 
     def notice(self, turn_id: str) -> list[Event]:
-        """What to tell the user about plugins, at the end of a turn; nothing if it was told in this
-        session.
-        """
-        if self.told in ("", self._said):
+        """What to tell the user about plugins, at the end of a turn; nothing twice in a session."""
+        new = [one for one in self._plugins.complaints if _mark(one) not in self._said]
+        if not new:
             return []
-        self._said = self.told
-        new, self._shown = self._plugins.complaints[self._shown :], len(self._plugins.complaints)
+        self._said.update(map(_mark, new))
         return [Text(f"{turn_id}-plugins", f"\n\n{_words(new)}\n\n", note=True)]
+
+
+def _mark(complaint: Complaint) -> str:
+    return hashlib.sha256(_words([complaint]).encode()).hexdigest()[:8]
 
 
 def _words(complaints: Sequence[Complaint]) -> str:
