@@ -64,11 +64,13 @@ async def test_two_ids_of_conversation_share_claude_queue_log(stack: Stack) -> N
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns ORDER BY created_at")][
         1
     ] == "queued"
+    # A tool's process looks like Claude's until it runs its own program.
+    await eventually(lambda: len(claudes(stack)) == 1)
     began = claudes(stack)
     gate.touch()
     assert (await one.answer(first))["stopReason"] == "end_turn"
     assert (await other.answer(second))["stopReason"] == "end_turn"
-    assert claudes(stack) == began
+    await eventually(lambda: claudes(stack) == began)
     assert len(began) == 1
     assert (stack.work / "second-ran").exists()
     for client, session in ((one, FIRST), (other, SECOND)):
