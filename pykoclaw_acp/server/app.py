@@ -18,6 +18,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.turns import TurnTimes
@@ -118,6 +119,8 @@ class App:
             lock, spare = data_directory.take(settings, places, undo, resident=resident)
             database = await data_directory.open_database(settings, spare, undo)
             launcher = LocalLauncher(Path(places.directory), Path(places.state), resident=resident)
+            with contextlib.suppress(OSError, LaunchFailed):  # the first launch says why
+                await launcher.warm()  # it imports the SDK while this process goes on starting
             identity = await settle(database, places, launcher.whereabouts)
             undo.callback(identity.release)
             found = await _recover(database, identity, launcher, places, resident=resident)
