@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+COMPLETION = "_PYKOCLAW_ACP_COMPLETE"  # click: a shell asks how to complete a command line
 
 
 def main() -> None:
     """The console script, and `python -m pykoclaw_acp`."""
-    if len(sys.argv) == 1:
+    if len(sys.argv) == 1 and COMPLETION not in os.environ:
         from pykoclaw_acp.front.process import run
 
         sys.exit(run())

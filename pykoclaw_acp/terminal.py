@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NewType, TextIO
 
@@ -49,14 +51,40 @@ _LEFT_OUT: Final = (
 
 
 def shown(text: str, kind: Kind = "name", **style: Any) -> Shown:
-    """Escape the text, and apply a style (as `click.style`)."""
+    """Escape the text, and apply a style (as `click.style`), unless NO_COLOR is set (no-color.org)."""
     harmless = neutral(text, kind)
-    return Shown(click.style(harmless, **style) if style else harmless)
+    return Shown(
+        click.style(harmless, **style) if style and not os.environ.get("NO_COLOR") else harmless
+    )
 
 
 def joined(pieces: Iterable[Shown], between: str = "") -> Shown:
     """Concatenate pieces."""
     return Shown(shown(between, "command").join(pieces))
+
+
+def indented(text: Shown, by: int = 4) -> Shown:
+    """A line behind some spaces."""
+    return Shown(" " * by + text)
+
+
+def wrapped(text: str, indent: int, first: int | None = None) -> Shown:
+    """Escape a paragraph and break it into lines for the terminal, indented by so many columns.
+
+    `first`: columns that stand before the first line already; by default it is indented too. In a
+    pipe it stays one line.
+    """
+    width = shutil.get_terminal_size().columns if is_terminal() else PIPE_WIDTH
+    lines = textwrap.wrap(
+        neutral(text),
+        max(width, indent + SHORTEST),
+        initial_indent=" " * (indent if first is None else first),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    whole = "\n".join(lines)
+    return Shown((whole if first is None else whole[first:]) + "\n")
 
 
 def write(text: Shown, *, err: bool = False) -> None:

@@ -5,15 +5,14 @@ is fast.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.cli.options import JSON
 from pykoclaw_acp.cli.outside import prompt, tasks
 from pykoclaw_acp.cli.sessions import approve, attach, sessions
+from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers
 from pykoclaw_acp.errors import ConfigurationError, Exhausted, OutputLost, StartupError
@@ -162,47 +161,6 @@ def serve(ctx: click.Context, stdio: bool) -> None:
     ctx.exit(daemon.main(loading.load))
 
 
-@cli.command(name="config", short_help="Show all settings and where each value comes from.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show_config(as_json: bool) -> None:
-    """Show all settings, their values and where each value comes from.
-
-    Order of precedence: the environment, ./.env if the directory is trusted,
-    ~/.local/share/pykoclaw/.env, the default. The values are those that `serve` would use if
-    started here. A running daemon keeps the settings that it was started with; a daemon started by
-    a client never reads ./.env.
-    """
-    from pykoclaw_acp import terminal
-    from pykoclaw_acp.config import dotenv, listing, loading
-
-    lines, unread = listing.describe(loading.load()), dotenv.unread()
-    if as_json:
-        terminal.as_json([asdict(line) for line in lines])
-        return
-    for line in lines:
-        value = ",".join(line.value) if isinstance(line.value, list) else line.value
-        shown = "(none)" if value in (None, "") else value
-        terminal.write(terminal.shown(line.env, bold=True))
-        terminal.line(f"={shown}  [{line.source}]")
-        terminal.line(f"    {line.description}")
-    if unread:
-        terminal.line(
-            f"./.env is not read, as this directory is not trusted: {', '.join(unread)}", err=True
-        )
-
-
-@cli.command(short_help="Show the daemon, its workers, turns and database.")
-@JSON
-def status(as_json: bool) -> None:
-    """Show the daemon, its workers, turns, clients, sessions and database.
-
-    Never starts a daemon. Exit status: 3 if none is running.
-    """
-    from pykoclaw_acp.commands import status as command
-
-    command.main(as_json)
-
-
 @cli.command(short_help="Restart the daemon without interrupting running turns.")
 def restart() -> None:
     """Restart the daemon without interrupting running turns, for instance after an upgrade or a
@@ -237,19 +195,6 @@ def hand_over(but: int) -> None:
     command.main(but)
 
 
-@cli.command(short_help="Check the installation and suggest fixes.")
-@JSON
-@click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check the installation and suggest a fix for each problem.
-
-    Changes nothing, starts no daemon and shows no secrets. Exit status: 1 if there is a problem.
-    """
-    from pykoclaw_acp.commands import doctor as command
-
-    ctx.exit(command.main(as_json))
-
-
 @cli.command(short_help="Add the tables of pykoclaw-acp to another program's database.")
 def adopt() -> None:
     """Add the tables of pykoclaw-acp to the database in PYKOCLAW_DATA, which belongs to another
@@ -261,30 +206,6 @@ def adopt() -> None:
     from pykoclaw_acp.commands import adopt as command
 
     command.main()
-
-
-@cli.command(short_help="Show the log.")
-@click.option("-f", "--follow", is_flag=True, help="Keep following the log until Ctrl-C.")
-@click.option(
-    "-n",
-    "--lines",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    help="Show the last N lines.",
-)
-@click.option(
-    "--workers", is_flag=True, help="Show the log of the workers instead of that of the daemon."
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the lines unchanged; most are JSON objects."
-)
-def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
-    """Show the end of the daemon's log. Under systemd, this is the journal of its unit."""
-    from pykoclaw_acp.commands import logs as command
-
-    command.main(lines, follow, workers, as_json)
 
 
 @cli.command(short_help="Show crash recovery offline, on the real Claude CLI.")
@@ -327,7 +248,9 @@ def scripted_model(ctx: click.Context) -> None:
     ctx.exit(program.main(ctx.args))
 
 
-for command in (approve, attach, prompt, sessions, tasks, trust, workers):
+for command in (
+    approve, attach, completion, doctor, logs, prompt, sessions, show_config, status, tasks, trust, workers,
+):  # fmt: skip
     cli.add_command(command)
 
 

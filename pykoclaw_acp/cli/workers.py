@@ -8,11 +8,14 @@ from pykoclaw_acp.cli.options import JSON
 
 
 @click.group(invoke_without_command=True, short_help="List or stop the processes that run Claude.")
+@JSON
 @click.pass_context
-def workers(ctx: click.Context) -> None:
+def workers(ctx: click.Context, as_json: bool) -> None:
     """List or stop the processes that run Claude. Without a command, list them."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_workers, as_json=False)
+        ctx.invoke(list_workers, as_json=as_json)
+    elif as_json:
+        raise click.UsageError("--json goes behind the command.")
 
 
 @workers.command(name="list", short_help="List workers.")

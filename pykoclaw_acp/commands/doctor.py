@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
@@ -16,7 +15,6 @@ from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunn
 from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.store import privacy
 
-PAUSE: Final = 0.1  # s between attempts to reach a daemon without a socket yet
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
 
 
@@ -30,9 +28,12 @@ def main(as_json: bool) -> int:
         for finding in findings:
             mark, colour = MARKS[finding.level]
             terminal.write(terminal.shown(mark, fg=colour))
-            terminal.line(f" {finding.check.ljust(width)}  {finding.found}")
+            terminal.write(terminal.shown(f" {finding.check.ljust(width)}  "))
+            indent = width + 4
+            terminal.write(terminal.wrapped(finding.found, indent, first=indent))
             if finding.advice:
-                terminal.line(f"  {' ' * width}  → {finding.advice}")
+                terminal.write(terminal.shown(f"{' ' * indent}→ "))
+                terminal.write(terminal.wrapped(finding.advice, indent + 2, first=indent + 2))
     return int(any(finding.level == "problem" for finding in findings))
 
 
@@ -55,7 +56,7 @@ def _context() -> report.Context:
     except ConfigurationError as error:
         bad_settings = str(error)
     try:
-        status = _status(places)
+        status = ask("status", start=False, timeout=report.DAEMON_WAIT)
     except DaemonNotRunning as error:
         holder = lock_holder(places.data)
         if holder is not None and holder[1] is not None:
@@ -78,18 +79,3 @@ def _context() -> report.Context:
         permission_mode=mode,
         notify=notify,
     )
-
-
-def _status(places: Places) -> Any:
-    """Status of the daemon; a starting one holds the lock before it has a socket.
-    Raises as `ask`.
-    """
-    deadline = time.monotonic() + report.START_WAIT
-    while True:
-        try:
-            return ask("status", start=False, timeout=report.DAEMON_WAIT)
-        except DaemonNotRunning:
-            holder = lock_holder(places.data)
-            if holder is None or holder[1] is None or time.monotonic() > deadline:
-                raise
-            time.sleep(PAUSE)

@@ -9,19 +9,25 @@ import shutil
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link.places import Places, lock_holder
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.terminal import Shown
 
 _QUOTED: Final = re.compile(r"[\s=\"]|^$")
 UNIT: Final = "pykoclaw-acp"
 PAUSE: Final = 0.2  # s between two reads of a followed file
 PROC: Final = Path("/proc")
+_COLOURS: Final[Mapping[str, dict[str, Any]]] = {
+    "warning": {"fg": "yellow"},
+    "error": {"fg": "red"},
+    "critical": {"fg": "red", "bold": True},
+}
 _KNOWN: Final = ("timestamp", "level", "event", "logger", "action", "exception")
 
 
@@ -41,29 +47,47 @@ def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
                 terminal.json_text(line + "\n")
                 continue
             first, *rest = readable(line)
-            terminal.line(first)
-            for one in rest:
-                terminal.line(f"    {one}")
+            terminal.write(
+                terminal.joined([first, *(terminal.indented(one) for one in rest)], "\n")
+            )
+            terminal.line()
     except KeyboardInterrupt:
         return
 
 
-def readable(line: str) -> list[str]:
-    """A log line for people, with its traceback; lines that are not JSON are kept."""
+def readable(line: str) -> list[Shown]:
+    """A log line for people, in local time, with its traceback; lines that are not JSON are
+    kept.
+    """
     try:
         entry = json.loads(line)
     except ValueError:
-        return [neutral(line)]
+        entry = None
     if not isinstance(entry, dict) or "event" not in entry:
-        return [neutral(line)]
+        return [terminal.shown(line)]
+    level = str(entry.get("level", ""))
     more = " ".join(
         f"{name}={_value(value)}" for name, value in entry.items() if name not in _KNOWN
     )
-    words = f"{entry.get('timestamp', '')} {entry.get('level', '')!s:7} {entry['event']}  {more}"
-    return [
-        neutral(words).rstrip(),
-        *(neutral(one) for one in str(entry.get("exception", "")).split("\n") if one),
+    words = [
+        terminal.shown(_local(str(entry.get("timestamp", ""))), dim=True),
+        terminal.shown(f"{level:7}", **_COLOURS.get(level, {})),
+        terminal.shown(str(entry["event"]), bold=level in _COLOURS),
     ]
+    if more:
+        words.append(terminal.shown(f" {more}", dim=True))
+    return [
+        terminal.joined(words, " "),
+        *(terminal.shown(one) for one in str(entry.get("exception", "")).split("\n") if one),
+    ]
+
+
+def _local(timestamp: str) -> str:
+    """Month, day and time of a timestamp in the local time zone; another text as it is."""
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return timestamp
 
 
 def _value(value: object) -> str:

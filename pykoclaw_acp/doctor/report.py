@@ -12,7 +12,6 @@ from pykoclaw_acp.link.places import Places
 Level = Literal["ok", "warning", "problem"]
 
 TOOL_WAIT: Final = 60.0  # s; for another program's version or state, on a busy machine
-START_WAIT: Final = 15.0  # s; until a starting daemon has its socket
 DAEMON_WAIT: Final = 60.0  # s; for the daemon's answer, when it is busy
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _READ: Final = 256 * 1024  # bytes
 _BUSY_PAUSE: Final = 0.02  # s between two attempts to reach a daemon that takes no connection now
 _BUSY_TIMEOUT: Final = 10.0  # s
+_START_TIMEOUT: Final = 15.0  # s; for a daemon that has been started just now
 
 
 class DaemonAbsent(StartupError):
@@ -112,21 +113,25 @@ def _connection(places: Places, *, start: bool) -> _socket.socket:
 
 
 def _reach(places: Places) -> _socket.socket:
-    holder = at.lock_holder(places.data)
-    deadline = time.monotonic() + _BUSY_TIMEOUT
+    """Connect to the daemon, also one that is starting just now."""
+    began = time.monotonic()
     while True:
+        holder = at.lock_holder(places.data)
+        expected = (holder is not None and holder[1] is not None) or at.is_starting(places)
+        busy = False
         for path in filter(None, dict.fromkeys((places.socket, holder and holder[1]))):
             try:
                 return at.connect(path)
             except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DaemonAbsent("The daemon takes no connections: it may hang.") from None
-                time.sleep(_BUSY_PAUSE)
-                break
+                busy = True
             except OSError:
                 continue
-        else:
+        waited = time.monotonic() - began
+        if busy and waited > _BUSY_TIMEOUT:
+            raise DaemonAbsent("The daemon takes no connections: it may hang.")
+        if not busy and (not expected or waited > _START_TIMEOUT):
             raise DaemonAbsent(_absent(places, holder))
+        time.sleep(_BUSY_PAUSE)
 
 
 def _absent(places: Places, holder: tuple[int, str | None] | None) -> str:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 
 from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.front import words
 from pykoclaw_acp.front.dial import Dialer
 from pykoclaw_acp.front.relay import Relay
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system.machine import check_platform, open_missing_streams, withhold_memory
 
+USAGE = 2  # as of a command line that cannot be understood
+
 
 def run() -> int:
-    """Serve the client on standard input and output until it is gone; returns the exit status."""
+    """Serve the client on standard input and output until it is gone; returns the exit status.
+
+    A terminal is no client: its user is told what this program is for, and the status is 2.
+    """
     open_missing_streams()
+    if os.isatty(0) and os.isatty(1):
+        for line in words.FOR_PEOPLE:
+            words.say(line)
+        return USAGE
     blocking = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     for descriptor in (0, 1):
         os.set_blocking(descriptor, False)

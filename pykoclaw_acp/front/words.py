@@ -22,6 +22,18 @@ REPLACED: Final = (
     "Nothing was lost. Start the client again."
 )
 
+FOR_PEOPLE: Final = (
+    "pykoclaw-acp is an ACP agent that runs Claude. Editors and chat front ends start it and talk JSON-RPC with it;",
+    "there is nothing to type here.",
+    "",
+    "  In a client's settings      command: pykoclaw-acp (no arguments)",
+    "  pykoclaw-acp demo           see it work, without an account",
+    "  pykoclaw-acp doctor         check the installation",
+    "  pykoclaw-acp prompt TEXT    ask Claude from the command line",
+    "  pykoclaw-acp sessions list  conversations so far",
+    "  pykoclaw-acp --help         all commands",
+)
+
 
 def greeting(request: dict[str, Any]) -> bytes | None:
     """The answer to this `initialize`; None if a daemon would not accept it."""

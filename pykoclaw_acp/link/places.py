@@ -177,18 +177,31 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
             os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
         )
         with open(lock, "rb") as file:
-            inode = os.fstat(file.fileno()).st_ino
+            holders = _holders(file.fileno())
             pid, _, rest = file.read(_LOCK_LINES).partition(b"\n")
-        with open("/proc/locks", "rb") as locks:
-            holders = [
-                fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)
-            ]
     except OSError:
         return None
     if pid not in holders:
         return None
     socket = os.fsdecode(rest.partition(b"\n")[0])
     return int(pid), socket or None
+
+
+def is_starting(places: Places) -> bool:
+    """Whether a process is starting a daemon of these places just now."""
+    try:
+        lock = os.open(
+            os.path.join(places.directory, SPAWN_LOCK),
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+        )
+    except OSError:
+        return False
+    try:
+        return bool(_holders(lock))
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
 
 
 def try_lock(path: str) -> int | None:
@@ -209,6 +222,13 @@ def try_lock(path: str) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _holders(descriptor: int) -> list[bytes]:
+    """Pids of the processes that have the open file locked; raises OSError."""
+    inode = os.fstat(descriptor).st_ino
+    with open("/proc/locks", "rb") as locks:
+        return [fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)]
 
 
 def _locks(fields: list[bytes], inode: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.link.places import is_starting
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError, selected
@@ -69,6 +70,30 @@ async def test_stop_ends_daemon_and_all_its_processes(stack: Stack) -> None:
     assert said == f"The daemon (pid {pid}) has ended. A client that is open starts the next one."
     await stack.nothing_left()
     assert stack.rows("SELECT state FROM acp_turns") == [{"state": "cancelled"}]
+
+
+async def test_commands_wait_for_a_daemon_that_is_starting(stack: Stack) -> None:
+    await stack.spawn_front()
+    await eventually(lambda: is_starting(stack.places))
+    status = (await done(stack, "status", "--json")).json
+    assert status["daemon"]["pid"] == stack.daemon_pid()
+
+
+async def test_a_terminal_is_told_what_the_program_is_for(stack: Stack) -> None:
+    ours, theirs = os.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, stdin=theirs, stdout=theirs, stderr=PIPE, env=stack.environment
+        )
+        _, error = await asyncio.wait_for(process.communicate(), 60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert process.returncode == 2
+    said = error.decode()
+    assert "there is nothing to type here" in said
+    assert "pykoclaw-acp --help" in said
+    assert stack.daemon_pid() is None
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -12,7 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from docs import manual
 from pykoclaw_acp import terminal
+from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import daemon, logs, prompt, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
@@ -406,6 +409,51 @@ def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.Monkey
     ]
 
 
+# --- shells and terminals
+
+
+def test_shells_complete_commands_and_sessions(
+    asked: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ANSWERS["sessions/list"] = {
+        "sessions": [{"id": "ab1", "title": "One"}, {"id": "cd2", "title": "Two"}],
+        "more": False,
+    }
+    for words, number, expected in (
+        ("pykoclaw-acp sta", 1, "plain,status\n"),
+        ("pykoclaw-acp sessions show a", 3, "plain,ab1\n"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(number))
+        monkeypatch.setenv(COMPLETION, "bash_complete")
+        result = CliRunner().invoke(cli, prog_name="pykoclaw-acp", complete_var=COMPLETION)
+        assert result.stdout == expected
+    assert asked
+    ANSWERS["sessions/list"] = DaemonNotRunning("no daemon")
+    assert (
+        CliRunner().invoke(cli, prog_name="pykoclaw-acp", complete_var=COMPLETION).stdout.strip()
+        == ""
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_asks_by_the_variable_that_main_knows(shell: str) -> None:
+    assert f"{COMPLETION}={shell}_complete" in run("completion", shell).stdout
+
+
+def test_paragraphs_are_indented_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert terminal.wrapped("one two three", 4) == "    one two three\n"
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "12")
+    assert terminal.wrapped("one two three", 4) == "    one two\n    three\n"
+    assert terminal.wrapped("one two three", 4, first=4) == "one two\n    three\n"
+
+
+def test_the_manual_page_is_of_this_version() -> None:
+    """`make man` writes it."""
+    assert manual.PAGE.read_text() == manual.page()
+
+
 # --- logs
 
 
@@ -426,6 +474,16 @@ def entry(event: str, **more: Any) -> str:
     return json.dumps({**known, **more})
 
 
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.delenv("TZ")
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
 def test_log_is_shown_rendered_or_raw() -> None:
     assert "There is no log yet" in run("logs").stderr
     log_file().write_text(
@@ -433,7 +491,7 @@ def test_log_is_shown_rendered_or_raw() -> None:
     )
     assert (
         run("logs", "-n", "2").stdout
-        == "Traceback\\x1b[2J\n2026-01-01T00:00:00Z info    One  session=s\n"
+        == "Traceback\\x1b[2J\n01-01 01:00:00 info    One  session=s\n"
     )
     assert run("logs", "-n", "1", "--json").stdout == entry("One", session="s") + "\n"
     (log_file().parent / "workers.log").write_text("a worker\n")
@@ -448,10 +506,22 @@ def test_a_name_from_outside_forges_no_line() -> None:
     assert client.endswith(
         r'client="Zed\n2026-01-01T00:00:00Z error   Forged  session=a\u001b[2J\u202e\x9b2J"'
     )
-    assert [one.startswith("2026") for one in others] == [True, False, False, False]
+    first, *traceback = others
+    assert re.match(r"\d\d-\d\d \d\d:\d\d:\d\d info    One$", first)
+    assert traceback == [
+        f"    {one}" for one in ("Traceback", "ValueError: x", "2026-01-01 Forged")
+    ]
     written = run("logs", "--json").stdout
     assert json.loads(written.splitlines()[0])["client"] == name
     assert not set(written) & set("\x1b\x9b\u202e")
+
+
+def test_warnings_in_the_log_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = logs.readable(entry("Slow", level="warning"))
+    assert "\x1b[33mwarning\x1b[0m" in line
+    monkeypatch.setenv("NO_COLOR", "1")
+    (line,) = logs.readable(entry("Slow", level="warning"))
+    assert "\x1b" not in line
 
 
 def test_what_journalctl_writes_is_neutral_too(
