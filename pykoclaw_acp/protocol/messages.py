@@ -76,9 +76,23 @@ class ResumeSessionParams(Params, frozen=True, kw_only=True):
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
-    """Parameters of `session/close` and `session/cancel`."""
+    """Parameters of methods that need the session's id only."""
 
     session_id: Name
+
+
+class ListSessionsParams(Params, frozen=True, kw_only=True):
+    """`archived` is unstable in ACP: `exclude` (the default), `include` or `only`."""
+
+    cwd: str | None = None
+    cursor: str | None = None
+    archived: str | None = None
+
+
+class SetTitleParams(SessionParams, frozen=True, kw_only=True):
+    """Parameters of `session/set_title`, which is unstable in ACP."""
+
+    title: str
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
@@ -162,6 +176,27 @@ class OpenedState(Wire, frozen=True, kw_only=True):
 
 class NewSessionResult(OpenedState, frozen=True, kw_only=True):
     session_id: str
+
+
+class SessionInfo(Wire, frozen=True, kw_only=True):
+    """A session in a list. `updated_at`: ISO 8601; None if it is not known."""
+
+    session_id: str
+    cwd: str
+    archived: bool
+    additional_directories: tuple[str, ...] = ()
+    title: str | None = None
+    updated_at: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ListSessionsResult(Wire, frozen=True, kw_only=True):
+    sessions: list[SessionInfo]
+    next_cursor: str | None = None
+
+
+class SetTitleResult(Wire, frozen=True, kw_only=True):
+    title: str
 
 
 class SetConfigOptionResult(Wire, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from pykoclaw_acp.server import data_directory, instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import Found, hand_over, recover
 from pykoclaw_acp.server.turn_locks import FileLocks
+from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.ports import Journal
@@ -240,6 +241,7 @@ def _wire(
         transcripts=transcripts,
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
     )
+    sessions.catalogue.settings = settings.fill(ListSettings)
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end

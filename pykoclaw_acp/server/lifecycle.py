@@ -78,7 +78,7 @@ def _options(
     params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]
 ) -> OpenOptions:
     """The parameters that new, load and resume have in common; raises InvalidParams."""
-    cwd = _absolute("cwd", params.cwd)
+    cwd = absolute("cwd", params.cwd)
     policy = _away_policy(params)
     return OpenOptions(
         cwd, directories(params.additional_directories), servers(raw_servers), policy
@@ -116,7 +116,8 @@ def _same_place(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _absolute(name: str, path: str) -> str:
+def absolute(name: str, path: str) -> str:
+    """Check that a parameter is an absolute path; raises InvalidParams."""
     if not os.path.isabs(path) or "\0" in path:
         raise InvalidParams(f"`{name}`: must be an absolute path.")
     return path
@@ -129,7 +130,7 @@ def directories(paths: list[str] | None) -> tuple[str, ...]:
             f"`additionalDirectories`: are more than {MAX_DIRECTORIES}; name one that holds them."
         )
     return tuple(
-        _absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or [])
+        absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or [])
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages
-from pykoclaw_acp.server import initialize, lifecycle, prompts, selection
+from pykoclaw_acp.server import initialize, lifecycle, listing, prompts, selection
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 
@@ -15,6 +15,11 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "session/load": Method(messages.LoadSessionParams, lifecycle.load),
     "session/resume": Method(messages.ResumeSessionParams, lifecycle.resume),
     "session/close": Method(messages.SessionParams, lifecycle.close),
+    "session/list": Method(messages.ListSessionsParams, listing.list_sessions),
+    "session/delete": Method(messages.SessionParams, listing.delete),
+    "session/archive": Method(messages.SessionParams, listing.archive),
+    "session/unarchive": Method(messages.SessionParams, listing.unarchive),
+    "session/set_title": Method(messages.SetTitleParams, listing.set_title),
     "session/set_mode": Method(messages.SetModeParams, selection.set_mode),
     "session/set_model": Method(messages.SetModelParams, selection.set_model),
     "session/set_config_option": Method(

@@ -126,7 +126,8 @@ class SessionControl:
 
     async def rename(self, call: Call, params: RenameParams) -> Empty:  # noqa: ARG002
         """Give the session a title; its clients are told."""
-        await self._sessions.rename(await self._finder.id_of(params.session), params.title)
+        session_id = await self._finder.id_of(params.session)
+        await self._sessions.catalogue.set_title(session_id, params.title)
         return Empty()
 
     async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002

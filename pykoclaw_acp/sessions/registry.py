@@ -14,12 +14,12 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.options import McpStdio, WorkerOptions
-from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
-from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting
+from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -27,7 +27,6 @@ from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.sessions.worker_events import WorkerEvents
@@ -73,6 +72,7 @@ class Sessions:
         self._names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self._find_broker, journal)
+        self.catalogue = Catalogue(self, journal)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()
@@ -255,18 +255,6 @@ class Sessions:
     async def is_open(self, ask_id: str) -> bool:
         """Whether the permission request is pending."""
         return await self._journal.is_pending(ask_id)
-
-    async def rename(self, session_id: str, title: str) -> None:
-        """Set the title, cut to one line of at most 80 characters, and notify clients.
-
-        Raises SessionNotFound, and InvalidParams for a title without words.
-        """
-        session = await self.get(session_id)
-        line = titles.shorten(title)
-        if line is None:
-            raise InvalidParams("`title`: must not be empty.")
-        if line != session.record.title:
-            await session.log.tell([TitleChanged(line)])
 
     async def close(self, session: Session) -> None:
         """Close the session under all its ids: end turns and worker. It can be loaded again."""

@@ -52,6 +52,16 @@ _OF_DELETED: Final = (
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
 )
+# Claude sessions of the session: what is left of them makes none again.
+_KEEP: Final = (
+    "INSERT INTO acp_deleted_transcripts (claude_session_id, deleted_at)"
+    " SELECT claude, ? FROM (SELECT acp_session_id AS claude FROM acp_sessions WHERE acp_session_id = ?"
+    " UNION SELECT followed FROM acp_sessions WHERE acp_session_id = ?"
+    " UNION SELECT claude_session_id FROM acp_transcripts WHERE acp_session_id = ?"
+    " UNION SELECT NULLIF(c.session_id, '') FROM acp_sessions s JOIN conversations c"
+    " ON c.name = s.conversation_name WHERE s.acp_session_id = ?) AS known"
+    " WHERE claude IS NOT NULL ON CONFLICT (claude_session_id) DO NOTHING"
+)
 _CURSORS: Final = (
     "DELETE FROM acp_cursors WHERE acp_session_id IN"
     " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
@@ -62,13 +72,14 @@ async def delete(database: Database, session_id: str) -> None:
     """Delete a session: hidden by the first commit, its contents gone at the return.
 
     The rows of its ids stay, without a title, because an id is never used again; its request key
-    becomes free.
+    becomes free. So do the ids of its Claude sessions.
     """
     change = "UPDATE acp_sessions SET deleted_at = ?, title = NULL, request_key = NULL"
     at = now_ms()
     gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
-    await database.commit(Unit(statements=(gone, aliases), durable=True))
+    kept = Statement(_KEEP, (at, session_id, session_id, session_id, session_id))
+    await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
     await purge(database)
 
 

@@ -16,7 +16,7 @@ from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
 from pykoclaw_acp.protocol.control.workers import WorkerState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED
+from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED, of_channels
 from pykoclaw_acp.store.turns import NEWEST_FIRST
 from pykoclaw_acp.tasks import Pace
 
@@ -100,13 +100,13 @@ async def listing(
         if every
         else f" AND s.auxiliary = 0 AND s.pruned_at IS NULL AND (s.prompted_at IS NOT NULL OR {CONTINUED})"
     )
-    shown, channels = _of_channels("s.conversation_name", hidden)
+    shown, channels = of_channels("s.conversation_name", hidden)
     rows = await database.read(
         f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}{shown}"
         " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
         (*channels, limit),
     )
-    shown, channels = _of_channels("c.name", hidden)
+    shown, channels = of_channels("c.name", hidden)
     sql = f"{_UNOPENED}{shown} ORDER BY c.created_at DESC, c.name LIMIT ?"
     return _summaries(rows, await database.read(sql, (*channels, limit - len(rows))))
 
@@ -121,14 +121,6 @@ async def _summaries(
             # Released one by one: releasing all at once would block, too.
             yield summarize(left.pop())
             await pace.step()
-
-
-def _of_channels(column: str, hidden: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """A condition that leaves out the names of these channels, and its parameters."""
-    conditions = [f" AND SUBSTR({column}, 1, {len(one) + 1}) <> ?" for one in hidden]
-    if conversations.NO_CHANNEL in hidden:
-        conditions.append(f" AND {column} LIKE '%-%'")
-    return "".join(conditions), tuple(f"{one}-" for one in hidden)
 
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:

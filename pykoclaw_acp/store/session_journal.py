@@ -5,6 +5,7 @@ from __future__ import annotations
 from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.imports import SqlImportStore
+from pykoclaw_acp.store.journal.listing import SqlListStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
 from pykoclaw_acp.store.journal.notes import SqlNoteStore
 from pykoclaw_acp.store.journal.offers import SqlOfferStore
@@ -25,5 +26,6 @@ class SessionJournal(
     SqlNoteStore,
     SqlImportStore,
     SqlConversationStore,
+    SqlListStore,
 ):
     """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

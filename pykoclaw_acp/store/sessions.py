@@ -51,16 +51,19 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
 
 
 def reopen(record: SessionRecord, clock: int) -> Statement:
-    """Reopen a session with the record's directories; other programs may have prompted it."""
-    at = now_ms()
+    """Reopen a session with the record's directories; other programs may have prompted it.
+
+    Its place in lists stays, apart from the millisecond by which an adopted one is known to be opened.
+    """
     return Statement(
         "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
-        " prompted_at = COALESCE(prompted_at, ?), updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
+        " prompted_at = COALESCE(prompted_at, ?),"
+        " updated_at = CASE WHEN updated_at = created_at THEN updated_at + 1 ELSE updated_at END,"
+        " used_clock = ? WHERE acp_session_id = ?",
         (
             record.cwd,
             json.dumps(record.additional_directories),
-            at if record.prompted else None,
-            at,
+            now_ms() if record.prompted else None,
             clock,
             record.session_id,
         ),
@@ -217,6 +220,16 @@ def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:
     return Statement(
         "UPDATE acp_sessions SET away_policy = ? WHERE acp_session_id = ?",
         (policy, session_id),
+        rows=1,
+    )
+
+
+def set_archived(session_id: str, *, archived: bool) -> Statement:
+    """Archive a session, or take it back; the time of an archived one stays."""
+    at = "COALESCE(archived_at, ?)" if archived else "NULL"
+    return Statement(
+        f"UPDATE acp_sessions SET archived_at = {at} WHERE acp_session_id = ? AND deleted_at IS NULL",  # noqa: S608
+        (*((now_ms(),) if archived else ()), session_id),
         rows=1,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from pykoclaw_acp.model import turns
+from pykoclaw_acp.model import conversations, turns
 from pykoclaw_acp.model.turns import TurnState
 
 
@@ -14,6 +14,14 @@ def literals(values: Collection[str]) -> str:
     parameters.
     """
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
+
+
+def of_channels(column: str, hidden: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """A condition that leaves out the names of these channels, and its parameters."""
+    conditions = [f" AND SUBSTR({column}, 1, {len(one) + 1}) <> ?" for one in hidden]
+    if conversations.NO_CHANNEL in hidden:
+        conditions.append(f" AND {column} LIKE '%-%'")
+    return "".join(conditions), tuple(f"{one}-" for one in hidden)
 
 
 def places(values: Collection[object]) -> str:
@@ -30,6 +38,17 @@ CONTINUED: Final = "COALESCE(c.session_id, '') <> ''"
 """Whether the conversation `c` can be continued; the earlier plugin wrote '' for none."""
 HAS_SESSION: Final = "EXISTS (SELECT 1 FROM acp_sessions own WHERE own.conversation_name = c.name)"
 """Whether the conversation `c` has a session, or had one that was deleted."""
+OF_OURS: Final = (
+    "(EXISTS (SELECT 1 FROM acp_sessions own WHERE own.acp_session_id = f.claude_session_id)"
+    " OR EXISTS (SELECT 1 FROM acp_sessions own WHERE own.followed = f.claude_session_id)"
+    " OR EXISTS (SELECT 1 FROM acp_transcripts own WHERE own.claude_session_id = f.claude_session_id))"
+)
+"""Whether the found transcript `f` belongs to a session of ours, also to a deleted one."""
+OF_DELETED: Final = (
+    "EXISTS (SELECT 1 FROM acp_deleted_transcripts gone"
+    " WHERE gone.claude_session_id = f.claude_session_id)"
+)
+"""Whether the session of the found transcript `f` was deleted."""
 CWD: Final = (
     "CASE WHEN s.client IS NULL AND s.used_clock = 0 AND s.created_at = s.updated_at AND c.session_id IS NOT NULL"
     " THEN NULL ELSE s.cwd END"

@@ -126,7 +126,7 @@ async def test_requests_are_refused_at_once_while_events_wait(
             r.session(),
             session.submit(Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])),
             session.choosing.choose("mode", mode="plan"),
-            r.sessions.rename(session.id, "new"),
+            r.sessions.catalogue.set_title(session.id, "new"),
             r.sessions.delete(session),
             r.sessions.close(session),
             r.sessions.requests.decide("x", "deny", by="cli"),

@@ -275,7 +275,7 @@ async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> N
             await wire.answer(running)
         assert [update["title"] for update in kinds(wire, "session_info_update")] == ["say 2"]
         assert await r.database.read("SELECT title FROM acp_sessions") == [("say 2",)]
-        await r.sessions.rename(session, "  Another\ntitle ")
+        await r.sessions.catalogue.set_title(session, "  Another\ntitle ")
         await eventually(lambda: kinds(wire, "session_info_update")[-1]["title"] == "Another title")
     async with rig(tmp_path) as r, client(r) as wire:
         await load(wire, session)

@@ -41,6 +41,8 @@ class SessionRow:
     prompt_hash: str | None = None
     pruned: bool = False
     deleted: bool = False
+    archived: bool = False
+    updated_at: int = 0  # ms since 1970; by turns, not by opening it
 
 
 @dataclass
@@ -188,6 +190,7 @@ class MemoryDatabase:
     def used(self, session_id: str) -> None:
         if session_id in self.sessions:
             self.sessions[session_id].used_clock = self.clock.now()
+            self.sessions[session_id].updated_at = time.time_ns() // 1_000_000
 
     def turn_ended(self, session_id: str, claude_session_id: str) -> None:
         """The session has a turn more in this Claude session."""

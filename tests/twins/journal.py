@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.imports import MemoryImportStore
+from tests.twins.listing import MemoryListStore
 from tests.twins.log import MemoryLogStore
 from tests.twins.notes import MemoryNoteStore
 from tests.twins.offers import MemoryOfferStore
@@ -25,5 +26,6 @@ class MemoryJournal(
     MemoryNoteStore,
     MemoryImportStore,
     MemoryConversationStore,
+    MemoryListStore,
 ):
     pass

@@ -33,7 +33,8 @@ class MemoryTurnJournal(MemoryStore):
             row = self.database.session(turn.session_id)
             helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
             row.record.auxiliary = helper and (row.record.auxiliary or not row.record.prompted)
-            row.record.prompted, row.pruned, row.used_clock = True, False, self.clock.now()
+            row.record.prompted, row.pruned = True, False
+            self.database.used(turn.session_id)
 
         await self.database.write(queue)
 

@@ -18,7 +18,7 @@ from pykoclaw_acp.model import choices, events, folding
 from pykoclaw_acp.protocol import jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
-from pykoclaw_acp.server import admission, lifecycle, line_room, reading, sockets
+from pykoclaw_acp.server import admission, lifecycle, line_room, listing, reading, sockets
 from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
@@ -98,6 +98,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         meta_keys.ORIGIN,
         opening.AFTER,
         lifecycle.AWAY_POLICY,
+        listing.CHANNEL,
         deduplication.IDEMPOTENCY,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}

@@ -10,6 +10,7 @@ from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.deliveries import DeliveryStore
 from pykoclaw_acp.sessions.ports.journal import Journal
+from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.locks import TurnLocks
 from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
@@ -29,6 +30,7 @@ __all__ = [
     "DeliveryStore",
     "Imported",
     "Journal",
+    "ListStore",
     "LogStore",
     "NoteStore",
     "OfferStore",

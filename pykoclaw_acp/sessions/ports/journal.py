@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
+from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
 from pykoclaw_acp.sessions.ports.offers import OfferStore
@@ -33,6 +34,7 @@ class Journal(
     OfferStore,
     NoteStore,
     ConversationStore,
+    ListStore,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -1,0 +1,106 @@
+"""`session/list`, `session/delete`, `session/archive`, `session/unarchive`, `session/set_title`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.listing import Archived, ListedSession, Place
+from pykoclaw_acp.protocol import list_cursor
+from pykoclaw_acp.protocol.messages import (
+    Empty,
+    ListSessionsParams,
+    ListSessionsResult,
+    SessionInfo,
+    SessionParams,
+    SetTitleParams,
+    SetTitleResult,
+)
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.lifecycle import absolute
+
+CHANNEL: Final = "pykoclaw.dev/channel"  # of a conversation that is not of ACP clients
+
+
+async def list_sessions(call: Call, params: ListSessionsParams) -> ListSessionsResult:
+    """A page of the sessions, newest first. Opens nothing."""
+    cwd = None if params.cwd is None else absolute("cwd", params.cwd)
+    page = await call.sessions.catalogue.page(
+        _after(params.cursor), cwd, _archived(params.archived)
+    )
+    return ListSessionsResult(
+        sessions=[_info(one) for one in page.sessions],
+        next_cursor=None if page.end is None else list_cursor.encode(page.end),
+    )
+
+
+async def delete(call: Call, params: SessionParams) -> Empty:
+    """End the session's turns and delete what was said in it; succeeds if there is none."""
+    await call.sessions.catalogue.delete(params.session_id)
+    return Empty()
+
+
+async def archive(call: Call, params: SessionParams) -> Empty:
+    """Close the session, and leave it out of lists that do not ask for it."""
+    await call.sessions.catalogue.archive(params.session_id, archived=True)
+    return Empty()
+
+
+async def unarchive(call: Call, params: SessionParams) -> Empty:
+    """Let lists have the session again."""
+    await call.sessions.catalogue.archive(params.session_id, archived=False)
+    return Empty()
+
+
+async def set_title(call: Call, params: SetTitleParams) -> SetTitleResult:
+    """Give the session a title; all its clients are told."""
+    stored = await call.sessions.catalogue.set_title(params.session_id, params.title)
+    return SetTitleResult(title=stored)
+
+
+def _after(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    place = list_cursor.decode(cursor)
+    if place is None:
+        raise InvalidParams(
+            "`cursor`: is none that this agent has given. Begin the list again, without a cursor."
+        )
+    return place
+
+
+def _archived(wanted: str | None) -> Archived:
+    for one in Archived:
+        if one == (wanted or Archived.EXCLUDE):
+            return one
+    raise InvalidParams(f"`archived`: must be one of {', '.join(Archived)}.")
+
+
+def _info(one: ListedSession) -> SessionInfo:
+    return SessionInfo(
+        session_id=one.session_id,
+        cwd=one.cwd or "/",
+        additional_directories=one.directories,
+        title=one.title,
+        updated_at=_time(one.updated_at),
+        archived=one.archived,
+        meta=_meta(one) or None,
+    )
+
+
+def _meta(one: ListedSession) -> dict[str, Any]:
+    channel = (
+        conversations.OWN if one.conversation is None else conversations.channel(one.conversation)
+    )
+    return {} if channel == conversations.OWN else {CHANNEL: channel}
+
+
+def _time(at: int) -> str | None:
+    """ISO 8601; None for a time that is not known."""
+    try:
+        found = datetime.fromtimestamp(at / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at > 0 else None

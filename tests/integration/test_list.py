@@ -1,0 +1,216 @@
+"""`session/list`, `session/delete`, archiving and titles, as clients see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.listing import ListQuery, Place
+from pykoclaw_acp.protocol import list_cursor
+from pykoclaw_acp.sessions import catalogue
+from pykoclaw_acp.sessions.catalogue import ListSettings
+from pykoclaw_acp.store.units import Statement, Unit
+from tests.integration.journals import upsert_row
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import Wire, client, hanging, new, prompt
+from tests.waiting import eventually
+
+
+async def told(wire: Wire, text: str = "say 1") -> str:
+    session = await new(wire)
+    answer = await wire.call("session/prompt", **prompt(session, text))
+    assert answer["result"]["stopReason"] == "end_turn"
+    return session
+
+
+async def page(wire: Wire, **params: Any) -> dict[str, Any]:
+    return dict((await wire.call("session/list", **params))["result"])
+
+
+async def ids(wire: Wire, **params: Any) -> list[str]:
+    return [one["sessionId"] for one in (await page(wire, **params))["sessions"]]
+
+
+async def test_a_list_is_walked_page_by_page_while_sessions_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = [await told(wire) for _ in range(5)]
+        await new(wire)  # never prompted
+        first = await page(wire)
+        assert [one["sessionId"] for one in first["sessions"]] == [made[4], made[3]]
+        await wire.call("session/delete", sessionId=made[3])
+        made.append(await told(wire))
+        second = await page(wire, cursor=first["nextCursor"])
+        assert [one["sessionId"] for one in second["sessions"]] == [made[2], made[1]]
+        third = await page(wire, cursor=second["nextCursor"])
+        assert [one["sessionId"] for one in third["sessions"]] == [made[0]]
+        assert "nextCursor" not in third
+
+
+async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        cwd = str(tmp_path)
+        params = {"cwd": cwd, "mcpServers": [], "additionalDirectories": ["/tmp"]}
+        session = (await wire.call("session/new", **params))["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        (row,) = (await page(wire))["sessions"]
+        assert row.pop("updatedAt").endswith("Z")
+        assert row == {
+            "sessionId": session,
+            "cwd": cwd,
+            "additionalDirectories": ["/tmp"],
+            "title": "say 1",
+            "archived": False,
+        }
+        link = tmp_path / "link"
+        link.symlink_to(tmp_path)
+        assert await ids(wire, cwd=str(link)) == [session]
+        assert await ids(wire, cwd="/") == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"cursor": "no cursor"},
+        {"cursor": ""},
+        {"cursor": "é"},
+        {"cursor": list_cursor.encode(Place(1, "x")) + "="},
+        {"cursor": "Mjo1Ong"},
+        {"cursor": "a" * 100_000},
+        {"cursor": 5},
+        {"cwd": "relative"},
+        {"archived": "maybe"},
+    ],
+)
+async def test_what_no_list_can_be_made_of_is_refused(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        error = (await wire.call("session/list", **params))["error"]
+        assert error["code"] == -32602
+        assert f"`{next(iter(params))}`" in error["message"]
+
+
+async def test_a_conversation_of_another_channel_is_named_or_hidden(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await upsert_row(r.database, Conversation("wa-andy", "claude", str(tmp_path)))
+        (row,) = (await page(wire))["sessions"]
+        assert row["_meta"] == {"pykoclaw.dev/channel": "wa"}
+        assert row["sessionId"] == conversations.id_of("wa-andy")
+        assert "result" in await wire.call(
+            "session/load", sessionId=row["sessionId"], cwd=row["cwd"], mcpServers=[]
+        )
+        (row,) = (await page(wire))["sessions"]
+        assert row["_meta"] == {"pykoclaw.dev/channel": "wa"}
+        r.sessions.catalogue.settings = ListSettings(hide_channels=("wa",))
+        assert await ids(wire) == []
+
+
+async def test_deleting_ends_the_turn_and_what_was_said_is_gone(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, _, _ = await hanging(r, wire)
+        assert "result" in await wire.call("session/delete", sessionId=session)
+        assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
+        assert not r.pool.is_live(session)
+        assert await ids(wire) == []
+        for table in ("acp_turns", "acp_events"):
+            assert await r.database.read(f"SELECT 1 FROM {table}") == []
+        error = (await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[]))[
+            "error"
+        ]
+        assert error["code"] == -32002
+        assert "result" in await wire.call("session/delete", sessionId=session)
+        assert "result" in await wire.call("session/delete", sessionId="never there")
+        kept = await r.database.read("SELECT claude_session_id FROM acp_deleted_transcripts")
+        assert (session,) in kept
+
+
+async def test_a_conversation_that_nobody_opened_can_be_deleted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await upsert_row(r.database, Conversation("wa-andy", "claude", "/"))
+        assert "result" in await wire.call(
+            "session/delete", sessionId=conversations.id_of("wa-andy")
+        )
+        assert await ids(wire) == []
+        assert await r.database.read("SELECT session_id FROM conversations") == [("claude",)]
+
+
+async def test_archiving_closes_the_session_and_keeps_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, _, _ = await hanging(r, wire)
+        assert (await wire.call("session/archive", sessionId=session))["result"] == {}
+        assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
+        assert await ids(wire) == []
+        assert await ids(wire, archived="only") == await ids(wire, archived="include") == [session]
+        error = (await wire.call("session/prompt", **prompt(session, "say 1")))["error"]
+        assert error["code"] == -32600
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert (await wire.call("session/unarchive", sessionId=session))["result"] == {}
+        assert await ids(wire) == [session]
+        answer = await wire.call("session/prompt", **prompt(session, "say 2"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        for method in ("session/archive", "session/unarchive"):
+            assert (await wire.call(method, sessionId="unknown"))["error"]["code"] == -32002
+
+
+async def test_a_title_is_stored_told_and_kept(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session = await told(wire)
+        await other.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        stored = await wire.call("session/set_title", sessionId=session, title="  My\n title ")
+        assert stored["result"] == {"title": "My title"}
+        for one in (wire, other):
+            await eventually(lambda one=one: "My title" in [u.get("title") for u in one.updates()])  # type: ignore[misc]
+        await wire.call("session/prompt", **prompt(session, "say 2"))
+        assert [one["title"] for one in (await page(wire))["sessions"]] == ["My title"]
+        refused = await wire.call("session/set_title", sessionId=session, title=" \n ")
+        assert refused["error"]["code"] == -32602
+        unknown = await wire.call("session/set_title", sessionId="unknown", title="x")
+        assert unknown["error"]["code"] == -32002
+
+
+async def test_a_page_costs_the_same_among_many_sessions(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        few = await _pages(r, 200)
+        many = await _pages(r, 5_000)
+        assert many < 1.5 * few, (few, many)
+
+
+async def _pages(r: Rig, count: int) -> int:
+    """Steps of SQLite for a page of the list, and one of a directory, with so many sessions more."""
+    for first in range(0, count, 500):
+        rows = [Statement(_SESSION, (f"{count}-{n}", n)) for n in range(first, first + 500)]
+        found = [Statement(_FOUND, (f"t{count}-{n}", n)) for n in range(first, first + 500)]
+        await r.database.commit(Unit((*rows, *found)))
+    steps = 0
+
+    def count_steps() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    readers = r.database._readers._readers
+    for reader in readers:
+        await reader.run(lambda connection: connection.set_progress_handler(count_steps, 100))
+    for cwds in (None, ("/w",)):
+        query = ListQuery(51, Place(100, "x"), cwds, transcripts=True)
+        assert len(await r.journal.listed(query)) == 51
+    for reader in readers:
+        await reader.run(lambda connection: connection.set_progress_handler(None, 0))
+    return steps
+
+
+_SESSION = (
+    "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at, prompted_at)"
+    " SELECT ?1, 'acp-' || ?1, '/w', ?2, ?2, 1"
+)
+_FOUND = (
+    "INSERT INTO acp_found_transcripts (path, folder, claude_session_id, size, mtime, cwd, updated_at, listed)"
+    " SELECT ?1, '/p', ?1, 1, '1', '/w', ?2, 1"
+)

@@ -1,0 +1,120 @@
+"""Contract of `sessions.ports.ListStore`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.listing import Archived, ListQuery
+from pykoclaw_acp.model.turns import SessionRecord
+from tests.integration.journals import BOTH, Subject, prompt, subject
+from tests.waiting import eventually
+
+WHATSAPP = "wa-andy"
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def ids(s: Subject, limit: int = 100, **fields: Any) -> list[str]:
+    return [one.session_id for one in await s.journal.listed(ListQuery(limit, **fields))]
+
+
+def _later(before: int) -> bool:
+    return time.time_ns() // 1_000_000 > before
+
+
+async def prompted(s: Subject, *names: str, **fields: Any) -> None:
+    """Sessions that were prompted one after the other, each in a millisecond of its own."""
+    for name in names:
+        await s.session(name, **fields)
+        await s.ended(name, f"turn-{name}")
+        before = time.time_ns() // 1_000_000
+        await eventually(partial(_later, before))
+
+
+async def test_prompted_sessions_are_listed_newest_first(s: Subject) -> None:
+    await s.session("unused")
+    await prompted(s, "one", "two", "three")
+    assert await ids(s) == ["three", "two", "one"]
+    await s.ended("one", "again")
+    assert (await ids(s))[0] == "one"
+
+
+async def test_opening_a_session_does_not_move_it(s: Subject) -> None:
+    await prompted(s, "one", "two")
+    found = await s.journal.find("one")
+    assert found is not None
+    await s.journal.reopen(found)
+    assert await ids(s) == ["two", "one"]
+
+
+async def test_pages_survive_inserts_and_deletes(s: Subject) -> None:
+    await prompted(s, *"abcdef")
+    first = await s.journal.listed(ListQuery(2))
+    assert [one.session_id for one in first] == ["f", "e"]
+    await prompted(s, "new")
+    await s.journal.delete("e")  # the one that the next page begins after
+    await s.journal.delete("c")
+    second = await s.journal.listed(ListQuery(2, after=first[-1].place))
+    assert [one.session_id for one in second] == ["d", "b"]
+    assert await ids(s, after=second[-1].place) == ["a"]
+
+
+async def test_deleted_and_auxiliary_sessions_are_left_out(s: Subject) -> None:
+    await prompted(s, "one", "two")
+    await s.session("helper")
+    helper = prompt("helper", client="Mitto")
+    helper.content = [{"type": "text", "text": "List ALL MCP tools currently available to you."}]
+    await s.journal.accept(helper)
+    await s.journal.delete("one")
+    assert await ids(s) == ["two"]
+
+
+async def test_a_directory_has_its_own_sessions(s: Subject) -> None:
+    await prompted(s, "one")
+    for name, cwd in (("other", "/other"), ("third", "/third")):
+        await s.journal.create(SessionRecord(name, f"acp-{name}", cwd))
+        await s.ended(name, f"turn-{name}")
+    assert await ids(s, cwds=("/work",)) == ["one"]
+    assert set(await ids(s, cwds=("/other", "/third"))) == {"other", "third"}
+    assert await ids(s, cwds=("/nowhere",)) == []
+
+
+async def test_archived_sessions_are_listed_where_that_is_wanted(s: Subject) -> None:
+    await prompted(s, "one", "two")
+    await s.journal.set_archived("one", archived=True)
+    await s.journal.set_archived("one", archived=True)
+    assert await ids(s) == ["two"]
+    assert await ids(s, archived=Archived.INCLUDE) == ["two", "one"]
+    (only,) = await s.journal.listed(ListQuery(9, archived=Archived.ONLY))
+    assert (only.session_id, only.archived) == ("one", True)
+    await s.journal.set_archived("one", archived=False)
+    assert await ids(s) == ["two", "one"]
+    with pytest.raises(Conflict):
+        await s.journal.set_archived("unknown", archived=True)
+
+
+async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subject) -> None:
+    await prompted(s, "one")
+    await s.upsert(Conversation(WHATSAPP, "claude-wa", "/folders/wa"))
+    await s.upsert(Conversation("wa-never-continued", None))
+    listed = await s.journal.listed(ListQuery(9))
+    assert [one.session_id for one in listed] == ["one", conversations.id_of(WHATSAPP)]
+    assert listed[1].conversation == WHATSAPP
+    assert listed[1].title == "WhatsApp: andy"
+    assert await ids(s, hidden=("wa",)) == ["one"]
+    await s.journal.adopt(SessionRecord("mine", WHATSAPP, "/work"))
+    assert set(await ids(s)) == {"one", "mine"}
+    assert await ids(s, hidden=("wa",)) == ["one"]

@@ -1,0 +1,69 @@
+"""The twin of `sessions.ports.ListStore`."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
+from tests.twins.base import MemoryStore
+from tests.twins.database import SessionRow
+
+
+class MemoryListStore(MemoryStore):
+    async def listed(self, query: ListQuery) -> list[ListedSession]:
+        rows = self.database.read().sessions.values()
+        found = [_listed(row) for row in rows if self._is_listed(row, query)]
+        found += [] if query.archived is Archived.ONLY else self._others(query)
+        wanted = [
+            one
+            for one in found
+            if (query.cwds is None or one.cwd in query.cwds)
+            and (query.after is None or one.place < query.after)
+        ]
+        return sorted(wanted, key=lambda one: one.place, reverse=True)[: query.limit]
+
+    async def set_archived(self, session_id: str, *, archived: bool) -> None:
+        def keep() -> None:
+            self.database.session(session_id).archived = archived
+
+        await self.database.write(keep)
+
+    def _is_listed(self, row: SessionRow, query: ListQuery) -> bool:
+        if row.deleted or row.pruned or row.alias_of is not None or row.record.auxiliary:
+            return False
+        name = row.record.conversation_name
+        if not row.record.prompted and not self.database.claude_sessions.get(name):
+            return False
+        if conversations.channel(name) in query.hidden:
+            return False
+        return query.archived is Archived.INCLUDE or row.archived == (
+            query.archived is Archived.ONLY
+        )
+
+    def _others(self, query: ListQuery) -> list[ListedSession]:
+        owned = {row.record.conversation_name for row in self.database.sessions.values()}
+        return [
+            ListedSession(
+                conversations.id_of(name),
+                name,
+                self.database.folders.get(name),
+                0,
+                conversations.title(name),
+            )
+            for name, claude in self.database.claude_sessions.items()
+            if claude
+            and name not in owned
+            and conversations.channel(name) not in {conversations.OWN, *query.hidden}
+        ]
+
+
+def _listed(row: SessionRow) -> ListedSession:
+    record = row.record
+    return ListedSession(
+        record.session_id,
+        record.conversation_name,
+        record.cwd,
+        row.updated_at,
+        record.title,
+        record.additional_directories,
+        row.archived,
+    )
