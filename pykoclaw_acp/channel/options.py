@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -10,15 +10,32 @@ TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content take
 WITHOUT: Final = "without:"  # prefix of one whose active content does not
 
 
-class McpStdio(msgspec.Struct, frozen=True):
-    """A stdio MCP server that the client asked for; `env` may hold secrets and is never logged or
-    stored.
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server that the client asked for: a program (`stdio`), or an address (`http`, `sse`).
+
+    `env`, `headers` and `url` may hold secrets; they are never logged or stored.
     """
 
     name: str
-    command: str
-    args: list[str]
-    env: dict[str, str]
+    transport: Literal["stdio", "http", "sse"] = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """The name alone: this may come into a log."""
+        return f"McpServer({self.name!r})"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The server in Claude's configuration of MCP servers."""
+        if self.transport == "stdio":
+            arguments = [_literal(one) for one in self.args]
+            return {"command": _literal(self.command), "args": arguments, "env": _values(self.env)}
+        headers = _values(_values(self.headers))  # there Claude does it twice
+        return {"type": self.transport, "url": _literal(self.url), "headers": headers}
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +56,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str = ""  # its name, to which pykoclaw's tools are bound
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()
-    mcp_servers: tuple[McpStdio, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
     brave_api_key: str | None = None  # never logged or stored
     # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
     workspace: str = ""
@@ -53,3 +70,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 def is_restricted(workspace: str | None) -> bool:
     """Whether a worker with this `workspace` runs without active content."""
     return workspace is not None and workspace.startswith(WITHOUT)
+
+
+def _literal(value: str) -> str:
+    """A value in which Claude puts no variables: `${` is the default of one that nobody sets."""
+    return value.replace("${", "${PYKOCLAW_UNSET:-$}{")
+
+
+def _values(given: dict[str, str]) -> dict[str, str]:
+    return {name: _literal(value) for name, value in given.items()}

@@ -48,14 +48,28 @@ class EnvVariable(Wire, frozen=True, kw_only=True):
     value: str
 
 
-class McpServer(Params, frozen=True, kw_only=True):
-    """A stdio MCP server: the transport without a `type` (every agent must support it)."""
+class HttpHeader(Wire, frozen=True, kw_only=True):
+    name: str
+    value: str
+
+
+class StdioServer(Params, frozen=True, kw_only=True):
+    """An MCP server on stdio: the transport without a `type` (every agent must support it)."""
 
     name: str
     command: str
     args: list[str]
     env: list[EnvVariable]
     type: Literal["stdio"] = "stdio"
+
+
+class WebServer(Params, frozen=True, kw_only=True):
+    """An MCP server over streamable http, or sse."""
+
+    name: str
+    url: str
+    headers: list[HttpHeader]
+    type: Literal["http", "sse"]
 
 
 class NewSessionParams(Params, frozen=True, kw_only=True):

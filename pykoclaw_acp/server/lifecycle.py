@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.channel.options import McpStdio
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,
-    McpServer,
     NewSessionParams,
     NewSessionResult,
     OpenedState,
@@ -24,12 +21,12 @@ from pykoclaw_acp.protocol.messages import (
     SessionParams,
 )
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.given_servers import servers
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.opening import AFTER, Opened, OpenOptions
 
 # about permission questions while no client is there
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"
-MAX_SERVERS: Final = 200
 MAX_DIRECTORIES: Final = 1000
 
 
@@ -132,33 +129,3 @@ def directories(paths: list[str] | None) -> tuple[str, ...]:
     return tuple(
         absolute(f"additionalDirectories[{at}]", path) for at, path in enumerate(paths or [])
     )
-
-
-def servers(raw: list[msgspec.Raw]) -> tuple[McpStdio, ...]:
-    """Decode the MCP servers; raises InvalidParams."""
-    if len(raw) > MAX_SERVERS:
-        raise InvalidParams(
-            f"`mcpServers`: are more than {MAX_SERVERS}; give a session those that it needs."
-        )
-    taken: dict[str, McpStdio] = {}
-    for at, one in enumerate(raw):
-        place = f"mcpServers[{at}]"
-        if _transport(bytes(one)) not in (None, "stdio"):
-            raise InvalidParams(f"`{place}.type`: this agent connects to stdio servers only.")
-        server = decode_params(bytes(one), McpServer, place)
-        if server.name in taken:
-            raise InvalidParams(f"`{place}.name`: two servers have the same name.")
-        environment = {variable.name: variable.value for variable in server.env}
-        taken[server.name] = McpStdio(server.name, server.command, server.args, environment)
-    return tuple(taken.values())
-
-
-class _Transport(msgspec.Struct):
-    type: Any = None
-
-
-def _transport(raw: bytes) -> object:
-    try:
-        return msgspec.json.decode(raw, type=_Transport).type
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None

@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.options import McpStdio
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import AcpError
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
-from pykoclaw_acp.server import lifecycle
+from pykoclaw_acp.server import given_servers, lifecycle
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
@@ -48,12 +48,12 @@ def _place(session_id: str, followed: Followed) -> LastPlace:
 
 def _opened(
     session_id: str, raw: msgspec.Raw
-) -> tuple[tuple[str, ...], tuple[McpStdio, ...]] | None:
+) -> tuple[tuple[str, ...], tuple[McpServer, ...]] | None:
     """Directories and MCP servers; None if they cannot be read."""
     try:
         # The parameters of new, load and resume have these fields in common.
         opened = _decode(raw, _Opened)
-        return lifecycle.directories(opened.additional_directories), lifecycle.servers(
+        return lifecycle.directories(opened.additional_directories), given_servers.servers(
             opened.mcp_servers or []
         )
     except (AcpError, msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from pykoclaw_acp.channel.options import McpStdio
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import Selection
@@ -35,7 +35,7 @@ class OpenOptions:
 
     cwd: str
     directories: tuple[str, ...]
-    servers: tuple[McpStdio, ...]
+    servers: tuple[McpServer, ...]
     away_policy: AwayPolicy | None = None
 
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.options import McpStdio, WorkerOptions
+from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
@@ -86,7 +86,7 @@ class Sessions:
         self,
         cwd: str,
         directories: tuple[str, ...],
-        servers: tuple[McpStdio, ...],
+        servers: tuple[McpServer, ...],
         request_key: str | None = None,
         client: str | None = None,
     ) -> Session:
@@ -108,7 +108,7 @@ class Sessions:
         self,
         cwd: str,
         directories: tuple[str, ...],
-        servers: tuple[McpStdio, ...],
+        servers: tuple[McpServer, ...],
         request_key: str | None,
         client: str | None,
     ) -> Session:
@@ -208,7 +208,7 @@ class Sessions:
         session: Session,
         cwd: str,
         directories: tuple[str, ...],
-        servers: tuple[McpStdio, ...],
+        servers: tuple[McpServer, ...],
     ) -> None:
         """Reopen the session; directories and servers apply to its next worker."""
         session.record.cwd = session.record.cwd or cwd
@@ -226,7 +226,7 @@ class Sessions:
         session.next_worker.open(msgspec.structs.replace(session.options, **own))
 
     def take_options(
-        self, session: Session, directories: tuple[str, ...], servers: tuple[McpStdio, ...]
+        self, session: Session, directories: tuple[str, ...], servers: tuple[McpServer, ...]
     ) -> None:
         """Take the options from a returning front, unless a client has opened the session under
         this daemon.
@@ -311,7 +311,7 @@ class Sessions:
         if (live := self.live.get(self.owner(session_id))) is not None:
             live.mark_request_answered(request_key)
 
-    def _make(self, record: SessionRecord, servers: tuple[McpStdio, ...]) -> Session:
+    def _make(self, record: SessionRecord, servers: tuple[McpServer, ...]) -> Session:
         options = msgspec.structs.replace(
             self._template,
             conversation=record.conversation_name,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pykoclaw_acp.channel.options import McpStdio
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.sessions.subscriber import Subscriber
 
 
@@ -24,7 +24,7 @@ class LastPlace:
     seen: int | None
     load: int
     answered: bool
-    opened: tuple[tuple[str, ...], tuple[McpStdio, ...]] | None
+    opened: tuple[tuple[str, ...], tuple[McpServer, ...]] | None
 
 
 async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, LastPlace]) -> None:

@@ -41,7 +41,7 @@ class Servers:
         for given in self._plugins.servers:
             self._servers.update(given)
         for one in options.mcp_servers:
-            self._servers[one.name] = {"command": one.command, "args": one.args, "env": one.env}
+            self._servers[one.name] = one.config
         if self._servers[pykoclaw_tools.NAME] is own:
             self.unasked = list(pykoclaw_tools.UNASKED)
 

@@ -358,6 +358,10 @@ def _skipping(method: str, bad: Any) -> Fault:
     return Hears(method, lambda frame: _edit(frame, **bad(frame["params"])))
 
 
+def _headless(params: Frame) -> Frame:
+    return {"mcpServers": [{**one, "headers": []} for one in params.get("mcpServers", [])]}
+
+
 def _terminal_always(made: Frame) -> Frame:
     return {
         **made,
@@ -509,6 +513,9 @@ PLANTED: Final[dict[str, Fault]] = {
     "malformed_mcp_servers_are_invalid": _skipping(NEW, lambda _: {"mcpServers": []}),
     "malformed_directories_are_invalid": _skipping(NEW, lambda _: {"additionalDirectories": []}),
     "mcp_servers_on_stdio_are_started": _skipping(NEW, lambda _: {"mcpServers": []}),
+    "mcp_servers_over_http_are_connected": _skipping(NEW, lambda _: {"mcpServers": []}),
+    "mcp_servers_over_sse_are_connected": _skipping(NEW, _headless),
+    "unknown_transports_are_invalid": _skipping(NEW, lambda _: {"mcpServers": []}),
     "meta_is_no_parameter": Hears(
         PROMPT, lambda frame: _edit(frame, **frame["params"].get("_meta", {}))
     ),

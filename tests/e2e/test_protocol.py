@@ -35,7 +35,7 @@ async def test_initialize_is_honest(shared: Stack) -> None:
         "audio": False,
         "embeddedContext": False,
     }
-    assert offered["mcpCapabilities"] == {"http": False, "sse": False}
+    assert offered["mcpCapabilities"] == {"http": True, "sse": True}
     assert set(offered["sessionCapabilities"]) == {"resume", "close", "additionalDirectories"}
 
 
@@ -234,22 +234,6 @@ async def test_meta_never_merges_into_parameters(shared: Stack) -> None:
         shared.rows("SELECT * FROM acp_sessions WHERE acp_session_id = 'evil' OR cwd = '/evil'")
         == []
     )
-
-
-async def test_mcp_servers_that_are_not_stdio_are_refused(shared: Stack) -> None:
-    client = await shared.start()
-    for kind in ("http", "sse", "acp"):
-        server: dict[str, Any] = {
-            "type": kind,
-            "name": "a",
-            "url": "http://127.0.0.1:1/?key=" + SECRET,
-            "headers": [],
-        }
-        error = await error_of(client, "session/new", cwd=str(shared.work), mcpServers=[server])
-        assert error.code == -32602
-        assert "mcpServers[0].type" in error.message
-    assert SECRET not in str(client.received) + shared.server_log(client)
-    assert shared.rows("SELECT * FROM acp_sessions WHERE cwd = ?", str(shared.work)) == []
 
 
 async def test_directory_must_exist_for_a_new_session(shared: Stack) -> None:

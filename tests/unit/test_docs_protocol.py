@@ -18,7 +18,15 @@ from pykoclaw_acp.model import choices, events, folding
 from pykoclaw_acp.protocol import jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
-from pykoclaw_acp.server import admission, lifecycle, line_room, listing, reading, sockets
+from pykoclaw_acp.server import (
+    admission,
+    given_servers,
+    lifecycle,
+    line_room,
+    listing,
+    reading,
+    sockets,
+)
 from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.methods import METHODS
@@ -185,7 +193,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{long_lines.MOST_BYTES / 2**20:g} MiB outside of texts above {long_lines.KEPT:,} bytes"
         in limits
     )
-    assert f"| {lifecycle.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
+    assert f"| {given_servers.MAX_SERVERS}, {lifecycle.MAX_DIRECTORIES:,}; -32602 |" in limits
     assert f"| {ranges.MAX_NAME} characters |" in limits
     assert lines.MAX_NUMBER == 2**53
     assert (

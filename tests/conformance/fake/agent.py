@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import urllib.request
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ PAGE: Final = 2  # sessions
 CAPABILITIES: Final[Frame] = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-    "mcpCapabilities": {"http": False, "sse": False},
+    "mcpCapabilities": {"http": True, "sse": True},
     "sessionCapabilities": {
         **{name: {} for name in ("additionalDirectories", "archive", "close", "delete", "fork")},
         **{name: {} for name in ("list", "resume", "status", "title", "systemPrompt")},
@@ -199,6 +200,11 @@ class FakeAgent:
     def _new(self, params: Frame) -> Frame:
         session = self.installation.new(directory(params))
         for server in params["mcpServers"]:
+            if server.get("type") in ("http", "sse"):
+                _visit(server)
+                continue
+            if "type" in server:
+                raise invalid("mcpServers")
             environment = {one["name"]: one["value"] for one in server["env"]}
             command = [server["command"], *server["args"]]
             subprocess.run(
@@ -305,3 +311,11 @@ class FakeAgent:
         except asyncio.CancelledError:
             reason = "cancelled"
         self.emit({"jsonrpc": "2.0", "id": message_id, "result": {"stopReason": reason}})
+
+
+def _visit(server: Frame) -> None:
+    headers = {one["name"]: one["value"] for one in server["headers"]}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": ""}}
+    request = urllib.request.Request(server["url"], json.dumps(asked).encode(), headers)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request):
+        pass

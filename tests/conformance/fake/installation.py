@@ -120,7 +120,9 @@ def directory(params: Frame) -> str:
     if not isinstance(servers, list):
         raise invalid("mcpServers")
     for server in servers:
-        if not isinstance(server, dict) or not isinstance(server.get("command"), str):
+        if not isinstance(server, dict) or not isinstance(
+            server.get("url" if server.get("type") in ("http", "sse") else "command"), str
+        ):
             raise invalid("mcpServers")
     for extra in params.get("additionalDirectories", []):
         if not isinstance(extra, str) or not Path(extra).is_absolute():

@@ -1,0 +1,85 @@
+"""MCP servers that clients give their sessions: what is taken, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.channel.options import McpServer
+from tests.integration.rig import rig
+from tests.integration.wires import client, prompt
+
+SECRET = "s3cret-value"
+WEB: dict[str, Any] = {
+    "type": "http",
+    "name": "web",
+    "url": f"https://example.org/mcp?key={SECRET}",
+    "headers": [{"name": "Authorization", "value": f"Bearer {SECRET}"}],
+}
+
+
+async def test_each_transport_reaches_the_worker(tmp_path: Path) -> None:
+    program = {"name": "tool", "command": "/bin/true", "args": ["-x"], "env": []}
+    typed = {**program, "name": "typed", "type": "stdio"}
+    given = [WEB, {**WEB, "type": "sse", "name": "events"}, program, typed]
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = await wire.call("session/new", cwd="/", mcpServers=given)
+        session = made["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        options = r.launcher.launched[-1].spec.options
+        assert [one.config for one in options.mcp_servers] == [
+            {"type": "http", "url": WEB["url"], "headers": {"Authorization": f"Bearer {SECRET}"}},
+            {"type": "sse", "url": WEB["url"], "headers": {"Authorization": f"Bearer {SECRET}"}},
+            {"command": "/bin/true", "args": ["-x"], "env": {}},
+            {"command": "/bin/true", "args": ["-x"], "env": {}},
+        ]
+        assert SECRET not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"type": "acp"}, ".type`: this agent connects to servers on stdio, http and sse only"),
+        ({"type": 7}, ".type`"),
+        ({"url": None}, ".url`"),
+        ({"url": "ftp://example.org/" + SECRET}, ".url`: must be an address"),
+        ({"url": "https:///" + SECRET}, ".url`: must be an address"),
+        ({"url": "https://example.org:x/" + SECRET}, ".url`: must be an address"),
+        ({"url": f"https://example.org/ {SECRET}"}, ".url`: must be an address"),
+        ({"headers": None}, ".headers`"),
+        ({"headers": [{"name": "X Y", "value": SECRET}]}, ".headers[0].name`: is no name"),
+        (
+            {"headers": [{"name": "X", "value": f"{SECRET}\r\nY: z"}]},
+            ".headers[0].value`: must be one line",
+        ),
+        ({"name": ""}, ".name`: must not be empty"),
+    ],
+)
+async def test_bad_server_is_refused_in_words(
+    tmp_path: Path, change: dict[str, Any], names: str
+) -> None:
+    """The words name the field, and hold nothing that may be secret."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        bad = {**WEB, **change}
+        refused = (await wire.call("session/new", cwd="/", mcpServers=[bad]))["error"]
+        assert refused["code"] == -32602
+        assert f"mcpServers[0]{names}" in refused["message"]
+        assert SECRET not in str(refused)
+
+
+async def test_two_servers_of_one_name_are_refused(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        refused = await wire.call("session/new", cwd="/", mcpServers=[WEB, {**WEB, "type": "sse"}])
+        assert refused["error"]["code"] == -32602
+        assert "two servers have the same name" in refused["error"]["message"]
+
+
+def test_claude_puts_no_variable_into_what_a_client_gave() -> None:
+    given = McpServer(name="a", command="${A}", args=("$B", "${C:-d}"), env={"E": "x${F}y"})
+    assert given.config == {
+        "command": "${PYKOCLAW_UNSET:-$}{A}",
+        "args": ["$B", "${PYKOCLAW_UNSET:-$}{C:-d}"],
+        "env": {"E": "x${PYKOCLAW_UNSET:-$}{F}y"},
+    }
