@@ -21,6 +21,10 @@ def test_the_wheel_holds_migrations_types_and_the_wrapper(tmp_path: Path) -> Non
             packed = f"pykoclaw_acp/store/migrations/{path.name}"
             assert archive.read(packed) == path.read_bytes()
         assert "pykoclaw_acp/py.typed" in names
+        for name in ("install.sh", "user/pykoclaw-acp.service", "system/sysusers.conf"):
+            packed = f"pykoclaw_acp/units/{name}"
+            assert archive.read(packed) == (ROOT / "deploy" / name).read_bytes()
+        assert any(name.endswith("/share/man/man1/pykoclaw-acp.1") for name in names)
         mode = archive.getinfo("pykoclaw_acp/worker/claude-exec").external_attr >> 16
         assert mode & stat.S_IXUSR, "the CLI's wrapper must be executable"
         entry_points = next(name for name in names if name.endswith("entry_points.txt"))

@@ -37,6 +37,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
     assert {name for name in modules if name.startswith("pykoclaw_acp")} == {
         "pykoclaw_acp",
         "pykoclaw_acp.cli",
+        "pykoclaw_acp.cli.deploy",
         "pykoclaw_acp.cli.options",
         "pykoclaw_acp.cli.outside",
         "pykoclaw_acp.cli.program",

@@ -1,0 +1,43 @@
+"""`pykoclaw-acp deploy`: the daemon under systemd."""
+
+from __future__ import annotations
+
+import click
+
+SYSTEM = click.option(
+    "--system",
+    is_flag=True,
+    help="For this machine, as the user pykoclaw (needs root), not for you.",
+)
+
+
+@click.group(short_help="Run the daemon under systemd, or stop doing so.")
+def deploy() -> None:
+    """Run the daemon under systemd, or stop doing so. Conversations, keys and settings stay."""
+
+
+@deploy.command(name="install", short_help="Install and start the systemd units.")
+@SYSTEM
+@click.option("--program", metavar="PATH", help="The pykoclaw-acp to run.")
+@click.option(
+    "--profile",
+    type=click.Choice(["editor", "pykoclaw"]),
+    help="Defaults of sessions: `editor` asks before Claude acts, `pykoclaw` asks nobody.",
+)
+def install(system: bool, program: str | None, profile: str | None) -> None:
+    """Install and start the systemd units, for you or for this machine.
+
+    May be repeated. A daemon that a client has started hands over to the service; its turns go on.
+    """
+    from pykoclaw_acp.commands import deploy as command
+
+    command.install(system, program, profile)
+
+
+@deploy.command(name="remove", short_help="Stop the service and remove the units.")
+@SYSTEM
+def remove(system: bool) -> None:
+    """Stop the service and remove the systemd units."""
+    from pykoclaw_acp.commands import deploy as command
+
+    command.remove(system)
