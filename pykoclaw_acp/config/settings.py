@@ -164,6 +164,14 @@ class Settings(BaseSettings):
         default=(),
         description="Channels whose conversations no list shows, separated by commas, such as wa,tg; or none.",
     )
+    list_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
+        default="on",
+        description="Whether sessions known only to Claude, as those of a terminal, are listed and loaded: on, off.",
+    )
+    delete_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
+        default="off",
+        description="Whether deleting a session also deletes Claude's transcript of it: on, off.",
+    )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",

@@ -80,7 +80,7 @@ class ImportedPiece:
     row of the transcript after it.
 
     `last`: the newest entry of turns, also of earlier ones. Claude has to be told of these, unless
-    `told`.
+    `told`. `written_at`: when the transcript was last written, in ms since 1970.
     """
 
     row: TranscriptRow
@@ -88,6 +88,7 @@ class ImportedPiece:
     turns: Sequence[TranscriptTurn] = ()
     last: dict[str, str] = field(default_factory=dict)
     told: bool = False
+    written_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

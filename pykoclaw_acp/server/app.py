@@ -41,6 +41,7 @@ from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store import conversations, deletion, history_copy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
@@ -53,6 +54,7 @@ from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import other_scheduler
+from pykoclaw_acp.transcripts.finding import TranscriptFinder
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from pykoclaw_acp.trust.watch import Watch
 
@@ -79,6 +81,8 @@ class App:
         self._lock = lock
         self._statements = statements
         self._transcripts = transcripts
+        self._finder = _find_transcripts(settings, journal, transcripts)
+        sessions.catalogue.transcripts = self._finder
         self._identity = identity
         self._launcher = launcher
         self.conversion = Conversion(
@@ -206,6 +210,7 @@ class App:
         for task in self._side_tasks:
             task.cancel()
         await asyncio.wait(self._side_tasks)
+        self._finder.close()
         self._transcripts.close()
         if self.sessions.locks is not None:
             self.sessions.locks.close()
@@ -250,6 +255,15 @@ def _wire(
     pool = WorkerPool(launcher, store, sessions.worker_events, limits, statements)
     sessions.workers = pool
     return sessions, pool
+
+
+def _find_transcripts(
+    settings: Settings, journal: HintingJournal, transcripts: ImportedTranscripts
+) -> TranscriptFinder:
+    """Conversations of other channels run below these directories; they are listed by their rows."""
+    rows = settings.data / "conversations"
+    ignored = [str(rows), os.path.realpath(rows)]
+    return TranscriptFinder(journal, transcripts.readers, titles.title, ignored)
 
 
 async def _recover(

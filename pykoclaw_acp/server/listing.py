@@ -21,6 +21,7 @@ from pykoclaw_acp.protocol.messages import (
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import absolute
 
+TRANSCRIPT: Final = "pykoclaw.dev/transcript"  # true for a session that only Claude knows
 CHANNEL: Final = "pykoclaw.dev/channel"  # of a conversation that is not of ACP clients
 
 
@@ -91,9 +92,9 @@ def _info(one: ListedSession) -> SessionInfo:
 
 
 def _meta(one: ListedSession) -> dict[str, Any]:
-    channel = (
-        conversations.OWN if one.conversation is None else conversations.channel(one.conversation)
-    )
+    if one.conversation is None:
+        return {TRANSCRIPT: True}
+    channel = conversations.channel(one.conversation)
     return {} if channel == conversations.OWN else {CHANNEL: channel}
 
 

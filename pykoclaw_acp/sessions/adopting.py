@@ -20,6 +20,7 @@ from pykoclaw_acp.tasks import Pace
 
 PAGE: Final = 1000  # names read at once
 LONGEST_NAME: Final = 255  # bytes; it is the name of a directory
+OTHER_DIRECTORY: Final = "`cwd`: the session belongs to another directory."
 MOST: Final = 2  # names that one word may stand for
 
 log: Final = structlog.get_logger()
@@ -129,6 +130,11 @@ async def begin(store: ConversationStore, name: str) -> str:
     if owner is None or owner.deleted:
         raise SessionNotFound(record.session_id)
     return owner.session_id
+
+
+def same_place(one: str | None, other: str) -> bool:
+    """Whether two paths lead to one directory, which need not exist."""
+    return one is not None and os.path.realpath(one) == os.path.realpath(other)
 
 
 async def require_directory(cwd: str | None) -> None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from pykoclaw_acp.errors import Conflict, InvalidParams, SessionNotFound
+import structlog
+
+from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
+from pykoclaw_acp.model.found import FoundTranscript
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery, Place
-from pykoclaw_acp.sessions.ports import ListStore
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions import adopting
+from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.ports import FoundTranscripts
+from pykoclaw_acp.sessions.ports.journal import ListAndTranscripts
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
 
 PAGE: Final = 50  # sessions
+
+log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,8 @@ class ListSettings:
 
     data: str = "/"
     hide_channels: tuple[str, ...] = ()
+    list_transcripts: str = "off"
+    delete_transcripts: str = "off"
 
 
 class Registry(Protocol):
@@ -53,8 +66,12 @@ class Page:
 class Catalogue:
     """Lists, names, archives and deletes sessions."""
 
-    def __init__(self, sessions: Registry, store: ListStore) -> None:
+    def __init__(
+        self, sessions: Registry, store: ListAndTranscripts, names: ConversationNames
+    ) -> None:
         self.settings = ListSettings()
+        self.transcripts: FoundTranscripts | None = None
+        self._names = names
         self._sessions = sessions
         self._store = store
 
@@ -71,7 +88,10 @@ class Catalogue:
             None if cwd is None else await asyncio.to_thread(_spellings, cwd),
             archived,
             self.settings.hide_channels,
+            transcripts=self._found is not None,
         )
+        if self._found is not None:
+            await self._found.refresh()
         found = await self._store.listed(query)
         more = len(found) > PAGE
         shown = [one if one.cwd else replace(one, cwd=self._folder(one)) for one in found[:PAGE]]
@@ -82,7 +102,7 @@ class Catalogue:
 
         Raises SessionNotFound, and InvalidParams for a title without words.
         """
-        session = await self._get(session_id)
+        session = await self.open(session_id)
         line = titles.shorten(title)
         if line is None:
             raise InvalidParams("`title`: must not be empty.")
@@ -92,7 +112,7 @@ class Catalogue:
 
     async def archive(self, session_id: str, *, archived: bool) -> None:
         """Close the session and leave it out of lists, or take it back. Raises SessionNotFound."""
-        session = await self._get(session_id)
+        session = await self.open(session_id)
         if archived and not session.record.closed:
             await self._sessions.close(session)
         try:
@@ -104,16 +124,67 @@ class Catalogue:
         """Delete the session, if there is one: end its turns, remove what was said. Its id is not
         found again.
         """
+        claude = {session_id}
         try:
-            session = await self._get(session_id)
+            session = await self._known(session_id)
         except SessionNotFound:
-            return
-        await self._sessions.delete(session)
+            if self._found is None or await self._found.find(session_id) is None:
+                return
+            await self._store.bury_transcript(session_id)
+        else:
+            claude |= {session.id, session.record.claude_session_id or session.id}
+            await self._sessions.delete(session)
+            if conversations.channel(session.record.conversation_name) != conversations.OWN:
+                return  # other programs go on with it
+        if self.transcripts is not None and self.settings.delete_transcripts == "on":
+            await self.transcripts.remove(claude)
 
-    async def _get(self, session_id: str) -> Session:
-        """The session of whatever a list has under this id; raises SessionNotFound."""
+    async def open(
+        self, session_id: str, cwd: str | None = None, client: str | None = None
+    ) -> Session:
+        """The session of whatever a list has under this id; one is made for a conversation of another
+        program, and for a transcript.
+
+        Raises SessionNotFound, and InvalidParams if the transcript's directory is not `cwd`.
+        """
+        try:
+            return await self._known(session_id, cwd, client)
+        except SessionNotFound:
+            found = None if self._found is None else await self._found.find(session_id)
+            if found is None:
+                raise
+        if cwd is not None and not await asyncio.to_thread(adopting.same_place, found.cwd, cwd):
+            raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd})
+        await self._adopt(found, client)
         session = await self._sessions.find(session_id)
-        return await self._sessions.adopt(session_id, None, None) if session is None else session
+        if session is None:
+            raise SessionNotFound(session_id)
+        return session
+
+    @property
+    def _found(self) -> FoundTranscripts | None:
+        """Transcripts, if sessions are made of them."""
+        return self.transcripts if self.settings.list_transcripts == "on" else None
+
+    async def _known(
+        self, session_id: str, cwd: str | None = None, client: str | None = None
+    ) -> Session:
+        session = await self._sessions.find(session_id)
+        return await self._sessions.adopt(session_id, cwd, client) if session is None else session
+
+    async def _adopt(self, found: FoundTranscript, client: str | None) -> None:
+        """Make a session of a transcript, unless another request was first, or it was deleted."""
+        session_id = found.claude_session_id
+        record = SessionRecord(session_id, "", found.cwd, title=found.title, client=client)
+        with contextlib.suppress(Conflict, RowRefused):
+            name = await self._store.conversation_following(session_id)
+            if name is not None:
+                await self._store.adopt(replace(record, conversation_name=name))
+            else:
+                async with self._names.reserve(session_id) as name:
+                    record = replace(record, conversation_name=name)
+                    await self._store.adopt_transcript(record, found.updated_at)
+            log.info("Transcript adopted", action="transcript_adopted", session=session_id)
 
     def _folder(self, listed: ListedSession) -> str:
         """Where other programs run a conversation that no client has opened."""

@@ -5,7 +5,6 @@ is started.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import Selection
-from pykoclaw_acp.sessions.adopting import require_directory
+from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -140,12 +139,10 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
     known = None if session is None else session.record.cwd
-    if known is not None and not await asyncio.to_thread(_same_place, known, options.cwd):
-        raise InvalidParams(
-            "`cwd`: the session belongs to another directory.", {"sessionCwd": known}
-        )
+    if known is not None and not await asyncio.to_thread(same_place, known, options.cwd):
+        raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known})
     if session is None:
-        session = await sessions.adopt(session_id, options.cwd, subscriber.name)
+        session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
     elif known is None:
         await require_directory(options.cwd)
     if not session.busy:  # else when its turn has ended
@@ -186,7 +183,3 @@ async def _show_commands(subscriber: Subscriber, session: Session, session_id: s
     commands = await session.choosing.commands()
     if commands and subscriber.is_subscribed(session_id):
         await subscriber.client.offer(session_id, commands)
-
-
-def _same_place(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)

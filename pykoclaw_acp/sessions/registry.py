@@ -72,7 +72,7 @@ class Sessions:
         self._names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self._find_broker, journal)
-        self.catalogue = Catalogue(self, journal)
+        self.catalogue = Catalogue(self, journal, self._names)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()

@@ -171,11 +171,12 @@ def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
             (last, int(piece.told), session_id, uuid),
         )
     if piece.events:
-        at = now_ms()
+        at = min(piece.written_at or now_ms(), now_ms())
         yield Statement(
             "UPDATE acp_sessions SET auxiliary = 0, prompted_at = COALESCE(prompted_at, ?),"
-            " pruned_at = NULL, updated_at = ? WHERE acp_session_id = ?",
-            (at, at, session_id),
+            " pruned_at = NULL, updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END"
+            " WHERE acp_session_id = ?",
+            (at, at, at, session_id),
             rows=1,
         )
 

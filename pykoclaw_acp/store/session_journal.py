@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
+from pykoclaw_acp.store.journal.found import SqlFoundStore
 from pykoclaw_acp.store.journal.imports import SqlImportStore
 from pykoclaw_acp.store.journal.listing import SqlListStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
@@ -27,5 +28,6 @@ class SessionJournal(
     SqlImportStore,
     SqlConversationStore,
     SqlListStore,
+    SqlFoundStore,
 ):
     """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

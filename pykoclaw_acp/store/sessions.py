@@ -71,6 +71,13 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
     )
 
 
+def chosen(session_id: str, clock: int) -> Statement:
+    """Update the time of last use for what does not move the session in lists, as a new title."""
+    return Statement(
+        "UPDATE acp_sessions SET used_clock = ? WHERE acp_session_id = ?", (clock, session_id)
+    )
+
+
 def used(session_id: str, clock: int) -> Statement:
     """Update the time of last use; not for each piece of an answer."""
     return Statement(

@@ -17,12 +17,13 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.transcripts import wire
+from pykoclaw_acp.transcripts import survey, wire
 from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.files import opened
 from pykoclaw_acp.transcripts.reader import Reader
 
 NICE: Final = 10
+LEAST: Final = 19  # while many transcripts are looked at
 MEMORY: Final = 512 * 1024 * 1024  # bytes of addresses: far above what it needs
 
 
@@ -44,12 +45,27 @@ def _answers(request: wire.Request) -> Iterator[wire.Answer]:
         if isinstance(request, wire.Digest):
             yield wire.Text(digest(request.turns))
             return
+        if isinstance(request, wire.Survey | wire.Compare | wire.Examine):
+            os.nice(LEAST - NICE)
+            yield from _surveyed(request)
+            return
         with opened(request.path) as descriptor:
             size = os.fstat(descriptor).st_size
             upto = size if request.upto is None else min(size, request.upto)
             yield from Reader(request, descriptor, upto).pieces()
     except OSError as error:
         yield wire.Failed(str(error))
+
+
+def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wire.Answer]:
+    match request:
+        case wire.Survey():
+            yield survey.survey(request)
+        case wire.Compare():
+            yield from survey.compare(request)
+        case wire.Examine():
+            found = survey.examine(request.path)
+            yield wire.Found([] if found is None else [found], done=True)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ class Import:
                 )
                 if piece.done:
                     row = replace(row, size=look.size, mtime=look.mtime)
-                await self._commit(row, piece, prompts, told=told or hidden, hidden=hidden)
+                at = look.mtime // 1_000_000
+                await self._commit(row, piece, prompts, at=at, told=told or hidden, hidden=hidden)
         return row
 
     async def _scan(self, row: TranscriptRow, look: files.Look) -> Scan:
@@ -157,7 +158,14 @@ class Import:
         raise NotImported("its readers die")
 
     async def _commit(
-        self, row: TranscriptRow, piece: Piece, prompts: list[str], *, told: bool, hidden: bool
+        self,
+        row: TranscriptRow,
+        piece: Piece,
+        prompts: list[str],
+        *,
+        at: int,
+        told: bool,
+        hidden: bool,
     ) -> None:
         seen = {one.uuid: one for one in piece.turns}
         events = [
@@ -176,7 +184,9 @@ class Import:
             for one in piece.turns
         ]
         earlier = {} if hidden else {k: last for k, last in piece.last.items() if k not in seen}
-        logged = await self._log(ImportedPiece(row, events, turns, earlier, told=told))
+        logged = await self._log(
+            ImportedPiece(row, events, turns, earlier, told=told, written_at=at)
+        )
         self.record.prompted = self.record.prompted or bool(events)
         self.found.add(logged)
 

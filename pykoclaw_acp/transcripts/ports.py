@@ -1,10 +1,11 @@
-"""What the import needs of the database."""
+"""What the import and the index of transcripts need of the database."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from pykoclaw_acp.model.found import FoundTranscript
 from pykoclaw_acp.model.imports import (
     ImportedPiece,
     KnownTranscripts,
@@ -55,3 +56,27 @@ class ImportStore(Protocol):
 
     async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
         """Claude was told of these turns, up to these entries. Patient."""
+
+
+class FoundStore(Protocol):
+    """The index of transcripts."""
+
+    async def transcript_folders(self) -> dict[str, str]:
+        """Folders that were looked at, each with its digest."""
+
+    async def known_in_folder(self, folder: str) -> dict[str, str]:
+        """Size and time of a folder's transcripts as they are known, by name."""
+
+    async def keep_found(
+        self,
+        folder: str,
+        found: Sequence[FoundTranscript],
+        gone: Collection[str],
+        digest: str | None,
+    ) -> None:
+        """Keep what was found; sessions of ours that were continued elsewhere are newer from now on.
+        `gone`: names. `digest`: of the folder, when all of it was looked at.
+        """
+
+    async def forget_folder(self, folder: str) -> None:
+        """The folder is gone."""

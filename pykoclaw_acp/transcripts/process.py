@@ -56,7 +56,7 @@ class ReaderProcesses:
                 await reader.send(request)
                 while not whole:
                     answer = await reader.answer()
-                    whole = not isinstance(answer, wire.Piece) or answer.done
+                    whole = not isinstance(answer, wire.Piece | wire.Found) or answer.done
                     yield answer
             finally:
                 self._busy.discard(reader)

@@ -18,6 +18,8 @@ _IN_MODIFY: Final = 0x2
 _IN_ATTRIB: Final = 0x4
 _IN_DELETE_SELF: Final = 0x400
 _IN_MOVE_SELF: Final = 0x800
+FOLDER_CHANGES: Final = 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | _IN_DELETE_SELF | _IN_MOVE_SELF
+"""In a folder: a file was written and closed, or came, or went."""
 _CHANGES: Final = _IN_MODIFY | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
 _HEADER: Final = 16  # bytes of an event without its name (inotify(7))
 
@@ -30,7 +32,7 @@ class Watcher:
     def __init__(self) -> None:
         self._files: dict[str, frozenset[str]] = {}  # by session
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
-        self._notices = _Inotify(self._changed)
+        self._notices = Notices(self._changed, _CHANGES)
         self._looks: dict[str, files.Look | None] = {}  # of files that are looked at
         self._looking: asyncio.TimerHandle | None = None
         self._due: dict[str, asyncio.TimerHandle] = {}
@@ -99,16 +101,18 @@ class Watcher:
             changed()
 
 
-class _Inotify:
-    """Watches of the kernel's; open only while there are any."""
+class Notices:
+    """Watches of the kernel's (inotify); open only while there are any."""
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[str], None], changes: int) -> None:
+        """`changed` is called with a path that has changed in one of the ways `changes`."""
         self._changed = changed
+        self._changes = changes
         self._descriptor: int | None = None
         self._watches: dict[str, int] = {}  # by path
 
     def arrange(self, wanted: Collection[str]) -> set[str]:
-        """Watch these files; returns those that cannot be watched."""
+        """Watch these paths; returns those that cannot be watched."""
         for path in set(self._watches) - set(wanted):
             self._libc.inotify_rm_watch(self._descriptor, self._watches.pop(path))
         missed = {path for path in wanted if path not in self._watches and not self._add(path)}
@@ -129,7 +133,7 @@ class _Inotify:
                 return False
             self._descriptor = opened
             asyncio.get_running_loop().add_reader(opened, self._read)
-        watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), _CHANGES)
+        watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), self._changes)
         if watch < 0:
             log.debug("A file cannot be watched", action="watch_failed", errno=ctypes.get_errno())
             return False

@@ -76,13 +76,64 @@ class Text(msgspec.Struct, tag="text"):
     text: str
 
 
+class Survey(msgspec.Struct, tag="survey"):
+    """Which of the folders of `projects` are not as their digests say."""
+
+    projects: str
+    folders: dict[str, str]
+
+
+class Folders(msgspec.Struct, tag="folders"):
+    """The answer to `Survey`; `gone`: those that were named and are not there."""
+
+    every: list[str]
+    changed: list[str]
+    gone: list[str]
+
+
+class Compare(msgspec.Struct, tag="compare"):
+    """What of a folder's transcripts is new; `known`: size and time by name."""
+
+    folder: str
+    known: dict[str, str]
+
+
+class Examine(msgspec.Struct, tag="examine"):
+    """What this transcript says of itself."""
+
+    path: str
+
+
+class Examined(msgspec.Struct, omit_defaults=True):
+    """A transcript, as in `model.found.FoundTranscript`; `words`: texts of its first prompt."""
+
+    path: str
+    claude_session_id: str
+    size: int
+    mtime: int
+    cwd: str | None = None
+    title: str | None = None
+    words: list[str] = []
+    updated_at: int = 0
+    prompted: bool = False
+
+
+class Found(msgspec.Struct, tag="found", omit_defaults=True):
+    """Transcripts that are new or have changed, and names that are gone; `digest`: of the folder."""
+
+    transcripts: list[Examined]
+    gone: list[str] = []
+    digest: str = ""
+    done: bool = False
+
+
 class Failed(msgspec.Struct, tag="failed"):
     """The file cannot be read."""
 
     error: str
 
 
-Request = Scan | Digest
-Answer = Piece | Text | Failed
+Request = Scan | Digest | Survey | Compare | Examine
+Answer = Piece | Text | Folders | Found | Failed
 requests: Final = msgspec.json.Decoder[Request](Request)
 answers: Final = msgspec.json.Decoder[Answer](Answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.found import FoundTranscript
 from pykoclaw_acp.model.listing import ListQuery, Place
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
@@ -173,6 +175,114 @@ async def test_a_title_is_stored_told_and_kept(tmp_path: Path) -> None:
         assert refused["error"]["code"] == -32602
         unknown = await wire.call("session/set_title", sessionId="unknown", title="x")
         assert unknown["error"]["code"] == -32002
+
+
+CLAUDE = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
+
+
+class Transcripts:
+    """Claude's transcripts: one session, in `cwd`."""
+
+    def __init__(self, cwd: str) -> None:
+        self.there = {CLAUDE: FoundTranscript("/x", CLAUDE, 1, 1, cwd, "A title", 5, True)}
+        self.removed: list[set[str]] = []
+        self.refreshed = 0
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+
+    async def find(self, claude_session_id: str) -> FoundTranscript | None:
+        return self.there.get(claude_session_id)
+
+    async def remove(self, claude_session_ids: Collection[str]) -> None:
+        self.removed.append(set(claude_session_ids))
+
+
+def with_transcripts(r: Rig, cwd: str = "/", **settings: str) -> Transcripts:
+    made = Transcripts(cwd)
+    r.sessions.catalogue.transcripts = made
+    r.sessions.catalogue.settings = ListSettings(**{"list_transcripts": "on", **settings})  # type: ignore[arg-type]
+    return made
+
+
+async def test_a_transcript_becomes_one_session_and_is_resumed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        with_transcripts(r)
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        calls = [one.begin("session/load", **params) for one in (wire, other)]
+        for one, call in zip((wire, other), calls, strict=True):
+            assert "result" in await one.answer(call)
+        (row,) = (await page(wire))["sessions"]
+        assert (row["sessionId"], row["title"], row["cwd"]) == (CLAUDE, "A title", "/")
+        await wire.call("session/prompt", **prompt(CLAUDE, "say 1"))
+        (launched,) = r.launcher.launched
+        assert launched.spec.resume_session_id == CLAUDE
+        assert len(await r.database.read("SELECT 1 FROM conversations")) == 1
+
+
+async def test_a_transcript_keeps_its_directory(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        with_transcripts(r, "/gone/since")
+        params = {"sessionId": CLAUDE, "mcpServers": []}
+        error = (await wire.call("session/load", **params, cwd="/"))["error"]
+        assert (error["code"], error["data"]) == (-32602, {"sessionCwd": "/gone/since"})
+        assert await r.database.read("SELECT 1 FROM acp_sessions") == []
+        assert "result" in await wire.call("session/load", **params, cwd="/gone/since")
+
+
+async def test_transcripts_make_no_sessions_if_that_is_off(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, list_transcripts="off")
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        assert (await wire.call("session/load", **params))["error"]["code"] == -32002
+        await page(wire)
+        assert found.refreshed == 0
+
+
+async def test_a_transcript_can_be_named_archived_and_deleted_unopened(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r)
+        await wire.call("session/set_title", sessionId=CLAUDE, title="Mine")
+        await wire.call("session/archive", sessionId=CLAUDE)
+        (row,) = (await page(wire, archived="only"))["sessions"]
+        assert (row["title"], row["updatedAt"]) == ("Mine", "1970-01-01T00:00:00.005Z")
+        await wire.call("session/delete", sessionId=CLAUDE)
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        assert (await wire.call("session/load", **params))["error"]["code"] == -32002
+        assert found.removed == []
+
+
+async def test_a_deleted_transcript_makes_no_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, delete_transcripts="on")
+        await wire.call("session/delete", sessionId=CLAUDE)
+        await wire.call("session/delete", sessionId="unknown")
+        assert found.removed == [{CLAUDE}]
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        assert (await wire.call("session/load", **params))["error"]["code"] == -32002
+        session = await told(wire)
+        await wire.call("session/delete", sessionId=session)
+        assert session in found.removed[1]
+
+
+async def test_transcripts_of_other_channels_stay(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, delete_transcripts="on")
+        await upsert_row(r.database, Conversation("wa-andy", CLAUDE, "/"))
+        await wire.call("session/delete", sessionId=conversations.id_of("wa-andy"))
+        assert found.removed == []
+
+
+async def test_a_conversation_of_the_earlier_plugin_is_found_by_its_transcript(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        with_transcripts(r)
+        await upsert_row(r.database, Conversation("acp-12345678", CLAUDE, "/"))
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        assert "result" in await wire.call("session/load", **params)
+        rows = await r.database.read("SELECT conversation_name FROM acp_sessions")
+        assert rows == [("acp-12345678",)]
 
 
 async def test_a_page_costs_the_same_among_many_sessions(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.listing import Archived, ListQuery
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, Subject, prompt, subject
@@ -52,11 +53,12 @@ async def test_prompted_sessions_are_listed_newest_first(s: Subject) -> None:
     assert (await ids(s))[0] == "one"
 
 
-async def test_opening_a_session_does_not_move_it(s: Subject) -> None:
+async def test_opening_and_naming_a_session_does_not_move_it(s: Subject) -> None:
     await prompted(s, "one", "two")
     found = await s.journal.find("one")
     assert found is not None
     await s.journal.reopen(found)
+    await s.journal.append("one", [TitleChanged("A title")])
     assert await ids(s) == ["two", "one"]
 
 

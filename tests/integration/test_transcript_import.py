@@ -463,7 +463,7 @@ async def test_changes_are_noticed_while_somebody_watches(
     monkeypatch.setattr(watching, "SETTLE", 0.01)
     monkeypatch.setattr(watching, "LOOK_EVERY", 0.01)
     if not inotify:
-        monkeypatch.setattr(watching._Inotify, "_add", lambda *_: False)
+        monkeypatch.setattr(watching.Notices, "_add", lambda *_: False)
     turns(p.transcript, 1)
     await p.look()
     made, calls = p.made[0], [0, 0]

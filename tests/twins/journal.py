@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
+from tests.twins.found import MemoryTranscriptSessions
 from tests.twins.imports import MemoryImportStore
 from tests.twins.listing import MemoryListStore
 from tests.twins.log import MemoryLogStore
@@ -27,5 +28,6 @@ class MemoryJournal(
     MemoryImportStore,
     MemoryConversationStore,
     MemoryListStore,
+    MemoryTranscriptSessions,
 ):
     pass

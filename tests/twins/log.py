@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.log import Logged
 from tests.twins.base import MemoryStore
 
@@ -14,8 +14,11 @@ class MemoryLogStore(MemoryStore):
         self, session_id: str, events: Sequence[Event], *, patient: bool = False
     ) -> list[int]:
         def append() -> list[int]:
-            self.database.session(session_id)
+            row = self.database.session(session_id)
+            before = row.updated_at
             self.database.used(session_id)
+            if all(isinstance(one, TitleChanged | ModeChanged | ConfigChanged) for one in events):
+                row.updated_at = before
             return self.database.log(session_id, None, events)
 
         return await self.database.write(append, patient=patient)

@@ -95,6 +95,9 @@ class MemorySessionStore(MemoryStore):
             for row in self.database.sessions.values():
                 if session_id in (row.record.session_id, row.alias_of):
                     row.deleted, row.record.title, row.record.request_key = True, None, None
+            followed = self.database.followed.get(session_id)
+            known = {claude for one, claude in self.database.transcripts if one == session_id}
+            self.database.buried |= {session_id, *known, *([followed] if followed else [])}
             self.database.clear(session_id)
 
         await self.database.write(hide)

@@ -107,6 +107,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         opening.AFTER,
         lifecycle.AWAY_POLICY,
         listing.CHANNEL,
+        listing.TRANSCRIPT,
         deduplication.IDEMPOTENCY,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}

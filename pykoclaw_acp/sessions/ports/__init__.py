@@ -9,6 +9,7 @@ from pykoclaw_acp.sessions.ports.clients import Client
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.deliveries import DeliveryStore
+from pykoclaw_acp.sessions.ports.found import FoundTranscripts, TranscriptSessions
 from pykoclaw_acp.sessions.ports.journal import Journal
 from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.locks import TurnLocks
@@ -28,6 +29,7 @@ __all__ = [
     "ConversationStore",
     "CursorStore",
     "DeliveryStore",
+    "FoundTranscripts",
     "Imported",
     "Journal",
     "ListStore",
@@ -38,6 +40,7 @@ __all__ = [
     "SessionStore",
     "Standing",
     "Store",
+    "TranscriptSessions",
     "Transcripts",
     "TrustStore",
     "TurnJournal",

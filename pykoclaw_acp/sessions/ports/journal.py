@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
+from pykoclaw_acp.sessions.ports.found import TranscriptSessions
 from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
@@ -24,6 +25,10 @@ class ConversationsAndNotes(ConversationStore, NoteStore, Protocol):
     """For whoever looks for what other programs did: Claude learns of it by notes."""
 
 
+class ListAndTranscripts(ListStore, TranscriptSessions, ConversationStore, Protocol):
+    """For whoever lists sessions: some of them have to be made first."""
+
+
 class Journal(
     SessionStore,
     TurnJournal,
@@ -35,6 +40,7 @@ class Journal(
     NoteStore,
     ConversationStore,
     ListStore,
+    TranscriptSessions,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import events, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -18,10 +18,9 @@ class SqlLogStore(SqlStore):
         self, session_id: str, said: Sequence[Event], *, patient: bool = False
     ) -> list[int]:
         """Log events that belong to no turn."""
-        statements = (
-            *sessions.follow(session_id, said),
-            sessions.used(session_id, self.clock.now()),
-        )
+        choices = all(isinstance(one, TitleChanged | ModeChanged | ConfigChanged) for one in said)
+        used = sessions.chosen if choices else sessions.used
+        statements = (*sessions.follow(session_id, said), used(session_id, self.clock.now()))
         return await self._commit(
             Unit(statements, events.rows(session_id, None, said)), patient=patient
         )

@@ -1,0 +1,23 @@
+"""Transcripts that are found in Claude's folders, whichever program has written them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTranscript:
+    """A transcript, as its beginning and its end say.
+
+    `mtime`: nanoseconds. `cwd`: None if no entry names one. `updated_at`: when its newest message was
+    written, in ms since 1970. `is_session`: a person has prompted it, and it is nobody's helper.
+    """
+
+    path: str
+    claude_session_id: str
+    size: int
+    mtime: int
+    cwd: str | None
+    title: str | None
+    updated_at: int
+    is_session: bool

@@ -1,0 +1,39 @@
+"""Sessions that exist as Claude's transcripts only: begun in a terminal, or by another agent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class FoundTranscripts(Protocol):
+    """Claude's transcripts, in files."""
+
+    async def refresh(self) -> None:
+        """A list is asked for: look for what is new, and wait for that a moment at most."""
+
+    async def find(self, claude_session_id: str) -> FoundTranscript | None:
+        """The transcript of this session as it is now; None if it is of no session of its own."""
+
+    async def remove(self, claude_session_ids: Collection[str]) -> None:
+        """Delete the transcripts of these sessions."""
+
+
+class TranscriptSessions(Store, Protocol):
+    """Sessions for transcripts, in the database."""
+
+    async def conversation_following(self, claude_session_id: str) -> str | None:
+        """A conversation without a session whose row names this Claude session."""
+
+    async def adopt_transcript(self, record: SessionRecord, updated_at: int) -> None:
+        """Insert a session for the transcript that has its id, and its conversation.
+
+        Raises Conflict or RowRefused if a session has the transcript, or had it and was deleted.
+        """
+
+    async def bury_transcript(self, claude_session_id: str) -> None:
+        """The transcript makes no session any more, unless one has it."""

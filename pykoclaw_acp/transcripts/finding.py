@@ -1,0 +1,208 @@
+"""The index of Claude's transcripts: brought up to date when a list is asked for, and kept so while
+lists are, by a process of low priority.
+
+Folders are watched, so that what did not change costs nothing; where the machine has no watch left,
+their files are looked at again when the last look is old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.transcripts import files, watching, wire
+from pykoclaw_acp.transcripts.ports import FoundStore
+from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+
+FIRST_WAIT: Final = 1.0  # s that a list waits for the first look
+SETTLE: Final = 1.0  # s from a change to a look
+REST: Final = 20.0  # times as long as a look took, until the next one
+LOOK_EVERY: Final = 10.0  # s between looks, without watches
+UNASKED: Final = 600.0  # s without a list, after which nothing is watched any more
+
+log: Final = structlog.get_logger()
+
+
+class TranscriptFinder:
+    """Implements `sessions.ports.FoundTranscripts` for the transcripts in `projects`."""
+
+    def __init__(
+        self,
+        store: FoundStore,
+        readers: ReaderProcesses,
+        title: Callable[[list[dict[str, Any]]], str | None],
+        ignored: Sequence[str] = (),
+        projects: str | None = None,
+    ) -> None:
+        """`readers`: for a transcript that somebody waits for. `title`: makes one of a prompt.
+        `ignored`: directories whose transcripts are no sessions of their own.
+        """
+        self.surveyors = ReaderProcesses()
+        self._store = store
+        self._readers = readers
+        self._title = title
+        self._ignored = tuple(f"{one.rstrip('/')}/" for one in ignored)
+        self._projects = files.folder() if projects is None else projects
+        self._folders = watching.Notices(self._changed, watching.FOLDER_CHANGES)
+        self._watched = False
+        self._surveyed = float("-inf")  # when the last survey was complete
+        self._asked = float("-inf")
+        self._rested = 0.0  # when the next look may begin
+        self._dirty: set[str] = set()
+        self._due: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def refresh(self) -> None:
+        """A list is asked for. Waits for a look only if there was none lately, and not for long."""
+        now = self._asked = time.monotonic()
+        current = self._watched or now - self._surveyed < LOOK_EVERY
+        if current or self._closed:
+            return
+        if self._looking is None or self._looking.done():
+            self._dirty.add(self._projects)
+            self._begin()
+        if self._looking is not None and self._surveyed == float("-inf"):
+            await asyncio.wait([self._looking], timeout=FIRST_WAIT)
+
+    async def find(self, claude_session_id: str) -> FoundTranscript | None:
+        """The transcript of this session as it is now; None if there is none, or it is of no session
+        of its own.
+        """
+        path = await asyncio.to_thread(files.find, self._projects, claude_session_id)
+        if path is None:
+            return None
+        try:
+            async for answer in self._readers.ask(wire.Examine(path)):
+                if isinstance(answer, wire.Found) and answer.transcripts:
+                    found = self._found(answer.transcripts[0])
+                    return found if found.is_session else None
+        except (ReaderDied, OSError) as error:
+            log.warning("A transcript could not be examined", action="unexamined", error=str(error))
+        return None
+
+    async def remove(self, claude_session_ids: Collection[str]) -> None:
+        """Delete the transcripts of these sessions, and what Claude keeps beside them."""
+        for one in claude_session_ids:
+            path = await asyncio.to_thread(files.find, self._projects, one)
+            while path is not None:
+                await asyncio.to_thread(_remove, path)
+                after = await asyncio.to_thread(files.find, self._projects, one)
+                if after == path:  # it cannot be removed
+                    log.warning("A transcript cannot be deleted", action="undeleted", path=path)
+                    break
+                path = after
+
+    def close(self) -> None:
+        """End the process and the watching."""
+        self._closed = True
+        self._folders.arrange(())
+        if self._due is not None:
+            self._due.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+        self.surveyors.close()
+
+    # --- when
+
+    def _changed(self, folder: str) -> None:
+        self._dirty.add(folder)
+        if self._due is None and not self._closed:
+            pause = max(SETTLE, self._rested - time.monotonic())
+            self._due = asyncio.get_running_loop().call_later(pause, self._begin)
+
+    def _begin(self) -> None:
+        self._due = None
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="look at transcripts")
+
+    async def _look(self) -> None:
+        if time.monotonic() - self._asked > UNASKED:
+            self._watched = False
+            self._folders.arrange(())
+            return
+        began = time.monotonic()
+        while self._dirty:
+            dirty = self._dirty.copy()
+            self._dirty.clear()
+            try:
+                if self._projects in dirty:
+                    await self._survey()
+                else:
+                    for folder in dirty:
+                        await self._compare(folder)
+            except (ReaderDied, OSError, StoreUnavailable, StoreClosed) as error:
+                self._watched = False  # the next list looks again
+                log.info("Transcripts are looked at later", action="look_later", error=str(error))
+                return
+            if not self._watched:
+                return
+            if self._projects not in self._dirty:
+                break
+        self._rested = time.monotonic() + REST * (time.monotonic() - began)
+        if self._dirty:
+            self._changed(next(iter(self._dirty)))
+
+    # --- what
+
+    async def _survey(self) -> None:
+        """Look at all folders."""
+        known = await self._store.transcript_folders()
+        changed: list[str] = []
+        self._watch(known)
+        async for answer in self.surveyors.ask(wire.Survey(self._projects, known)):
+            if not isinstance(answer, wire.Folders):
+                raise ReaderDied
+            self._watch(answer.every)
+            changed = answer.changed
+            for folder in answer.gone:
+                await self._store.forget_folder(folder)
+        for folder in changed:
+            await self._compare(folder)
+        self._surveyed = time.monotonic()
+
+    def _watch(self, folders: Collection[str]) -> None:
+        self._watched = not self._folders.arrange({self._projects, *folders})
+
+    async def _compare(self, folder: str) -> None:
+        """Take in what is new in a folder."""
+        known = await self._store.known_in_folder(folder)
+        asking = self.surveyors.ask(wire.Compare(folder, known))
+        async with contextlib.aclosing(asking) as answers:
+            async for answer in answers:
+                if not isinstance(answer, wire.Found):
+                    raise ReaderDied
+                found = [self._found(one) for one in answer.transcripts]
+                digest = answer.digest if answer.done else None
+                await self._store.keep_found(folder, found, answer.gone, digest)
+
+    def _found(self, one: wire.Examined) -> FoundTranscript:
+        title = self._title([{"type": "text", "text": text} for text in [one.title or ""]])
+        words = self._title([{"type": "text", "text": text} for text in one.words])
+        cwd = one.cwd if one.cwd is not None and os.path.isabs(one.cwd) else None
+        foreign = cwd is not None and not f"{cwd}/".startswith(self._ignored)
+        return FoundTranscript(
+            one.path,
+            one.claude_session_id,
+            one.size,
+            one.mtime,
+            cwd,
+            title or words,
+            min(one.updated_at, time.time_ns() // 1_000_000),
+            one.prompted and foreign,
+        )
+
+
+def _remove(path: str) -> None:
+    shutil.rmtree(path.removesuffix(".jsonl"), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.unlink(path)

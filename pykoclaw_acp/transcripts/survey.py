@@ -1,0 +1,162 @@
+"""The transcripts of all projects: which folders have changed, and what a transcript says of itself.
+
+Of a transcript only the beginning and the end are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from pykoclaw_acp.model import client_traits
+from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts.files import Look, look, opened
+from pykoclaw_acp.transcripts.wire import Compare, Examined, Folders, Found, Survey
+
+HEAD: Final = 4 * 1024 * 1024  # bytes in which the first prompt is looked for
+MOST_LINES: Final = 400  # of the beginning
+TAIL: Final = 128 * 1024  # bytes in which the newest message and the title are looked for
+MOST_WORDS: Final = 2000  # characters of a block of the first prompt
+MOST_BLOCKS: Final = 8
+MOST_TITLE: Final = 1000  # characters
+BATCH: Final = 100  # transcripts in an answer
+_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl")
+_HELPERS: Final = client_traits.MITTO.helper_prompts
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    """What is looked for at the end."""
+
+    type: str = ""
+    timestamp: str | None = None
+    custom_title: str | None = None
+    ai_title: str | None = None
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+
+
+def survey(request: Survey) -> Folders:
+    """Folders that are not as they were, or are gone; and all of them."""
+    every: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(request.projects) as places:
+        every = sorted(place.path for place in places if place.is_dir())
+    changed = [
+        folder for folder in every if digest(_files(folder)) != request.folders.get(folder, "")
+    ]
+    return Folders(every, changed, sorted(request.folders.keys() - set(every)))
+
+
+def compare(request: Compare) -> Iterator[Found]:
+    """What the folder's transcripts say that are not as they are known."""
+    there = _files(request.folder)
+    found: list[Examined] = []
+    for name, seen in there.items():
+        if request.known.get(name) == mark(seen.size, seen.mtime):
+            continue
+        if (one := examine(os.path.join(request.folder, name))) is not None:
+            found.append(one)
+        if len(found) == BATCH:
+            yield Found(found)
+            found = []
+    yield Found(found, sorted(request.known.keys() - there.keys()), digest(there), done=True)
+
+
+def mark(size: int, mtime: int) -> str:
+    """How a transcript looks from outside."""
+    return f"{size} {mtime}"
+
+
+def digest(there: dict[str, Look]) -> str:
+    """A folder's transcripts in few characters; empty if it has none."""
+    if not there:
+        return ""
+    found = hashlib.blake2b(digest_size=16)
+    for name, seen in there.items():
+        found.update(f"{name} {mark(seen.size, seen.mtime)}\n".encode())
+    return found.hexdigest()
+
+
+def examine(path: str) -> Examined | None:
+    """What the transcript says of itself; None if it cannot be read."""
+    try:
+        with opened(path) as descriptor:
+            stat = os.fstat(descriptor)
+            found = Examined(path, os.path.basename(path)[:-6], stat.st_size, stat.st_mtime_ns)
+            found.updated_at = stat.st_mtime_ns // 1_000_000
+            _read_head(descriptor, found)
+            _read_tail(descriptor, found)
+            return found
+    except OSError:
+        return None
+
+
+def _files(folder: str) -> dict[str, Look]:
+    """The folder's transcripts by name, in order."""
+    found: dict[str, Look] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as files:
+        for file in files:
+            if _NAME.fullmatch(file.name) and (seen := look(file.path)) is not None:
+                found[file.name] = seen
+    return dict(sorted(found.items()))
+
+
+def _read_head(descriptor: int, found: Examined) -> None:
+    for count, line in enumerate(lines.read(descriptor, 0, min(found.size, HEAD))):
+        entry = entries.decode(line.text)
+        if entry is not None and entry.uuid is not None:
+            found.cwd = found.cwd or (entry.cwd and entry.cwd[:4096])
+            if entry.is_sidechain and not found.prompted:
+                return  # of a subagent
+            if entry.type == "assistant":
+                answer = entries.message(entry)
+                found.prompted |= answer is not None and answer.model != "<synthetic>"
+            elif entries.is_prompt(entry) and not entries.by_claude_itself(entry):
+                words = _words(entry)
+                if words:
+                    found.words = words
+                    found.prompted = not words[0].startswith(_HELPERS)
+                    return
+        if count >= MOST_LINES:
+            return
+
+
+def _words(entry: entries.Entry) -> list[str]:
+    """Texts of a prompt; none for a slash command, whose answer shows whether it was one for Claude."""
+    message = entries.message(entry)
+    if message is None or entries.command(message.text) is not None:
+        return []
+    texts = [one.get("text") for one in message.blocks if one.get("type") == "text"]
+    return [one[:MOST_WORDS] for one in texts if isinstance(one, str)][:MOST_BLOCKS]
+
+
+def _read_tail(descriptor: int, found: Examined) -> None:
+    begin = max(0, found.size - TAIL)
+    custom = made = None
+    at: int | None = None
+    for text in reversed(os.pread(descriptor, TAIL, begin).split(b"\n")):
+        try:
+            line = _line.decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            continue
+        if at is None and line.type in ("user", "assistant"):
+            at = _time(line.timestamp)
+        custom = custom or line.custom_title
+        made = made or line.ai_title
+    found.updated_at = at or found.updated_at
+    found.title = (custom or made or "")[:MOST_TITLE] or None
+
+
+def _time(written: str | None) -> int | None:
+    try:
+        at = datetime.fromisoformat(written or "")
+    except ValueError:
+        return None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,125 @@
+"""Lists of sessions with the real CLI: sessions that an editor and a terminal continue in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import claude_agent_sdk
+import pytest
+
+from tests.e2e.harness import Client, RpcError, Stack, text
+
+BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+
+
+async def terminal(stack: Stack, prompt: str, *options: str) -> str:
+    """`claude -p` in a terminal; returns the id of its Claude session."""
+    process = await asyncio.create_subprocess_exec(
+        BUNDLED, "-p", "--output-format", "json", *options, prompt, cwd=stack.work,
+        env=stack.environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, said
+    return str(json.loads(said)["session_id"])
+
+
+async def listed(client: Client, **params: Any) -> dict[str, dict[str, Any]]:
+    sessions = (await client.call("session/list", **params))["sessions"]
+    return {one["sessionId"]: one for one in sessions}
+
+
+async def told(client: Client, session: str, title: str) -> dict[str, Any]:
+    """The row of a session, once the list has it under this title."""
+
+    async def row() -> dict[str, Any]:
+        found = (await listed(client)).get(session, {})
+        return found if found.get("title") == title else {}
+
+    return await client.until(row)
+
+
+def answers(stack: Stack) -> list[str]:
+    """What the newest request to the model holds of answers that it has given."""
+    return [
+        one["text"]
+        for one in stack.asked()[-1]["messages"]
+        if one["role"] == "assistant" and one["text"]
+    ]
+
+
+async def test_editor_terminal_editor(stack: Stack) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, "The first question.\n" + text("First."))
+    before = (await told(client, session, "The first question. [[script text First. ]]"))[
+        "updatedAt"
+    ]
+    await client.call("session/close", sessionId=session)
+    assert await terminal(stack, text("Second."), "--resume", session) == session
+    assert answers(stack) == ["First."]
+
+    async def moved() -> bool:
+        return bool((await listed(client))[session]["updatedAt"] > before)
+
+    newer: bool = await client.until(moved)
+    assert newer
+    assert list(await listed(client)) == [session]  # its transcript is no second one
+    await client.load(session, stack.work)
+    assert client.text(session) == "First.Second."
+    await client.prompt(session, text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+    assert list(await listed(client)) == [session]
+
+
+async def test_a_session_of_a_terminal_is_listed_loaded_continued_and_deleted(
+    stack: Stack,
+) -> None:
+    session = await terminal(stack, "Asked in a terminal.\n" + text("First."))
+    unopened = await terminal(stack, text("Never opened."))
+    client = await stack.front()
+    row = await told(client, session, "Asked in a terminal. [[script text First. ]]")
+    assert row["cwd"] == str(stack.work)
+    assert row["_meta"] == {"pykoclaw.dev/transcript": True}
+    assert row["updatedAt"].endswith("Z")
+    assert set(await listed(client, cwd=str(stack.work))) == {session, unopened}
+    assert await listed(client, cwd="/") == {}
+    with pytest.raises(RpcError) as elsewhere:
+        await client.load(session, stack.root)
+    assert (elsewhere.value.code, elsewhere.value.data) == (-32602, {"sessionCwd": str(stack.work)})
+    await client.load(session, stack.work)
+    assert client.text(session) == "First."
+    assert "Asked in a terminal." in client.text(session, "user_message_chunk")
+    assert "_meta" not in (await listed(client))[session]
+    await client.prompt(session, text("Second."))
+    assert answers(stack) == ["First."]
+    assert await terminal(stack, text("Third."), "--resume", session) == session
+    assert answers(stack) == ["First.", "Second."]
+    await client.until(lambda: "Third." in client.text(session))
+    await client.prompt(session, text("Fourth."))
+    assert answers(stack) == ["First.", "Second.", "Third."]
+
+    for one in (session, unopened):
+        await client.call("session/delete", sessionId=one)
+    assert await listed(client) == {}
+    assert "First." in stack.transcript(session)  # Claude's own stays
+    await client.close()
+    await stack.end_daemon()
+    client = await stack.front(PYKOCLAW_DELETE_TRANSCRIPTS="on")
+    third = await terminal(stack, text("Another one."))
+    there: bool = await client.until(partial(_has, client, third))
+    assert there
+    assert list(await listed(client)) == [third]
+    for one in (session, unopened):
+        with pytest.raises(RpcError) as gone:
+            await client.load(one, stack.work)
+        assert gone.value.code == -32002
+    await client.call("session/delete", sessionId=third)
+    assert stack.transcript(third) == ""
+
+
+async def _has(client: Client, session: str) -> bool:
+    return session in await listed(client)

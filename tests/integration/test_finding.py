@@ -1,0 +1,237 @@
+"""The index of transcripts on a real database, with the process that reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.listing import ListQuery
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.transcripts import finding, watching, wire
+from pykoclaw_acp.transcripts.finding import TranscriptFinder
+from pykoclaw_acp.transcripts.process import ReaderProcesses
+from tests.unit.transcripts import Transcript
+from tests.waiting import eventually
+
+
+def uuid(n: int) -> str:
+    return f"{n:08d}-0000-4000-8000-000000000000"
+
+
+class Index:
+    """Transcripts in a folder, and what a list has of them."""
+
+    def __init__(self, root: Path, database: Database) -> None:
+        self.folder = root / "projects" / "-w"
+        self.folder.mkdir(parents=True)
+        self.database = database
+        self.journal = SessionJournal(database)
+        self.readers = ReaderProcesses()
+        self.finders: list[TranscriptFinder] = []
+        self.asked: list[wire.Request] = []
+
+    def finder(self) -> TranscriptFinder:
+        """As a daemon that has just started has it."""
+        made = TranscriptFinder(
+            self.journal, self.readers, titles.title, ["/data/conversations"],
+            os.fspath(self.folder.parent),
+        )  # fmt: skip
+        ask = made.surveyors.ask
+
+        def noting(request: wire.Request) -> Any:
+            self.asked.append(request)
+            return ask(request)
+
+        made.surveyors.ask = noting  # type: ignore[method-assign]
+        self.finders.append(made)
+        return made
+
+    def transcript(self, n: int, text: str = "Hi", **fields: Any) -> Transcript:
+        made = Transcript(self.folder / f"{uuid(n)}.jsonl")
+        made.prompt(text, timestamp=f"2026-01-01T00:00:{n:02d}Z", **fields)
+        return made
+
+    async def ids(self) -> list[str]:
+        query = ListQuery(1000, transcripts=True)
+        return [one.session_id for one in await self.journal.listed(query)]
+
+    async def lists(self, *numbers: int) -> None:
+        """Wait until the list has exactly these, in this order."""
+
+        async def equal() -> bool:
+            return await self.ids() == [uuid(n) for n in numbers]
+
+        done: bool = await eventually(equal)
+        assert done
+
+
+@pytest.fixture
+async def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Index]:
+    monkeypatch.setattr(finding, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(finding, "SETTLE", 0.01)
+    monkeypatch.setattr(finding, "REST", 0.0)
+    database = await Database.open(tmp_path / "pykoclaw.db")
+    made = Index(tmp_path, database)
+    yield made
+    for finder in made.finders:
+        finder.close()
+    made.readers.close()
+    await database.close()
+
+
+async def test_an_unchanged_start_reads_no_transcript(index: Index) -> None:
+    for n in range(3):
+        index.transcript(n)
+    await index.finder().refresh()
+    await index.lists(2, 1, 0)
+    assert [type(one) for one in index.asked] == [wire.Survey, wire.Compare]
+    index.finders[0].close()
+    index.asked.clear()
+    await index.finder().refresh()
+    await index.lists(2, 1, 0)
+    assert [type(one) for one in index.asked] == [wire.Survey]
+    index.transcript(3)
+    await index.lists(3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+async def test_changes_are_in_the_next_lists(
+    index: Index, monkeypatch: pytest.MonkeyPatch, inotify: bool
+) -> None:
+    if not inotify:
+        monkeypatch.setattr(watching.Notices, "_add", lambda *_: False)
+        monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)
+    finder = index.finder()
+    first = index.transcript(1)
+
+    async def lists(*numbers: int) -> None:
+        async def equal() -> bool:
+            await finder.refresh()
+            return await index.ids() == [uuid(n) for n in numbers]
+
+        done: bool = await eventually(equal)
+        assert done
+
+    await lists(1)
+    index.transcript(2)
+    await lists(2, 1)
+    first.say("more", timestamp="2026-01-01T01:00:00Z")
+    await lists(1, 2)
+    os.unlink(first.path)
+    await lists(2)
+    another = index.folder.with_name("-another")
+    another.mkdir()
+    index.folder, before = another, index.folder
+    index.transcript(3)
+    await lists(3, 2)
+    for file in before.iterdir():
+        file.unlink()
+    before.rmdir()
+    await lists(3)
+
+
+async def test_what_belongs_to_a_session_of_ours_is_not_listed_twice(index: Index) -> None:
+    await index.journal.create(SessionRecord(uuid(1), "acp-1", "/w"))
+    await index.journal.create(SessionRecord("other", "acp-other", "/w"))
+    await index.journal.follow_transcript("other", uuid(2), told=True)
+    for n in range(1, 5):
+        index.transcript(n)
+    index.transcript(5, cwd="/data/conversations/wa-1")
+    index.transcript(6, "List ALL MCP tools currently available to you.")
+    await index.finder().refresh()
+    await index.lists(4, 3)
+    await index.journal.adopt_transcript(SessionRecord(uuid(3), "acp-3", "/w"), 1)
+    await index.journal.bury_transcript(uuid(4))
+    await index.lists(3)
+    with pytest.raises(Conflict):
+        await index.journal.adopt_transcript(SessionRecord(uuid(4), "acp-4", "/w"), 1)
+    with pytest.raises(Conflict):
+        await index.journal.adopt_transcript(SessionRecord(uuid(2), "acp-2", "/w"), 1)
+    await index.journal.delete(uuid(3))
+    index.transcript(3, "Once more")
+    index.transcript(4, "Once more")
+    index.transcript(7)
+    await index.lists(7)
+    rows = await index.database.read("SELECT title FROM acp_found_transcripts WHERE listed = 0")
+    assert set(rows) == {(None,)}
+
+
+async def test_a_session_that_a_terminal_continues_moves_up(index: Index) -> None:
+    for n in (1, 2):
+        index.transcript(n)
+        await index.journal.adopt_transcript(SessionRecord(uuid(n), f"acp-{n}", "/w"), n)
+    finder = index.finder()
+    await finder.refresh()
+    await index.lists(2, 1)
+    index.transcript(1).say("more", timestamp="2026-02-01T00:00:00Z")
+    await index.lists(1, 2)
+
+
+async def test_of_copies_the_newest_is_listed(index: Index) -> None:
+    index.transcript(1, cwd="/old")
+    copies = index.folder.with_name("-copies")
+    copies.mkdir()
+    newest = Transcript(copies / f"{uuid(1)}.jsonl")
+    newest.prompt("Hi", timestamp="2026-03-01T00:00:00Z", cwd="/new")
+    await index.finder().refresh()
+    (row,) = await index.journal.listed(ListQuery(9, transcripts=True))
+    assert (row.session_id, row.cwd, row.title) == (uuid(1), "/new", "Hi")
+
+
+async def test_a_transcript_is_found_before_it_is_in_the_index(index: Index) -> None:
+    finder = index.finder()
+    index.transcript(1, "A question", cwd="/somewhere")
+    found = await finder.find(uuid(1))
+    assert found is not None
+    assert (found.title, found.cwd) == ("A question", "/somewhere")
+    assert await finder.find(uuid(2)) is None
+    assert await finder.find("../../x") is None
+    index.transcript(3, isSidechain=True)
+    assert await finder.find(uuid(3)) is None
+    beside = index.folder / uuid(1)
+    beside.mkdir()
+    (beside / "note").write_text("x")
+    await finder.remove([uuid(1), uuid(2), "../projects"])
+    assert [one.name for one in index.folder.iterdir()] == [f"{uuid(3)}.jsonl"]
+
+
+async def test_a_reader_that_dies_is_replaced_at_the_next_list(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)
+    index.transcript(1)
+    finder = index.finder()
+    keep = index.journal.keep_found
+
+    async def failing(*arguments: Any) -> None:
+        index.journal.keep_found = keep  # type: ignore[method-assign]
+        raise OSError("no")
+
+    index.journal.keep_found = failing  # type: ignore[method-assign,assignment]
+    await finder.refresh()
+    assert await index.ids() == []
+    await finder.refresh()
+    await index.lists(1)
+
+
+async def test_nothing_is_watched_when_nobody_asks(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.transcript(1)
+    finder = index.finder()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    await finder.refresh()
+    await index.lists(1)
+    monkeypatch.setattr(finding, "UNASKED", -1.0)
+    index.transcript(2)
+    finder.surveyors.close()
+    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
+    assert await index.ids() == [uuid(1)]

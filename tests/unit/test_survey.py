@@ -1,0 +1,142 @@
+"""What the transcripts of all projects say of themselves, and which of them have changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.transcripts import survey
+from pykoclaw_acp.transcripts.wire import Compare, Examined, Survey
+from tests.unit.transcripts import Transcript
+
+ONE = "11111111-1111-4111-8111-111111111111"
+TWO = "22222222-2222-4222-8222-222222222222"
+
+
+@pytest.fixture
+def t(tmp_path: Path) -> Transcript:
+    (tmp_path / "-w").mkdir()
+    return Transcript(tmp_path / "-w" / f"{ONE}.jsonl")
+
+
+def found(t: Transcript) -> Examined:
+    one = survey.examine(str(t.path))
+    assert one is not None
+    return one
+
+
+def line(**fields: Any) -> str:
+    return json.dumps(fields) + "\n"
+
+
+def test_a_transcript_says_where_it_began_and_what_was_asked(t: Transcript) -> None:
+    t.raw(line(type="queue-operation", sessionId=ONE))
+    t.prompt([{"type": "text", "text": "<ide-file>x</ide-file>"}, {"type": "text", "text": "Hi"}])
+    t.say("Hello", timestamp="2026-01-02T03:04:05.678Z")
+    t.add("attachment", cwd="/elsewhere", timestamp="2027-01-01T00:00:00Z")
+    one = found(t)
+    assert (one.claude_session_id, one.cwd, one.prompted) == (ONE, "/w", True)
+    assert one.words == ["<ide-file>x</ide-file>", "Hi"]
+    assert one.updated_at == 1767323045678
+    assert one.size == t.path.stat().st_size
+
+
+def test_a_title_that_somebody_gave_counts_before_one_that_claude_made(t: Transcript) -> None:
+    t.prompt("Hi")
+    t.raw(line(type="ai-title", aiTitle="Greeting"))
+    assert found(t).title == "Greeting"
+    t.raw(line(type="custom-title", customTitle="Old"))
+    t.raw(line(type="custom-title", customTitle="Mine"))
+    t.raw(line(type="ai-title", aiTitle="Another"))
+    assert found(t).title == "Mine"
+
+
+def test_the_end_of_a_long_transcript_is_enough(t: Transcript) -> None:
+    t.prompt("Hi")
+    t.say("x" * survey.TAIL, timestamp="2026-01-01T00:00:00Z")
+    t.say("the last", timestamp="2026-01-01T00:00:01Z")
+    assert found(t).updated_at == 1767225601000
+
+
+def test_a_prompt_of_megabytes_is_cut(t: Transcript) -> None:
+    t.prompt("word " * 400_000)
+    one = found(t)
+    assert one.prompted
+    assert len(one.words[0]) == survey.MOST_WORDS
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        None,
+        "<command-name>/model</command-name><command-args>opus</command-args>",
+        "List ALL MCP tools currently available to you. Say nothing else.",
+    ],
+)
+def test_what_nobody_asked_claude_is_no_session(t: Transcript, prompt: str | None) -> None:
+    t.add("system")
+    if prompt is not None:
+        t.prompt(prompt)
+        t.prompt("<local-command-stdout>Set</local-command-stdout>")
+    assert not found(t).prompted
+
+
+def test_a_slash_command_that_claude_has_answered_is_a_session(t: Transcript) -> None:
+    t.prompt("<command-name>/review</command-name>")
+    t.say("Reviewed")
+    one = found(t)
+    assert (one.prompted, one.words) == (True, [])
+
+
+def test_a_subagents_transcript_is_no_session(t: Transcript) -> None:
+    t.prompt("Do it", isSidechain=True)
+    assert not found(t).prompted
+
+
+def test_damage_is_passed_over(t: Transcript) -> None:
+    t.raw('{"type": "user", "uuid"\n\0\0\0\n[]\n')
+    t.prompt("Hi")
+    t.raw('"timestamp":')
+    assert found(t).words == ["Hi"]
+    assert survey.examine(str(t.path.parent)) is None
+    assert survey.examine(str(t.path) + "x") is None
+
+
+def test_only_what_has_changed_is_read(t: Transcript) -> None:
+    folder = str(t.path.parent)
+    t.prompt("Hi")
+    (t.path.parent / "agent-1.jsonl").write_text("{}")
+    (t.path.parent.parent / "-empty").mkdir()
+    projects = str(t.path.parent.parent)
+    asked = survey.survey(Survey(projects, {"/gone": "x"}))
+    assert (asked.changed, asked.gone) == ([folder], ["/gone"])
+    assert len(asked.every) == 2
+    (answer,) = survey.compare(Compare(folder, {}))
+    assert [one.claude_session_id for one in answer.transcripts] == [ONE]
+    assert answer.done
+    assert survey.survey(Survey(projects, {folder: answer.digest})).changed == []
+
+    known = {
+        one.path[len(folder) + 1 :]: survey.mark(one.size, one.mtime) for one in answer.transcripts
+    }
+    other = Transcript(t.path.with_name(f"{TWO}.jsonl"))
+    other.prompt("Another")
+    assert survey.survey(Survey(projects, {folder: answer.digest})).changed == [folder]
+    (answer,) = survey.compare(Compare(folder, known))
+    assert [one.claude_session_id for one in answer.transcripts] == [TWO]
+    os.unlink(t.path)
+    (answer,) = survey.compare(Compare(folder, known))
+    assert answer.gone == [t.path.name]
+
+
+def test_many_transcripts_come_in_several_answers(t: Transcript, monkeypatch: Any) -> None:
+    monkeypatch.setattr(survey, "BATCH", 2)
+    for n in range(5):
+        Transcript(t.path.with_name(f"{n}{ONE[1:]}.jsonl")).prompt("Hi")
+    answers = list(survey.compare(Compare(str(t.path.parent), {})))
+    assert [len(one.transcripts) for one in answers] == [2, 2, 1]
+    assert [one.done for one in answers] == [False, False, True]
