@@ -6,7 +6,11 @@ The rules were observed on CLI 2.1.327; each constant names what it recognises.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +27,8 @@ _NOT_A_PROMPT = (
     "Your response above was stopped by a safety classifier",
     "Continue from where you left off.",
     "[Your previous response had no visible output.",
+    "[Image: source: ",
+    "[Image: original ",
 )
 # A prompt sent while a turn runs is handed to the model in a message of role `system`.
 _FOLDED = re.compile(
@@ -49,6 +55,16 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """An image or a document: `type` is the block's, `size` (bytes) and `sha256` those of its data."""
+
+    type: str
+    media_type: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Message:
     """A message of a request, with the lines of its text blocks."""
 
@@ -56,6 +72,7 @@ class Message:
     text: str
     tool_uses: tuple[ToolUse, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,7 @@ def read_conversation(body: dict[str, Any]) -> Conversation:
                     for block in blocks
                     if block.get("type") == "tool_result"
                 ),
+                tuple(_attachments(blocks)),
             )
         )
     return Conversation(tuple(messages), tuple(prompts), responses)
@@ -157,6 +175,21 @@ def _blocks(content: object) -> list[dict[str, Any]]:
     return (
         [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     )
+
+
+def _attachments(blocks: list[dict[str, Any]]) -> Iterator[Attachment]:
+    """Images and documents, those in tool results included."""
+    for block in blocks:
+        source = block.get("source")
+        if block.get("type") == "tool_result":
+            yield from _attachments(_blocks(block.get("content")))
+        elif block.get("type") in ("image", "document") and isinstance(source, dict):
+            try:
+                data = base64.b64decode(str(source.get("data", "")), validate=True)
+            except binascii.Error:
+                data = b""
+            digest = hashlib.sha256(data).hexdigest()
+            yield Attachment(block["type"], str(source.get("media_type")), len(data), digest)
 
 
 def _flatten(content: object) -> str:
