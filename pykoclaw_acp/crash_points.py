@@ -10,6 +10,7 @@ from pykoclaw_acp.errors import ConfigurationError
 
 STEPS: Final = (
     "prompt_received",
+    "blobs_written",
     "turn_queued",
     "worker_epoch",
     "worker_launched",

@@ -59,7 +59,9 @@ class Where(_Frame, frozen=True, kw_only=True, tag="where"):
 
 
 class Prompt(_Frame, frozen=True, kw_only=True, tag="prompt"):
-    """Run a turn; `content` are ACP content blocks of the kinds text and resource_link."""
+    """Run a turn; `content` are ACP content blocks of the kinds text and resource_link; for a worker
+    that says so in Ready also image, and resource with its fields in the block itself.
+    """
 
     turn_id: str
     content: list[dict[str, Any]]
@@ -118,7 +120,8 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     `turn_id` is the last prompt that the worker was given, `asks` are its open questions,
     `background` counts what runs in the background, `mode` and `model` are what Claude runs with:
     what a daemon must know that did not launch it. It is so after frame `upto`; 0: the daemon has
-    all frames. `told`: as in LaunchSpec, what this worker has said or will say.
+    all frames. `told`: as in LaunchSpec, what this worker has said or will say. `blocks`: it takes
+    images and embedded resources in a Prompt; a worker of an earlier version does not.
     """
 
     pid: int
@@ -133,6 +136,7 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     upto: int = 0
     offer: Offer = Offer()
     told: str = ""
+    blocks: bool = False
 
 
 class _Numbered(_Frame, frozen=True, kw_only=True):

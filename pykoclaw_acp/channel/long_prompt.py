@@ -22,10 +22,14 @@ class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
 
 def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[None, None, Prompt]:
     """Make the frame of a prompt, in steps."""
-    if sum(len(block.get("text", "")) for block in blocks) <= LONG_PROMPT:
+    if sum(_length(block) for block in blocks) <= LONG_PROMPT:
         return Prompt(epoch=epoch, turn_id=turn_id, content=blocks)
     pieces = [encode(Prompt(epoch=epoch, turn_id=turn_id, content=[])).removesuffix(_NO_CONTENT)]
     for piece in long_texts.encode(blocks, ascii_only=False):
         pieces.append(piece.encode(errors="replace"))
         yield
     return LongPrompt(epoch=epoch, turn_id=turn_id, content=blocks, pieces=[*pieces, b"}\n"])
+
+
+def _length(block: dict[str, Any]) -> int:
+    return sum(len(block.get(name, "")) for name in ("text", "data", "blob"))

@@ -93,7 +93,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
             if now != message:
                 yield f"\n\n## {_speaker(update)}\n\n"
             message = now
-            yield _text(update["content"])
+            yield _whole(update["content"])
         elif kind == "tool_call":
             message = None
             yield f"\n\n### Tool: {one_line(update['title'])}\n"
@@ -119,6 +119,8 @@ def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
             old = [f"-{line}" for line in (part.get("oldText") or "").splitlines()]
             new = [f"+{line}" for line in part["newText"].splitlines()]
             yield _block("\n".join([f"--- {part['path']}", *old, *new]), "diff")
+        elif part["content"].get("type") == "image":
+            yield _whole(part["content"])
         else:
             yield _block(_text(part["content"]), "")
 
@@ -130,6 +132,19 @@ def _block(text: str, language: str) -> str:
     return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
+def _whole(content: dict[str, Any]) -> str:
+    """A content block with all that it holds."""
+    resource = content.get("resource") or {}
+    if content.get("type") == "image":
+        return f"\n![image](data:{content.get('mimeType', '')};base64,{content.get('data', '')})\n"
+    if "blob" in resource:
+        kind = resource.get("mimeType") or "application/octet-stream"
+        return f"\n[{resource.get('uri', '')}](data:{kind};base64,{resource['blob']})\n"
+    if "text" in resource:
+        return f"\n{resource.get('uri', '')}\n{_block(str(resource['text']), '')}"
+    return _text(content)
+
+
 def _text(content: dict[str, Any]) -> str:
     """Text of a content block."""
     match content.get("type"):
@@ -139,6 +154,6 @@ def _text(content: dict[str, Any]) -> str:
             return f"[{content.get('name', '')}]({content.get('uri', '')})"
         case "resource":
             resource = content.get("resource") or {}
-            return str(resource.get("text", f"[{resource.get('uri', 'a resource')}]"))
+            return f"[{resource.get('uri', 'a file')}]"
         case kind:
             return f"[{kind}]"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
 MAX_LINE_EARLY: Final = 1024 * 1024  # bytes, from a client that has not sent `initialize`
 MAX_LINE_OUT: Final = 8 * 1024 * 1024  # bytes; Mitto closes the connection at 10 MiB
+MAX_LONG_LINE_OUT: Final = 24 * 1024 * 1024  # to those that take more; the TypeScript SDK: 32 MiB
 SMALL: Final = 64 * 1024  # bytes of an unfinished line that nobody counts
 HEAD: Final = 4096  # bytes of a line that is thrown away which are kept
 

@@ -32,7 +32,8 @@ class ClientTraits:
     yet. `commands_pause` (s): after the answer that opens a session it loses its slash commands.
     `ends_lines`: it shows text at the end of a line or of a turn, so what it is shown of another's
     turn needs an empty line at its end. `legacy_models`: it reads `models`, which ACP has
-    given up, and does not find the models among the config options.
+    given up, and does not find the models among the config options. `long_lines`: it takes lines
+    above 8 MiB; others may close the connection.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -41,6 +42,7 @@ class ClientTraits:
     commands_pause: float = 0.2
     ends_lines: bool = True
     legacy_models: bool = False
+    long_lines: bool = True
 
 
 DEFAULT: Final = ClientTraits()
@@ -55,6 +57,7 @@ MITTO: Final = replace(
         "\nRewrite the following prompt",
     ),
     legacy_models=True,
+    long_lines=False,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -90,7 +91,8 @@ class Turn:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client. `attempts`:
     daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
-    the scheduled task whose run it is; `aside`: in a session of its own.
+    the scheduled task whose run it is; `aside`: in a session of its own. `blobs`: bytes that its
+    content refers to, by their hashes, until it is accepted.
     """
 
     turn_id: str
@@ -107,6 +109,7 @@ class Turn:
     begun: bool = False
     task_id: str | None = None
     aside: bool = False
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

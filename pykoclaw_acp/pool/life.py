@@ -122,6 +122,12 @@ class WorkerLife:
         return self._inbox.greeted or self.ready.done()
 
     @property
+    def takes_blocks(self) -> bool:
+        """Whether it is ready, and takes all kinds of content blocks."""
+        ready = self.ready
+        return ready.done() and ready.exception() is None and ready.result().blocks
+
+    @property
     def idle(self) -> bool:
         """Whether it is ready, and has neither a turn nor background work."""
         return self.usable and not self.busy and not self._inbox.background and self.ready.done()

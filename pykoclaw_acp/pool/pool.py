@@ -90,6 +90,11 @@ class WorkerPool:
         worker = self._workers.get(session_id)
         return worker.workspace if worker is not None and worker.usable else None
 
+    def takes_blocks(self, session_id: str) -> bool:
+        """Whether the session's worker, which is ready, takes images and embedded resources."""
+        worker = self._workers.get(session_id)
+        return worker is not None and worker.takes_blocks
+
     def forget(self, session_id: str) -> bool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
         a worker.

@@ -42,8 +42,17 @@ class AudioContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="audio
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
+class Resource(Wire, frozen=True, kw_only=True):
+    """Contents of an embedded resource: `text`, or `blob` as base64."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+
 class EmbeddedResource(Wire, frozen=True, kw_only=True, tag_field="type", tag="resource"):
-    resource: dict[str, Any]
+    resource: Resource
     annotations: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 

@@ -28,6 +28,7 @@ MOST_VALUES: Final = 20_000  # in a line; some milliseconds' work
 MOST_DEPTH: Final = 100  # of values inside of each other
 MOST_BYTES: Final = 3 * 512 * 1024  # of a line without its long strings
 MOST_TEXT: Final = 8 * 1024 * 1024  # characters of a string that are kept
+MOST_DATA: Final = 28 * 1024 * 1024  # of one that is ASCII, as base64 is: a byte each
 _STEP: Final = 128  # short strings that a step passes
 
 _ESCAPE: Final = 6  # bytes of one, `\\u1234`, at most; a character is up to two of them
@@ -40,7 +41,9 @@ Line = bytes | bytearray
 
 @dataclass(slots=True)
 class LongText:
-    """A long string of `size` characters; without pieces if it exceeds `MOST_TEXT`."""
+    """A long string of `size` characters; without pieces if it exceeds `MOST_TEXT`, or `MOST_DATA`
+    if it is ASCII.
+    """
 
     size: int = 0
     pieces: list[str] = field(default_factory=list)
@@ -208,6 +211,7 @@ def _whole_characters(seen: Line) -> int:
 
 def _decode(line: Line, cuts: list[int]) -> Generator[None, None, LongText]:
     text = LongText()
+    is_ascii = True
     for at, end in pairwise(cuts):
         quoted = b'"%b"' % bytes(line[at:end])
         try:
@@ -221,7 +225,8 @@ def _decode(line: Line, cuts: list[int]) -> Generator[None, None, LongText]:
         except UnicodeError:
             raise NoJson from None
         text.size += len(piece)
-        if text.size <= MOST_TEXT:
+        is_ascii = is_ascii and piece.isascii()
+        if text.size <= (MOST_DATA if is_ascii else MOST_TEXT):
             text.pieces.append(piece)
         else:
             text.pieces.clear()

@@ -85,7 +85,9 @@ def update(seq: int, event: Event | None) -> Update:
         case UserMessage():
             if event.origin is not None:
                 meta[ORIGIN] = event.origin
-            return UserMessageChunk(message_id=event.message_id, content=event.content, meta=meta)
+            return UserMessageChunk(
+                message_id=event.message_id, content=_block(event.content), meta=meta
+            )
         case Thinking():
             return AgentThoughtChunk(
                 message_id=event.message_id, content=TextContent(text=event.text), meta=meta
@@ -278,6 +280,13 @@ def _cut(words: str) -> str:
         if len(words) <= MAX_RULE
         else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
     )
+
+
+def _block(kept: dict[str, Any]) -> dict[str, Any]:
+    """A content block as ACP has it, from one of a log whose blob is in place."""
+    if kept.get("type") != "resource" or "resource" in kept:
+        return kept
+    return {"type": "resource", "resource": {key: kept[key] for key in kept if key != "type"}}
 
 
 def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:

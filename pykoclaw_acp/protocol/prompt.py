@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.protocol.content import ContentBlock, ResourceLink, TextContent
+from pykoclaw_acp.protocol.attachments import (
+    MAX_ALL,
+    MAX_FILE,
+    MAX_IMAGE,
+    Attachments,
+    require_size,
+    too_much,
+)
+from pykoclaw_acp.protocol.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    Resource,
+    ResourceLink,
+    TextContent,
+)
 from pykoclaw_acp.protocol.long_lines import MOST_TEXT, LongText
 from pykoclaw_acp.protocol.messages import PromptParams
 
@@ -17,9 +34,17 @@ MAX_BLOCKS: Final = 1000
 MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 
 
-def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
-    """Check blocks and return them as the journal keeps them; raises InvalidParams for kinds that
-    were not advertised.
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A prompt's blocks as the journal keeps them, and the bytes of their blobs by hash."""
+
+    blocks: list[dict[str, Any]]
+    data: dict[str, bytes]
+
+
+def accepted(blocks: list[ContentBlock]) -> Generator[None, None, Accepted]:
+    """Check blocks and take them apart, in steps; raises InvalidParams for kinds that were not
+    advertised, and for what is too large.
     """
     if not blocks:
         raise InvalidParams("`prompt`: needs at least one content block.")
@@ -27,7 +52,15 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
         raise InvalidParams(
             f"`prompt`: has more than {MAX_BLOCKS} content blocks; put long material in files."
         )
+    for at, block in enumerate(blocks):
+        if isinstance(block, AudioContent):
+            raise InvalidParams(
+                f"`prompt[{at}]`: this agent takes text, links, images and embedded files, not audio."
+            )
+    if sum(len(_text(block) or "") for block in blocks) > MAX_TEXT:
+        raise _long_text()
     kept: list[dict[str, Any]] = []
+    attachments = Attachments()
     for at, block in enumerate(blocks):
         if isinstance(block, TextContent):
             kept.append({"type": "text", "text": block.text})
@@ -36,14 +69,11 @@ def accepted(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
             if sum(len(value) for value in link.values() if isinstance(value, str)) > MAX_LINK:
                 raise _long_link(at)
             kept.append(link)
-        else:
-            kind = block.__struct_config__.tag
-            raise InvalidParams(
-                f"`prompt[{at}]`: this agent takes text and resource_link, not {kind}."
-            )
-    if sum(len(block.get("text", "")) for block in kept) > MAX_TEXT:
-        raise _long_text()
-    return kept
+        elif isinstance(block, ImageContent):
+            kept.append((yield from attachments.image(at, block)))
+        elif isinstance(block, EmbeddedResource):
+            kept.append((yield from attachments.resource(at, block.resource)))
+    return Accepted(kept, attachments.data)
 
 
 def restored(
@@ -51,25 +81,37 @@ def restored(
 ) -> Generator[None, None, PromptParams]:
     """Parameters with long texts restored in the place of their marks, in steps.
 
-    Raises InvalidParams for texts that are too long. Long parts of blocks that are refused anyway
-    are left out.
+    Raises InvalidParams for what is too long. Long parts of blocks that are refused anyway are left
+    out.
     """
     if params.session_id in texts:
         raise InvalidParams("`sessionId`: is longer than any session's id.")
     if len(params.prompt) > MAX_BLOCKS:
         return params
-    given = [block for block in params.prompt if isinstance(block, TextContent)]
-    if (
-        sum(texts[block.text].size if block.text in texts else len(block.text) for block in given)
-        > MAX_TEXT
-    ):
+    given = [text for block in params.prompt if (text := _text(block)) is not None]
+    if sum(texts[text].size if text in texts else len(text) for text in given) > MAX_TEXT:
         raise _long_text()
     blocks: list[ContentBlock] = []
+    room = _encoded(MAX_ALL)
     for at, block in enumerate(params.prompt):
         if isinstance(block, TextContent) and block.text in texts:
             blocks.append(TextContent(text=(yield from texts[block.text].joined())))
         elif isinstance(block, ResourceLink):
             blocks.append((yield from _restored_link(at, block, texts)))
+        elif isinstance(block, ImageContent):
+            most = min(room, _encoded(MAX_IMAGE))
+            image = yield from _restored(f"prompt[{at}]", block, "data", texts, most)
+            room -= len(image.data)
+            blocks.append(image)
+        elif isinstance(block, EmbeddedResource):
+            name, whole = f"prompt[{at}].resource", block.resource
+            if whole.text in texts:
+                whole = yield from _restored(name, whole, "text", texts, MAX_TEXT)
+            else:
+                most = min(room, _encoded(MAX_FILE))
+                whole = yield from _restored(name, whole, "blob", texts, most)
+                room -= len(whole.blob or "")
+            blocks.append(EmbeddedResource(resource=whole))
         else:
             blocks.append(block)
     # Of a key that is longer than it may be the beginning says enough.
@@ -78,6 +120,43 @@ def restored(
         for name, value in (params.meta or {}).items()
     }
     return msgspec.structs.replace(params, prompt=blocks, meta=meta)
+
+
+_Holder = TypeVar("_Holder", ImageContent, Resource)
+
+
+def _restored(
+    name: str, holder: _Holder, field: str, texts: Mapping[str, LongText], most: int
+) -> Generator[None, None, _Holder]:
+    """An image or a resource with its long field of at most `most` characters restored.
+
+    Raises InvalidParams if that is longer, or if another field is long.
+    """
+    for other in holder.__struct_fields__:
+        if other != field and _is_mark(getattr(holder, other), texts):
+            raise InvalidParams(f"`{name}.{other}`: is too long.")
+    value = getattr(holder, field)
+    if not _is_mark(value, texts):
+        return holder
+    text = texts[value]
+    if text.size > most:
+        require_size(name, text.size // 4 * 3, MAX_IMAGE if field == "data" else MAX_FILE)
+        raise too_much()
+    if not text.pieces:
+        raise InvalidParams(f"`{name}.{field}`: is not base64.")
+    return msgspec.structs.replace(holder, **{field: (yield from text.joined())})
+
+
+def _encoded(size: int) -> int:
+    """Characters of base64 that this many bytes are."""
+    return (size + 2) // 3 * 4
+
+
+def _text(block: ContentBlock) -> str | None:
+    """What counts as text of a prompt."""
+    if isinstance(block, TextContent):
+        return block.text
+    return block.resource.text if isinstance(block, EmbeddedResource) else None
 
 
 def _restored_link(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -19,6 +19,7 @@ from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, I
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.asking import Asking
 from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
 
@@ -93,8 +94,9 @@ class AcpClient:
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
         line = update_line(session_id, projection.update(logged.seq, logged.event))
-        if len(line) > MAX_LINE_OUT:
-            line = update_line(session_id, projection.update(logged.seq, None))
+        if len(line) > (MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT):
+            cut = contents.cut(logged.event)
+            line = update_line(session_id, projection.update(logged.seq, cut))
         await self.peer.update(session_id, logged.seq, line)
         crash_points.reached("update_sent")
 

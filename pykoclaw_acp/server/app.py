@@ -42,7 +42,7 @@ from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.store import conversations, deletion, history_copy
+from pykoclaw_acp.store import blobs, conversations, deletion, history_copy
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
@@ -307,6 +307,7 @@ async def _purge(database: Database) -> None:
     try:
         await database.condition.writable()
         await deletion.purge(database)
+        await blobs.remove_orphans(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
@@ -22,6 +22,7 @@ from pykoclaw_acp.protocol.control.following import (
 )
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
 
@@ -47,8 +48,8 @@ class Follower:
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event; what would not fit into a line is replaced by a note."""
         line = _line(session_id, logged, logged.event)
-        if len(line) > MAX_LINE_OUT:
-            line = _line(session_id, logged, None)
+        if len(line) > MAX_LONG_LINE_OUT:
+            line = _line(session_id, logged, contents.cut(logged.event))
         await self._peer.notify(line)
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:

@@ -16,6 +16,7 @@ from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
 from pykoclaw_acp.sessions.prompting import Prompt
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
+from pykoclaw_acp.tasks import in_pieces
 
 MAX_KEY: Final = 255  # characters
 
@@ -25,16 +26,18 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     sent.
     """
     crash_points.reached("prompt_received")
+    kept = await in_pieces(content.accepted(params.prompt))
     accepted = await prompting.accept(
         call.subscriber,
         Prompt(
             params.session_id,
-            content.accepted(params.prompt),
+            kept.blocks,
             number=call.line.number,
             request_key=call.key,
             idempotency_key=_idempotency_key(params),
             sent_at=call.line.sent_at,
             uptime=call.line.uptime,
+            blobs=kept.data,
         ),
     )
     if accepted is None:

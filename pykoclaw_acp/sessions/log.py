@@ -9,7 +9,8 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports import LogStore
+from pykoclaw_acp.sessions import contents
+from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
 from pykoclaw_acp.sessions.tail import Tail
 
 
@@ -19,7 +20,7 @@ class SessionLog:
     """
 
     def __init__(
-        self, record: SessionRecord, store: LogStore, apply: Callable[[Event | None], None]
+        self, record: SessionRecord, store: LogAndBlobs, apply: Callable[[Event | None], None]
     ) -> None:
         self.open_tools = OpenTools()
         self._record = record
@@ -42,6 +43,10 @@ class SessionLog:
         end = self._record.last_seq
         read = await self._store.read(self._record.session_id, cursor, limit)
         return folding.merged(read) or [Logged(end, None, None)]
+
+    async def whole(self, one: Logged) -> Logged:
+        """The event with its blob in place."""
+        return await contents.logged(self._store, one)
 
     async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
         """Commit and publish events of no turn; `patient`: wait while the database cannot be

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,8 @@ from pykoclaw_acp.tasks import in_pieces
 class Prompt:
     """A client's prompt: `number` identifies the request on its connection, `request_key` globally.
 
+    `content` is as `model/blobs.py` says, `blobs` are the bytes that it refers to, by their hashes.
+
     Of a re-sent one, `sent_at` (ms since 1970) and `uptime` (ms) are those of the first time.
     """
 
@@ -30,6 +33,7 @@ class Prompt:
     idempotency_key: str | None = None
     sent_at: int | None = None
     uptime: int | None = None
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
 
 
 async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:
@@ -55,6 +59,7 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
         and await sessions.in_journal(session, keys)
     ):
         return None
+    turn.blobs = prompt.blobs
     turn = await session.intake.accept(turn, subscription)
     subscriber.expect_answer(prompt.number, session, turn)
     return session, turn

@@ -9,7 +9,7 @@ from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.log import SessionLog
-from pykoclaw_acp.sessions.ports import LogStore
+from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
 from pykoclaw_acp.sessions.subscription import Subscription
 
 
@@ -20,7 +20,7 @@ class SessionState:
     Parts of a session read it; what they change in it, apart from `apply`, is `epoch`.
     """
 
-    def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogStore) -> None:
+    def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
         self.id = record.session_id
         self.record = record
         self.options = options

@@ -110,7 +110,8 @@ class Subscription:
                         await self.end_line()
                         await self.client.skip_own(self.session_id, logged.seq)
                     else:
-                        await self.client.deliver(self.session_id, logged)
+                        whole = await self._log.whole(logged)
+                        await self.client.deliver(self.session_id, whole)
                         self._text_shown = self._text_shown or isinstance(
                             logged.event, Text | Failure | None
                         )

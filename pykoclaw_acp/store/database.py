@@ -16,6 +16,7 @@ import structlog
 from pykoclaw_acp.errors import RowRefused, StoreUnavailable
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.blob_files import BlobFiles
 from pykoclaw_acp.store.condition import FileGone, StoreCondition, trouble
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
@@ -61,6 +62,7 @@ class Database:
     def __init__(self, path: Path, opened: Opened) -> None:
         """Use `open`."""
         self.path = path
+        self.blobs = BlobFiles(path.parent)
         self.clock = opened.clock
         self.journal_mode = opened.mode
         self.condition = StoreCondition()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from pykoclaw_acp.store import blobs
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -40,7 +41,9 @@ _OF_LOG: Final = (
     _Table("acp_merging_runs", "last_seq", "acp_session_id"),
     _Table("acp_merging_turns", "turn_id", "turn_id"),
 )
+_BLOBS: Final = _Table("acp_blobs", "sha256", "sha256")
 _OF_PRUNED: Final = (
+    _BLOBS,
     _Table("acp_turns", "turn_id", "prompt"),
     _Table("acp_permissions", "permission_id", "request"),
 )
@@ -101,7 +104,7 @@ async def purge(database: Database) -> None:
             f" ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL{pruned}"
         )
         for (session_id,) in hidden:
-            await _clear(database, table, _SESSION, session_id)
+            await _clear_session(database, table, session_id)
     await database.commit(Unit(statements=(Statement(_CURSORS),)))
 
 
@@ -109,7 +112,13 @@ async def empty(database: Database, session_id: str) -> None:
     """Delete what a session that was just pruned has left."""
     await _clear_leftovers(database)
     for table in _OF_PRUNED:
-        await _clear(database, table, _SESSION, session_id)
+        await _clear_session(database, table, session_id)
+
+
+async def _clear_session(database: Database, table: _Table, session_id: str) -> None:
+    if table is _BLOBS:
+        await blobs.remove_unused(database, session_id)
+    await _clear(database, table, _SESSION, session_id)
 
 
 async def _clear_leftovers(database: Database) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykoclaw_acp.store.journal.blobs import SqlBlobStore
 from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.found import SqlFoundStore
@@ -29,5 +30,6 @@ class SessionJournal(
     SqlConversationStore,
     SqlListStore,
     SqlFoundStore,
+    SqlBlobStore,
 ):
     """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

@@ -28,7 +28,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.worker import results, sdk_private
+from pykoclaw_acp.worker import content, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, failed_servers, plain
@@ -118,7 +118,7 @@ class ClaudeSession:
             "type": "user",
             "message": {
                 "role": "user",
-                "content": [_message_content(block) for block in prompt.content],
+                "content": content.blocks(prompt.content),
             },
             "parent_tool_use_id": None,
             "uuid": prompt.turn_id,
@@ -291,11 +291,3 @@ class ClaudeSession:
         if self.in_turn:
             self._start_turn()
         return self._turn
-
-
-def _message_content(block: dict[str, Any]) -> dict[str, Any]:
-    """An ACP content block for the Messages API; a link becomes Markdown, which Claude can follow
-    with its tools.
-    """
-    text = block["text"] if block["type"] == "text" else f"[@{block['name']}]({block['uri']})"
-    return {"type": "text", "text": text}

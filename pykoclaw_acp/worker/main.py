@@ -200,6 +200,7 @@ class Worker:
             upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
             told=self._claude.servers.told,
+            blocks=True,
         )
 
     def _spool_full(self) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
-import struct
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
@@ -15,25 +12,7 @@ import pytest
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.folds import told
-
-
-def png(width: int, height: int) -> bytes:
-    """An image that does not compress: about three bytes a pixel."""
-    noise = random.Random(7)
-    rows = b"".join(b"\0" + noise.randbytes(3 * width) for _ in range(height))
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows, 0))
-        + chunk(b"IEND", b"")
-    )
+from tests.pictures import png
 
 
 @pytest.mark.long
@@ -92,7 +71,7 @@ async def test_large_image_is_read(shared: Stack) -> None:
     """
     client = await shared.start()
     session = await client.new(shared.work)
-    picture = png(700, 700)
+    picture = png(700, 700, noise=True)
     assert len(picture) > 1024 * 1024
     (shared.work / "picture.png").write_bytes(picture)
     await client.prompt(session, script("read picture.png", "text Nice."))

@@ -31,9 +31,9 @@ async def test_initialize_is_honest(shared: Stack) -> None:
     offered = answer["agentCapabilities"]
     assert offered["loadSession"] is True
     assert offered["promptCapabilities"] == {
-        "image": False,
+        "image": True,
         "audio": False,
-        "embeddedContext": False,
+        "embeddedContext": True,
     }
     assert offered["mcpCapabilities"] == {"http": True, "sse": True}
     assert set(offered["sessionCapabilities"]) == {"resume", "close", "additionalDirectories"}

@@ -155,22 +155,6 @@ async def test_resource_link_reaches_the_model(shared: Stack) -> None:
     assert (first["text"], second) == ("Look at", link)
 
 
-@pytest.mark.parametrize("kind", ["image", "audio", "resource"])
-async def test_content_that_was_not_advertised_is_refused(shared: Stack, kind: str) -> None:
-    client = await shared.start()
-    session = await client.new(shared.work)
-    block = {
-        "type": kind,
-        "data": "AAAA",
-        "mimeType": "x/y",
-        "resource": {"uri": "file:///x", "text": "y"},
-    }
-    pending = client.prompting(session, "text", block)
-    with pytest.raises(Exception, match=rf"-32602: `prompt\[1\]`.*{kind}"):
-        await client.answer(pending)
-    assert shared.rows("SELECT * FROM acp_turns WHERE acp_session_id = ?", session) == []
-
-
 async def test_sessions_do_not_wait_for_each_other(shared: Stack) -> None:
     client = await shared.start()
     slow, quick = await client.new(shared.work), await client.new(shared.work)

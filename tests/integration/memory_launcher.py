@@ -63,6 +63,7 @@ class MemoryChannel:
         self.mode: str | None = None
         self.model: str | None = None
         self.upto = 0
+        self.blocks = True  # it takes images and files; False: as an earlier version
         self.got: list[ToWorker] = []
         self.terminated = False
         self.acked = 0
@@ -103,6 +104,7 @@ class MemoryChannel:
                 mode=self.mode,
                 model=self.model,
                 upto=self.upto,
+                blocks=self.blocks,
             )
         )
 
@@ -234,8 +236,8 @@ class MemoryWhereabouts:
 class MemoryLauncher:
     """`refuse`: the next launches fail; `slow`: launched workers are not ready by themselves.
 
-    `process` stands for all of its workers, as their rows name it; `unreachable`: no daemon can
-    attach to them.
+    `blocks`: as in Ready, of the next ones. `process` stands for all of its workers, as their rows
+    name it; `unreachable`: no daemon can attach to them.
     """
 
     def __init__(self, state: Path) -> None:
@@ -251,6 +253,7 @@ class MemoryLauncher:
         self.refuse = False
         self.break_clean_up = False
         self.slow = False
+        self.blocks = True
         self.most = 0
 
     @property
@@ -266,6 +269,7 @@ class MemoryLauncher:
         channel = MemoryChannel(spec, self.state, self.process)
         self.launched.append(channel)
         self.most = max(self.most, len(self.live))
+        channel.blocks = self.blocks
         if not self.slow:
             channel.ready()
         return channel

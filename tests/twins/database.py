@@ -104,6 +104,7 @@ class MemoryDatabase:
     transcripts: dict[tuple[str, str], TranscriptRow] = field(default_factory=dict)
     transcript_turns: dict[tuple[str, str], TranscriptTurn] = field(default_factory=dict)
     sources: dict[tuple[str, str], int] = field(default_factory=dict)  # seqs of imported events
+    blobs: dict[str, bytes] = field(default_factory=dict)  # by hash
     scheduled: dict[str, list[str]] = field(default_factory=dict)  # prompts, by conversation
 
     async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.twins.blobs import MemoryBlobStore
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.found import MemoryTranscriptSessions
@@ -29,5 +30,6 @@ class MemoryJournal(
     MemoryConversationStore,
     MemoryListStore,
     MemoryTranscriptSessions,
+    MemoryBlobStore,
 ):
     pass

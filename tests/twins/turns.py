@@ -30,6 +30,8 @@ class MemoryTurnJournal(MemoryStore):
     async def accept(self, turn: Turn) -> None:
         def queue() -> None:
             self.database.queue(turn)
+            self.database.blobs.update(turn.blobs)
+            turn.blobs = {}
             row = self.database.session(turn.session_id)
             helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
             row.record.auxiliary = helper and (row.record.auxiliary or not row.record.prompted)

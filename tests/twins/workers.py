@@ -29,6 +29,9 @@ class MemoryWorkers:
     def is_live(self, session_id: str) -> bool:
         return session_id in self.live
 
+    def takes_blocks(self, session_id: str) -> bool:
+        return True
+
     def workspace(self, session_id: str) -> str | None:
         return "" if session_id in self.live else None
 

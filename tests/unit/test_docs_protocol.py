@@ -15,7 +15,7 @@ from pykoclaw_acp import errors
 from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
-from pykoclaw_acp.protocol import jsonrpc, long_lines, projection, prompt
+from pykoclaw_acp.protocol import attachments, jsonrpc, long_lines, projection, prompt
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
 from pykoclaw_acp.server import (
@@ -180,6 +180,16 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| within {admission.HELLO:g} s |" in limits
     assert f"| unread output of all clients | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
+    assert (
+        f"| an image in a prompt | {attachments.MAX_IMAGE >> 20} MiB, {attachments.MAX_SIDE:,} pixels in each"
+        f" direction, {attachments.MAX_PIXELS // 10**6} million in all; -32602 |" in limits
+    )
+    assert (
+        f"| an embedded file of a prompt | {attachments.MAX_FILE >> 20} MiB, or {prompt.MAX_TEXT:,} characters"
+        in limits
+    )
+    assert f"of a prompt together | {attachments.MAX_ALL >> 20} MiB; -32602 |" in limits
+    assert f"image or file of a prompt | {framing.MAX_LONG_LINE_OUT >> 20} MiB, except" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
     assert (
         f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB"

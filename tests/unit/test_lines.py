@@ -191,13 +191,10 @@ def test_image_of_64_mib_refused_and_not_kept() -> None:
         after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak - before < 12 * MIB
+    assert peak - before < 40 * MIB, "what an image may have, and pieces"
     assert after < MIB
-    assert isinstance(params, PromptParams)
-    with pytest.raises(
-        AcpError, match=r"`prompt\[0\]`: this agent takes text and resource_link, not image."
-    ):
-        prompt.accepted(params.prompt)
+    assert isinstance(params, AcpError)
+    assert params.message.startswith("`prompt[0]`: has 47.2 MiB; this agent takes 10 MiB at most.")
 
 
 def test_long_line_memory_is_released_in_parts() -> None:
@@ -259,7 +256,7 @@ def test_a_long_link_in_a_long_prompt(size: int, says: str | None) -> None:
     params = read(request("session/prompt", sessionId="s", prompt=[link, text])).long
     if says is None:
         assert isinstance(params, PromptParams)
-        assert prompt.accepted(params.prompt) == [link, text]
+        assert finished(prompt.accepted(params.prompt)).blocks == [link, text]
     else:
         assert isinstance(params, AcpError)
         assert says in params.message

@@ -390,9 +390,10 @@ def test_long_prompt_sent_in_pieces_forms_same_frame() -> None:
 
 
 def test_a_prompt_of_very_many_blocks_is_refused() -> None:
-    assert len(prompt.accepted([TextContent(text="x")] * prompt.MAX_BLOCKS)) == prompt.MAX_BLOCKS
+    most = finished(prompt.accepted([TextContent(text="x")] * prompt.MAX_BLOCKS)).blocks
+    assert len(most) == prompt.MAX_BLOCKS
     with pytest.raises(InvalidParams, match="more than 1000 content blocks"):
-        prompt.accepted([TextContent(text="x")] * (prompt.MAX_BLOCKS + 1))
+        finished(prompt.accepted([TextContent(text="x")] * (prompt.MAX_BLOCKS + 1)))
 
 
 def test_row_size_is_known_without_reencoding_long_text() -> None:

@@ -5,6 +5,7 @@ Implemented in store/, pool/, server/ and trust/. A module of sessions/ takes on
 uses.
 """
 
+from pykoclaw_acp.sessions.ports.blobs import BlobStore
 from pykoclaw_acp.sessions.ports.clients import Client
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
@@ -25,6 +26,7 @@ from pykoclaw_acp.sessions.ports.turns import TurnJournal
 from pykoclaw_acp.sessions.ports.workers import Workers
 
 __all__ = [
+    "BlobStore",
     "Client",
     "ConversationStore",
     "CursorStore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pykoclaw_acp.sessions.ports.blobs import BlobStore
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.found import TranscriptSessions
@@ -17,8 +18,12 @@ from pykoclaw_acp.sessions.ports.trust import TrustStore
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
 
 
-class TurnsAndNotes(TurnJournal, NoteStore, Protocol):
-    """For whoever runs turns: each prompt carries the pending notes."""
+class TurnsAndNotes(TurnJournal, NoteStore, BlobStore, Protocol):
+    """For whoever runs turns: each prompt carries the pending notes, and its blobs."""
+
+
+class LogAndBlobs(LogStore, BlobStore, Protocol):
+    """For whoever shows a log: some events refer to blobs."""
 
 
 class ConversationsAndNotes(ConversationStore, NoteStore, Protocol):
@@ -41,6 +46,7 @@ class Journal(
     ConversationStore,
     ListStore,
     TranscriptSessions,
+    BlobStore,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

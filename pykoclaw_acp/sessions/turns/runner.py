@@ -20,6 +20,7 @@ from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
@@ -108,6 +109,7 @@ class TurnRunner:
         """The prompt's frame, and those of the notes that it carries."""
         remembers = self._state.record.claude_session_id is not None
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
+        blocks = await contents.whole(self._journal, blocks)
         blocks, carried = prompt_text.with_notes(blocks, notes)
         return await in_pieces(long_prompt.prompt(self._state.epoch, turn.turn_id, blocks)), carried
 
@@ -288,6 +290,11 @@ class TurnRunner:
             notes += noted
             launched = self._workers.workspace(self._state.id) != options.workspace
             epoch = await self._workers.acquire(self._state.id, options)
+            if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
+                self._state.id
+            ):
+                self._workers.retire(self._state.id)  # an earlier version's
+                continue
             if not launched or await self._gate.unchanged():
                 return options, epoch, notes
         raise WorkerFailed("workspace_changing", CHANGING)

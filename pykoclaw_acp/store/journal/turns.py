@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp import long_texts
+from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
+from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.store import events, notes, sessions, turns
+from pykoclaw_acp.store import blobs, events, notes, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.frames import FrameBatch
 from pykoclaw_acp.store.units import Unit
@@ -23,11 +24,17 @@ class SqlTurnJournal(SqlStore):
     """Implements `sessions.ports.TurnJournal`."""
 
     async def accept(self, turn: Turn) -> None:
-        """Insert a prompt as `queued`, durably."""
+        """Insert a prompt as `queued`, durably, its blobs before it."""
         helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         prompt = await in_pieces(long_texts.encoded(turn.content))
-        await self._commit(Unit(statements=(turns.insert(turn, prompt), used), durable=True))
+        uses = blobs.use(turn.session_id, model_blobs.names(turn.content))
+        unit = Unit(statements=(turns.insert(turn, prompt), used, *uses), durable=True)
+        self.require_writable()
+        async with self._database.blobs.kept(turn.blobs):
+            crash_points.reached("blobs_written")
+            await self._commit(unit)
+        turn.blobs = {}
 
     async def begin_attempt(self, turn_id: str) -> None:
         """This daemon starts to prepare a `queued` turn."""

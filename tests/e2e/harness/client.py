@@ -73,6 +73,7 @@ class Client:
         )
         self.on_update: Callable[[dict[str, Any]], None] = lambda _: None
         self.fault: BaseException | None = None
+        self.longest_line = frames.MAX_LINE
         self._ids = 0
         self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._reader = asyncio.create_task(self._read())
@@ -250,7 +251,7 @@ class Client:
 
     def _take(self, line: bytes) -> None:
         try:
-            frame = frames.parse(line)
+            frame = frames.parse(line, self.longest_line)
             self.received.append(frame)
             if "method" not in frame:
                 self._answered(frame)

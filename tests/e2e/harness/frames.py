@@ -16,9 +16,9 @@ class BadFrame(AssertionError):
     """The server wrote something that is not ACP."""
 
 
-def parse(line: bytes) -> dict[str, Any]:
+def parse(line: bytes, most: int = MAX_LINE) -> dict[str, Any]:
     """The frame of a line; raises BadFrame for what no JSON-RPC client could read."""
-    if len(line) > MAX_LINE:
+    if len(line) > most:
         raise BadFrame(f"a line of {len(line)} bytes")
     try:
         frame = json.loads(line)

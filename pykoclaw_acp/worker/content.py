@@ -1,0 +1,110 @@
+"""A prompt's content blocks as the Messages API takes them, through the CLI's input.
+
+Measured with CLI 2.1.327: of several blocks the last text is the one that may be a slash command;
+images are made smaller by the CLI, which names a copy of each in a text of its own; documents and
+blocks that it does not know reach the API as they are.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pykoclaw_acp.model import images
+from pykoclaw_acp.model.blobs import amount
+from pykoclaw_acp.model.prompt_text import is_command
+
+PDF: Final = "application/pdf"
+_PDF_HEAD: Final = b"%PDF-"
+_KIND_HEAD: Final = 64  # characters of base64 in which a file shows its kind
+_TEXTS: Final = frozenset(
+    (
+        "application/json",
+        "application/xml",
+        "application/javascript",
+        "application/yaml",
+        "application/toml",
+    )
+)
+
+
+def blocks(content: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks in their order, but the contents of embedded texts before a slash command, and
+    else at the end.
+    """
+    shown: list[dict[str, Any]] = []
+    contexts: list[dict[str, Any]] = []
+    for block in content:
+        match block.get("type"):
+            case "text":
+                shown.append(_text(block["text"]))
+            case "image":
+                shown.append(_image(block["data"], block["mimeType"]))
+            case "resource":
+                for made, is_context in _resource(block):
+                    (contexts if is_context else shown).append(made)
+            case _:
+                shown.append(_text(_link(block["uri"], block["name"])))
+    return _command_last(shown, contexts)
+
+
+def _command_last(
+    shown: list[dict[str, Any]], contexts: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    at = next((at for at, one in enumerate(shown) if is_command(one.get("text", ""))), None)
+    if at is None or any(
+        one["type"] == "text" and not one["text"].startswith("[@") for one in shown[at + 1 :]
+    ):
+        return [*shown, *contexts]
+    return [*shown[:at], *shown[at + 1 :], *contexts, shown[at]]
+
+
+def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
+    """The blocks of an embedded resource, each with whether it is the content of a text."""
+    uri, declared = str(block["uri"]), str(block.get("mimeType") or "").partition(";")[0].lower()
+    link = _text(_link(uri, _name(uri)))
+    if "text" in block:
+        return [(link, False), (_context(uri, block["text"]), True)]
+    data = block["blob"]
+    head = binascii.a2b_base64(data[:_KIND_HEAD])
+    if images.kind(head) is not None:
+        return [(link, False), (_image(data, declared), False)]
+    if head.startswith(_PDF_HEAD):
+        source = {"type": "base64", "media_type": PDF, "data": data}
+        return [(link, False), ({"type": "document", "source": source}, False)]
+    content = binascii.a2b_base64(data)
+    if declared.startswith("text/") or declared in _TEXTS:
+        return [(link, False), (_context(uri, content.decode(errors="replace")), True)]
+    kind = declared or "an unknown type"
+    said = f"{link['text']} ({amount(len(content))} of {kind}; this content cannot be shown to you)"
+    return [(_text(said), False)]
+
+
+def _image(data: str, declared: str) -> dict[str, Any]:
+    """The API refuses an image whose type is not the declared one, so its own counts."""
+    kind = images.kind(binascii.a2b_base64(data[:_KIND_HEAD])) or declared
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _context(uri: str, text: str) -> dict[str, Any]:
+    return _text(f'\n<context ref="{uri}">\n{text}\n</context>')
+
+
+def _link(uri: str, name: str) -> str:
+    """A link in Markdown, which Claude can follow with its tools."""
+    return f"[@{name}]({uri})"
+
+
+def _name(uri: str) -> str:
+    try:
+        path = urlsplit(uri).path
+    except ValueError:
+        return uri
+    return unquote(PurePosixPath(path).name) or uri

@@ -1,0 +1,149 @@
+"""Images and files of prompts: kept once, beside the database, as long as a session has them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.store import blobs, deletion
+from pykoclaw_acp.store.blob_files import ORPHAN_AGE, BlobFiles
+from pykoclaw_acp.store.database import Statement, Unit
+from tests.integration.rig import rig
+from tests.integration.wires import client, new, prompt
+from tests.pictures import file, image, png
+
+PICTURE = png(5, 5)
+NAME = hashlib.sha256(PICTURE).hexdigest()
+OTHER = png(6, 6)
+SAY = {"type": "text", "text": "say 1"}
+
+
+def files(path: Path) -> list[str]:
+    return sorted(one.name for one in (path / "blobs").glob("*"))
+
+
+def pictures(session: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {**prompt(session, ""), "prompt": [*(content or (image(PICTURE),)), SAY]}
+
+
+async def test_bytes_are_shared_and_go_with_the_last_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        first, second = await new(wire), await new(wire)
+        for session in (first, second):
+            await wire.call("session/prompt", **pictures(session))
+        await wire.call("session/prompt", **pictures(second, image(OTHER), file("f:a", PICTURE)))
+        assert len(files(tmp_path)) == 2
+        contents = r.launcher.launched[1].contents
+        assert contents[0][0] == image(PICTURE)
+        assert contents[1][1]["blob"] == image(PICTURE)["data"]
+        await r.journal.delete(first)
+        assert len(files(tmp_path)) == 2
+        await r.journal.delete(second)
+        assert files(tmp_path) == []
+        assert await r.database.read("SELECT * FROM acp_blobs") == []
+
+
+async def test_interrupted_deletion_is_completed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **pictures(session))
+        hide = Statement(
+            "UPDATE acp_sessions SET deleted_at = 1 WHERE acp_session_id = ?", (session,)
+        )
+        await r.database.commit(Unit(statements=(hide,)))
+        await blobs.remove_unused(r.database, session)  # and then the daemon died
+        assert files(tmp_path) == []
+        await deletion.purge(r.database)
+        assert await r.database.read("SELECT * FROM acp_blobs") == []
+
+
+async def test_what_is_being_committed_is_spared(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **pictures(session))
+        async with r.database.blobs.kept({NAME: PICTURE}):
+            await r.journal.delete(session)
+            assert files(tmp_path) == [NAME]
+
+
+async def test_files_that_nobody_refers_to_go_when_they_are_old(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **pictures(session))
+        orphans = {hashlib.sha256(one).hexdigest(): one for one in (b"young", b"old")}
+        async with r.database.blobs.kept(orphans):
+            pass  # here the daemon died
+        old = time.time() - ORPHAN_AGE - 10
+        young, aged = orphans
+        for name in (aged, NAME):
+            os.utime(tmp_path / "blobs" / name, (old, old))
+        (tmp_path / "blobs" / f"{NAME}.1234.part").write_bytes(b"half")
+        await blobs.remove_orphans(r.database)
+        assert files(tmp_path) == sorted([young, NAME])
+
+
+async def test_damaged_bytes_are_words_until_they_come_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await wire.call("session/prompt", **pictures(session))
+        for damage in (b"x" * len(PICTURE), b"", None):
+            path = tmp_path / "blobs" / NAME
+            path.unlink()
+            if damage is not None:
+                path.write_bytes(damage)
+            await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+            assert "is missing or damaged" in str(wire.updates())
+            await wire.call("session/prompt", **pictures(session))
+            assert path.read_bytes() == PICTURE
+
+
+async def test_prompt_whose_bytes_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        (tmp_path / "blobs").write_text("no directory")
+        error = (await wire.call("session/prompt", **pictures(session)))["error"]
+        assert error["code"] == -32011
+        assert error["data"]["retryable"] is True
+        assert await r.states() == {}
+        assert await r.database.read("SELECT * FROM acp_blobs") == []
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+
+
+async def test_worker_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        r.launcher.blocks = False
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert len(r.launcher.launched) == 1
+        r.launcher.blocks = True
+        await wire.call("session/prompt", **pictures(session))
+        old, made = r.launcher.launched
+        assert len(old.contents) == 2
+        assert made.contents == [[image(PICTURE), SAY]]
+
+
+async def test_a_copied_log_keeps_its_bytes(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        first, second = await new(wire), await new(wire)
+        await wire.call("session/prompt", **pictures(first))
+        await r.database.commit(Unit(statements=(blobs.share(first, second),)))
+        await r.journal.delete(first)
+        assert files(tmp_path) == [NAME]
+
+
+@pytest.mark.parametrize("link", [True, False])
+async def test_links_and_pipes_in_their_place_are_not_read(tmp_path: Path, link: bool) -> None:
+    (tmp_path / "secret").write_bytes(PICTURE)
+    (tmp_path / "blobs").mkdir()
+    path = tmp_path / "blobs" / NAME
+    if link:
+        path.symlink_to(tmp_path / "secret")
+    else:
+        os.mkfifo(path)
+    assert await BlobFiles(tmp_path).read(NAME, len(PICTURE)) is None

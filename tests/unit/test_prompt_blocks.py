@@ -1,0 +1,229 @@
+"""Images and files in prompts: what is taken, what is refused in which words, what Claude gets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.channel import frames, long_prompt
+from pykoclaw_acp.errors import AcpError, InvalidParams
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model import blobs, images
+from pykoclaw_acp.model.blobs import Blob
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.protocol import attachments, long_lines, projection, prompt
+from pykoclaw_acp.protocol.messages import PromptParams
+from pykoclaw_acp.server import reading
+from pykoclaw_acp.worker import content
+from tests.pictures import PDF, file, image, png
+
+
+def decoded(*blocks: Any) -> PromptParams:
+    made = json.dumps({"sessionId": "s", "prompt": blocks}).encode()
+    return msgspec.json.decode(made, type=PromptParams)
+
+
+def accepted(*blocks: Any) -> prompt.Accepted:
+    return finished(prompt.accepted(decoded(*blocks).prompt))
+
+
+async def by_line(*blocks: Any) -> prompt.Accepted:
+    """As `accepted`, by way of a line as a client writes it."""
+    line = {"jsonrpc": "2.0", "id": 1, "method": "session/prompt"}
+    params = {"sessionId": "s", "prompt": blocks}
+    read = await reading.read(bytearray(json.dumps({**line, "params": params}).encode()))
+    if isinstance(read.long, AcpError):
+        raise read.long
+    assert isinstance(read.long, PromptParams)
+    return finished(prompt.accepted(read.long.prompt))
+
+
+PICTURE = png(3, 2)
+
+
+def test_bytes_are_taken_out_and_come_back() -> None:
+    long = "wörds " * 20_000
+    given = [
+        {**image(PICTURE), "uri": "file:///p.png"},
+        file("file:///a.pdf", PDF, "application/pdf"),
+        file("file:///a.txt", "short"),
+        file("file:///b.txt", long, "text/plain"),
+        file("file:///c.png", PICTURE),
+        file("file:///empty", b""),
+    ]
+    taken = accepted(*given)
+    digests = [hashlib.sha256(one).hexdigest() for one in (PICTURE, PDF, long.encode(), b"")]
+    assert list(taken.data) == digests
+    assert blobs.names(taken.blocks) == digests
+    assert len(json.dumps(taken.blocks)) < 2000, "no bytes are left in it"
+    back = [
+        finished(blobs.restored(one, taken.data[blob.sha256])) if (blob := blobs.of(one)) else one
+        for one in taken.blocks
+    ]
+    updates = [projection.update(1, UserMessage("m", one)) for one in back]
+    assert [msgspec.to_builtins(one)["content"] for one in updates] == given
+
+
+async def test_a_long_line_gives_the_same() -> None:
+    noise = png(800, 800, noise=True)
+    given = [
+        image(noise),
+        file("file:///t", "ä" * 300_000),
+        file("file:///b", noise),
+        {"type": "text", "text": "x"},
+    ]
+    assert await by_line(*given) == accepted(*given)
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, "`prompt[0]`: .* not audio"),
+        (image(b"x" * 100), "`prompt[0].data`: is no PNG, JPEG, GIF or WebP image"),
+        (image(PICTURE[:14]), "`prompt[0].data`: is no PNG"),
+        (image(PICTURE, "image/bmp"), "`prompt[0].mimeType`: .* image/png, image/jpeg"),
+        (image(PICTURE) | {"data": "AAA"}, "`prompt[0].data`: is not base64"),
+        (image(PICTURE) | {"data": "AA==" + "A" * 2**16}, "`prompt[0].data`: is not base64"),
+        (image(png(20_000, 1)), "has 20000 × 1 pixels; this agent takes 16,384 at most"),
+        (image(png(16_000, 4_001)), "64 million in all"),
+        (image(b"\0" * (10 * 2**20 + 1)), "`prompt[0]`: has 10.0 MiB; this agent takes 10 MiB"),
+        (
+            file("file:///x", b"\0" * (20 * 2**20 + 3)),
+            "`prompt[0].resource`: has 20.0 MiB; .* 20 MiB",
+        ),
+        (file("file:///x", png(20_000, 1)), "16,384 at most"),
+        (file("f" * 70_000, b""), "address and type are longer than 65536"),
+        ({"type": "resource", "resource": {"uri": "x"}}, "needs either `text` or `blob`"),
+        ({"type": "resource", "resource": {"uri": "x", "text": "", "blob": ""}}, "either"),
+        (file("file:///x", "x" * (8 * 2**20 + 1)), "its text is longer than 8388608"),
+    ],
+    ids=lambda one: one[:40] if isinstance(one, str) else "",
+)
+async def test_refusals_name_the_block_and_the_bound(block: dict[str, Any], says: str) -> None:
+    pattern = says.replace("[", r"\[").replace("]", r"\]")
+    with pytest.raises(InvalidParams, match=pattern):
+        accepted(block)
+    if len(json.dumps(block)) > long_lines.LONG:
+        pattern = pattern.replace("address and type are longer than 65536", "is too long")
+        with pytest.raises(InvalidParams, match=pattern):
+            await by_line(block)
+
+
+async def test_what_is_too_large_together_is_refused() -> None:
+    part = file("file:///x", b"\0" * (16 * 2**20))
+    for take in (by_line, None):
+        with pytest.raises(InvalidParams, match="more than 30 MiB together"):
+            await take(part, part) if take else accepted(part, part)
+
+
+def test_audio_is_refused_before_anything_is_decoded() -> None:
+    audio = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    with pytest.raises(InvalidParams, match="not audio"):
+        next(prompt.accepted(decoded(image(b"broken"), audio).prompt))
+
+
+JPEG = (
+    b"\xff\xd8\xff\xe0\0\x10"
+    + b"J" * 14
+    + b"\xff\xff\xc2\0\x11\x08"
+    + struct.pack(">HH", 30, 40)
+    + b"x" * 20
+)
+WEBP = b"RIFF\0\0\0\0WEBP"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (png(7, 5), ("image/png", 7, 5)),
+        (JPEG, ("image/jpeg", 40, 30)),
+        (b"GIF89a" + struct.pack("<HH", 9, 8), ("image/gif", 9, 8)),
+        (WEBP + b"VP8X" + bytes(8) + b"\x63\0\0\x31\0\0", ("image/webp", 100, 50)),
+        (WEBP + b"VP8L" + bytes(4) + b"\x2f" + struct.pack("<I", 99 | 49 << 14), ("image/webp", 100, 50)),
+        (WEBP + b"VP8 " + bytes(7) + b"\x9d\x01\x2a" + struct.pack("<HH", 100, 50), ("image/webp", 100, 50)),
+        (png(7, 5)[:20], None),
+        (b"\xff\xd8\xff" + b"\xff" * 10_000, None),
+        (b"\xff\xd8\xff\xe0\0\0" * 10_000, None),
+        (b"GIF89a\0\0\0\0", None),
+        (WEBP + b"VP8L", None),
+        (b"", None),
+    ],
+)  # fmt: skip
+def test_kind_and_size_are_read_from_the_beginning(data: bytes, found: Any) -> None:
+    assert images.look(data) == found
+
+
+def test_lost_bytes_become_words() -> None:
+    (block,) = accepted({**image(PICTURE), "uri": "file:///p.png"}).blocks
+    shown = finished(blobs.restored(block, None))
+    assert shown["type"] == "text"
+    assert shown["text"].startswith("(An image (file:///p.png, image/png, 73 bytes) was here.")
+    assert hashlib.sha256(PICTURE).hexdigest() in shown["text"]
+
+
+def test_frames_hold_bytes_in_pieces() -> None:
+    blocks = [{"type": "image", "mimeType": "image/png", "data": "A" * 400_000}]
+    made = finished(long_prompt.prompt(3, "turn", blocks))
+    assert isinstance(made, long_prompt.LongPrompt)
+    assert max(map(len, made.pieces)) < 100_000
+    assert frames.decode_to_worker(b"".join(made.pieces)) == frames.Prompt(
+        epoch=3, turn_id="turn", content=blocks
+    )
+
+
+# --- what Claude gets
+
+
+def got(*blocks: dict[str, Any]) -> list[Any]:
+    """Texts, and the type and media type of other blocks."""
+    flat = [
+        {"type": one["type"], **one["resource"]} if one["type"] == "resource" else one
+        for one in blocks
+    ]
+    return [
+        one["text"] if one["type"] == "text" else (one["type"], one["source"]["media_type"])
+        for one in content.blocks(flat)
+    ]
+
+
+def test_the_contents_of_files_stand_at_the_end() -> None:
+    words = {"type": "text", "text": "Compare."}
+    assert got(file("file:///w/a%20b.txt", "A"), words, image(PICTURE)) == [
+        "[@a b.txt](file:///w/a%20b.txt)",
+        "Compare.",
+        ("image", "image/png"),
+        '\n<context ref="file:///w/a%20b.txt">\nA\n</context>',
+    ]
+
+
+def test_the_bytes_say_what_a_file_is() -> None:
+    assert got(image(PICTURE, "image/jpeg")) == [("image", "image/png")]
+    assert got(file("zed:///x", PDF))[1] == ("document", "application/pdf")
+    assert got(file("zed:///x", PICTURE))[1] == ("image", "image/png")
+    assert "Hallo" in got(file("zed:///x", b"Hallo", "text/x-python; charset=utf-8"))[1]
+    assert "\ufffd" in got(file("zed:///x", b"\xff", "application/json"))[1]
+    (said,) = got(file("http://[x/y.bin", b"\0\1", ""))
+    assert said.endswith("(2 bytes of an unknown type; this content cannot be shown to you)")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_command_is_the_last_text(first: bool) -> None:
+    command, others = (
+        {"type": "text", "text": "/greet me"},
+        [image(PICTURE), file("file:///a", "A")],
+    )
+    shown = got(*((command, *others) if first else (*others, command)))
+    assert shown[-1] == "/greet me"
+    assert len(shown) == 4
+
+
+def test_texts_keep_their_order() -> None:
+    texts = [{"type": "text", "text": one} for one in ("/greet me", "and you")]
+    assert got(*texts) == ["/greet me", "and you"]
+    assert attachments.STEP % 4 == blobs.STEP % 3 == 0
+    assert Blob("x", 1) == ("x", 1)
