@@ -17,8 +17,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
-from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.channel.frame import Frame
+from pykoclaw_acp.model.choices import Config, Offer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -30,14 +32,10 @@ ENDED_UNREADABLY: Final = (
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
 
 
-class _Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_defaults=True):
-    epoch: int
-
-
 # --- daemon to worker
 
 
-class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
+class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     """First frame: the daemon has committed frames up to `after`; its data directory is `data`.
 
     `database`: it takes DatabaseCall. An earlier version does not, and would end the worker.
@@ -49,7 +47,7 @@ class Hello(_Frame, frozen=True, kw_only=True, tag="hello"):
     database: bool = False
 
 
-class Where(_Frame, frozen=True, kw_only=True, tag="where"):
+class Where(Frame, frozen=True, kw_only=True, tag="where"):
     """Asks for the worker's data directory: first frame instead of Hello, of any epoch; answered
     with Place.
 
@@ -58,7 +56,7 @@ class Where(_Frame, frozen=True, kw_only=True, tag="where"):
     """
 
 
-class Prompt(_Frame, frozen=True, kw_only=True, tag="prompt"):
+class Prompt(Frame, frozen=True, kw_only=True, tag="prompt"):
     """Run a turn; `content` are ACP content blocks of the kinds text and resource_link; for a worker
     that says so in Ready also image, and resource with its fields in the block itself.
     """
@@ -67,25 +65,13 @@ class Prompt(_Frame, frozen=True, kw_only=True, tag="prompt"):
     content: list[dict[str, Any]]
 
 
-class Interrupt(_Frame, frozen=True, kw_only=True, tag="interrupt"):
+class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):
     """Stop the turn, keep the session."""
 
     turn_id: str
 
 
-class SetMode(_Frame, frozen=True, kw_only=True, tag="set_mode"):
-    """Change the permission mode, also in the middle of a turn."""
-
-    mode: str
-
-
-class SetModel(_Frame, frozen=True, kw_only=True, tag="set_model"):
-    """Change the model."""
-
-    model: str
-
-
-class Answer(_Frame, frozen=True, kw_only=True, tag="answer"):
+class Answer(Frame, frozen=True, kw_only=True, tag="answer"):
     """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or
     `cancel`.
     """
@@ -96,32 +82,33 @@ class Answer(_Frame, frozen=True, kw_only=True, tag="answer"):
     content: dict[str, Any] | None = None
 
 
-class Ack(_Frame, frozen=True, kw_only=True, tag="ack"):
+class Ack(Frame, frozen=True, kw_only=True, tag="ack"):
     """Frames up to this number are committed."""
 
     upto: int
 
 
-class Ping(_Frame, frozen=True, kw_only=True, tag="ping"):
+class Ping(Frame, frozen=True, kw_only=True, tag="ping"):
     """A prompt is about to come: answered with Pong if Claude can take one."""
 
 
-class Stop(_Frame, frozen=True, kw_only=True, tag="stop"):
+class Stop(Frame, frozen=True, kw_only=True, tag="stop"):
     """End: interrupt what runs, close the CLI, exit."""
 
 
 # --- worker to daemon
 
 
-class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
+class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session,
     nothing was resumed.
 
     `turn_id` is the last prompt that the worker was given, `asks` are its open questions,
-    `background` counts what runs in the background, `mode` and `model` are what Claude runs with:
-    what a daemon must know that did not launch it. It is so after frame `upto`; 0: the daemon has
-    all frames. `told`: as in LaunchSpec, what this worker has said or will say. `blocks`: it takes
-    images and embedded resources in a Prompt; a worker of an earlier version does not.
+    `background` counts what runs in the background, `mode`, `model` and `config` are what Claude
+    runs with: what a daemon must know that did not launch it. `config` None: a version that does
+    not take SetConfig. It is so after frame `upto`; 0: the daemon has all frames. `told`: as in
+    LaunchSpec, what this worker has said or will say. `blocks`: it takes images and embedded
+    resources in a Prompt; a worker of an earlier version does not.
     """
 
     pid: int
@@ -129,17 +116,18 @@ class Ready(_Frame, frozen=True, kw_only=True, tag="ready"):
     claude_session_id: str
     fresh: bool
     turn_id: str | None = None
-    asks: list[str] = []
+    asks: list[str] = msgspec.field(default_factory=list)
     background: int = 0
     mode: str | None = None
     model: str | None = None
+    config: Config | None = None
     upto: int = 0
     offer: Offer = Offer()
     told: str = ""
     blocks: bool = False
 
 
-class _Numbered(_Frame, frozen=True, kw_only=True):
+class _Numbered(Frame, frozen=True, kw_only=True):
     n: int = 0
 
 
@@ -204,15 +192,15 @@ class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
     file: str | None = None
 
 
-class Heartbeat(_Frame, frozen=True, kw_only=True, tag="heartbeat"):
+class Heartbeat(Frame, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker's loop is alive."""
 
 
-class Pong(_Frame, frozen=True, kw_only=True, tag="pong"):
+class Pong(Frame, frozen=True, kw_only=True, tag="pong"):
     """The worker and its CLI are alive."""
 
 
-class Place(_Frame, frozen=True, kw_only=True, tag="place"):
+class Place(Frame, frozen=True, kw_only=True, tag="place"):
     """Answers Where: a worker of `instance` with frames up to `last`, of which those up to `acked`
     are committed.
 
@@ -233,7 +221,7 @@ class Place(_Frame, frozen=True, kw_only=True, tag="place"):
     deleted: bool = False
 
 
-class Lost(_Frame, frozen=True, kw_only=True, tag="lost"):
+class Lost(Frame, frozen=True, kw_only=True, tag="lost"):
     """The worker cannot go on and exits; `kind` and `message` as in TurnFailure."""
 
     kind: str
@@ -252,6 +240,7 @@ ToWorker = (
     | Interrupt
     | SetMode
     | SetModel
+    | SetConfig
     | Answer
     | Ack
     | Ping

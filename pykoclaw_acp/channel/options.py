@@ -6,6 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.model.choices import Config
+
 TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
 WITHOUT: Final = "without:"  # prefix of one whose active content does not
 
@@ -51,6 +53,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     setting_sources: tuple[str, ...]
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
+    config: Config = Config()  # effort and fast mode
     bypass: bool  # whether the mode bypassPermissions may be chosen
     profile: Literal["editor", "pykoclaw"] = "editor"
     conversation: str = ""  # its name, to which pykoclaw's tools are bound

@@ -172,6 +172,10 @@ class Settings(BaseSettings):
         default="off",
         description="Whether deleting a session also deletes Claude's transcript of it: on, off.",
     )
+    legacy_models: Annotated[Literal["auto", "on", "off"], BeforeValidator(values.lowered)] = Field(
+        default="auto",
+        description="Models as ACP had them before config options: on, off, or auto (Mitto, acpx, unnamed clients).",
+    )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",

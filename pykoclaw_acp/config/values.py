@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
 
-PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
+PermissionMode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]

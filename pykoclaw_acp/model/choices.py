@@ -1,4 +1,4 @@
-"""Choices of a session: permission modes, models, slash commands.
+"""Choices of a session: permission modes, models, further config options, slash commands.
 
 Claude reports its models and commands when a worker starts. Until then, clients get what the last
 worker in the directory reported.
@@ -12,6 +12,13 @@ from typing import Final
 import msgspec
 
 DEFAULT_MODEL: Final = "default"  # Claude's own default
+DEFAULT_EFFORT: Final = "default"  # the model's own default, or that of the user's settings
+EFFORT: Final = "effort"  # ids of config options, as claude-agent-acp names them
+FAST: Final = "fast"
+ON: Final = "on"
+OFF: Final = "off"
+AUTO_MODE: Final = "auto"
+FALLBACK_MODE: Final = "default"  # instead of a mode that the model does not have
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -20,6 +27,19 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     name: str
     description: str = ""
+
+
+class Model(Choice, frozen=True, omit_defaults=True):
+    """A model, and what Claude says that it can do.
+
+    `resolved`: Claude's own name of it; `efforts`: levels of effort, None if they are not known;
+    `fast`: it has a fast mode, which the account may use; `auto`: it has the mode `auto`.
+    """
+
+    resolved: str = ""
+    efforts: tuple[str, ...] | None = None
+    fast: bool = False
+    auto: bool = False
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,20 +54,64 @@ class Offer(msgspec.Struct, frozen=True):
     """Models and commands that Claude offers in a directory."""
 
     commands: tuple[Command, ...] = ()
-    models: tuple[Choice, ...] = ()
+    models: tuple[Model, ...] = ()
 
 
-class Selection(msgspec.Struct, frozen=True):
-    """Current mode and model of a session with their choices, which include the current ones."""
+class Config(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is chosen besides mode and model. `effort` None: the default."""
+
+    effort: str | None = None
+    fast: bool = False
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """What is chosen in a session."""
+
+    mode: str
+    model: str
+    config: Config = Config()
+
+
+class Option(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A config option besides mode and model: its value, and its choices, which include that."""
+
+    id: str
+    name: str
+    category: str
+    value: str
+    choices: tuple[Choice, ...]
+    description: str = ""
+
+
+class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Current mode and model of a session with their choices, which include the current ones.
+
+    `options`: those that the model has besides; None: a version without them wrote it.
+    """
 
     mode: str
     modes: tuple[Choice, ...]
     model: str
     models: tuple[Choice, ...]
+    options: tuple[Option, ...] | None = None
+
+    @property
+    def config(self) -> Config | None:
+        """What is chosen besides mode and model; None if it is not said."""
+        if self.options is None:
+            return None
+        values = {one.id: one.value for one in self.options}
+        effort = values.get(EFFORT, DEFAULT_EFFORT)
+        return Config(None if effort == DEFAULT_EFFORT else effort, values.get(FAST) == ON)
 
 
 BYPASS: Final = Choice(
     "bypassPermissions", "Bypass permissions", "Claude does everything without asking."
+)
+AUTO: Final = Choice(
+    AUTO_MODE,
+    "Auto",
+    "Claude does unasked what a check by its service finds safe; the rest is refused.",
 )
 MODES: Final = (
     Choice("default", "Ask first", "Claude asks before it changes files or runs commands."),
@@ -57,6 +121,7 @@ MODES: Final = (
         "Claude edits files, and makes, moves or deletes them by simple commands, unasked. It asks before others.",
     ),
     Choice("plan", "Plan", "Claude reads and makes a plan, and changes nothing."),
+    AUTO,
     Choice(
         "dontAsk",
         "Don't ask",
@@ -65,11 +130,13 @@ MODES: Final = (
 )
 # Until Claude has reported its own.
 MODELS: Final = (
-    Choice(DEFAULT_MODEL, "Default", "The model that Claude recommends for this account."),
-    Choice("opus", "Opus"),
-    Choice("sonnet", "Sonnet"),
-    Choice("haiku", "Haiku"),
+    Model(DEFAULT_MODEL, "Default", "The model that Claude recommends for this account."),
+    Model("opus", "Opus"),
+    Model("sonnet", "Sonnet"),
+    Model("haiku", "Haiku"),
 )
+EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude has reported its
+_NAMES: Final = {"xhigh": "Extra high"}
 # They need a terminal or a log-in, or would separate an ACP session from Claude's.
 UNFIT: Final = frozenset(
     {
@@ -96,12 +163,44 @@ def may_bypass(user: int, environment: Mapping[str, str]) -> bool:
     return user != 0 or environment.get("IS_SANDBOX") == "1"
 
 
-def selection(mode: str, model: str | None, offer: Offer | None, *, bypass: bool) -> Selection:
-    """Selection of mode and model; a current one that is not among the choices is added."""
-    modes = (*MODES, BYPASS) if bypass else MODES
-    models = MODELS if offer is None or not offer.models else offer.models
-    chosen = model or DEFAULT_MODEL
-    return Selection(mode, _with(modes, mode), chosen, _with(models, chosen))
+def models(offer: Offer | None) -> tuple[Model, ...]:
+    """The models that can be chosen."""
+    return MODELS if offer is None or not offer.models else offer.models
+
+
+def model(name: str, offer: Offer | None) -> Model:
+    """The model of this id, or of this name of Claude's; one that is not offered has no extras."""
+    offered = models(offer)
+    found = next((one for one in offered if one.id == name), None)
+    found = found or next((one for one in offered if one.resolved == name), None)
+    return found or Model(name, name)
+
+
+def fitting(chosen: Chosen, offer: Offer | None) -> Chosen:
+    """What is chosen, without what its model does not have."""
+    its, config = model(chosen.model, offer), chosen.config
+    if config.effort not in (None, *_efforts(its)):
+        config = Config(None, config.fast)
+    if config.fast and not its.fast:
+        config = Config(config.effort)
+    lacks_auto = its.efforts is not None and not its.auto  # else nothing is known of it
+    mode = FALLBACK_MODE if lacks_auto and chosen.mode == AUTO_MODE else chosen.mode
+    return Chosen(mode, chosen.model, config)
+
+
+def selection(chosen: Chosen, offer: Offer | None, *, bypass: bool) -> Selection:
+    """What is chosen with the choices; a current one that is not among the choices is added."""
+    its = model(chosen.model, offer)
+    every = (*MODES, BYPASS) if bypass else MODES
+    modes = tuple(one for one in every if one != AUTO or its.auto)
+    plain = tuple(Choice(one.id, one.name, one.description) for one in models(offer))
+    return Selection(
+        chosen.mode,
+        _with(modes, chosen.mode),
+        chosen.model,
+        _with(plain, chosen.model),
+        _options(chosen.config, its),
+    )
 
 
 def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
@@ -111,6 +210,40 @@ def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
         for one in commands
         if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
     )
+
+
+def _efforts(its: Model) -> tuple[str, ...]:
+    return EFFORTS if its.efforts is None else its.efforts
+
+
+def _options(config: Config, its: Model) -> tuple[Option, ...]:
+    options: list[Option] = []
+    if _efforts(its) or config.effort is not None:
+        effort = config.effort or DEFAULT_EFFORT
+        levels = (DEFAULT_EFFORT, *_efforts(its))
+        choices = tuple(Choice(one, _NAMES.get(one, one.capitalize())) for one in levels)
+        options.append(
+            Option(
+                EFFORT,
+                "Effort",
+                "thought_level",
+                effort,
+                _with(choices, effort),
+                "How much Claude thinks before it answers.",
+            )
+        )
+    if its.fast or config.fast:
+        options.append(
+            Option(
+                FAST,
+                "Fast mode",
+                "model_config",
+                ON if config.fast else OFF,
+                (Choice(OFF, "Off"), Choice(ON, "On")),
+                "Faster answers of the same model, at a higher price.",
+            )
+        )
+    return tuple(options)
 
 
 def _with(choices: tuple[Choice, ...], chosen: str) -> tuple[Choice, ...]:

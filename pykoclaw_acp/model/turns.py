@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects within it was not away
@@ -41,6 +42,7 @@ class SessionRecord:
     additional_directories: tuple[str, ...] = ()
     mode: str | None = None  # None: the setting's
     model: str | None = None
+    config: Config = field(default_factory=Config)
     title: str | None = None
     last_seq: int = 0
     pruned_upto: int = 0  # events up to here were deleted

@@ -173,6 +173,7 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
 
     id: str
     name: str
+    description: str | None = None
     category: str
     current_value: str
     options: list[ConfigValue]

@@ -216,7 +216,7 @@ def state(selection: Selection, *, legacy_models: bool) -> OpenedState:
 
 
 def config_options(selection: Selection) -> list[ConfigOption]:
-    """Mode and model as config options."""
+    """Mode, model and what the model has besides, as config options."""
     return [
         ConfigOption(
             id=MODE,
@@ -232,7 +232,23 @@ def config_options(selection: Selection) -> list[ConfigOption]:
             current_value=selection.model,
             options=_values(selection.models),
         ),
+        *(
+            ConfigOption(
+                id=one.id,
+                name=one.name,
+                description=one.description or None,
+                category=one.category,
+                current_value=one.value,
+                options=_values(one.choices),
+            )
+            for one in selection.options or ()
+        ),
     ]
+
+
+def choices_update(selection: Selection) -> ConfigOptionUpdate:
+    """What can be chosen, as an update which is not in the log."""
+    return ConfigOptionUpdate(config_options=config_options(selection))
 
 
 def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:

@@ -6,12 +6,15 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .answer import Answer
 from .steps import HttpError
 
 Outcome = Literal["served", "error", "cut", "client_gone"]
+
+
+SYSTEM: Final = 4000  # characters that are kept of the system prompt's end
 
 
 class Record:
@@ -39,6 +42,10 @@ class Record:
             "path": path,
             "kind": answer.kind,
             "model": body.get("model"),
+            "effort": _dict(body.get("output_config")).get("effort"),
+            "speed": body.get("speed"),
+            "tools": [_dict(tool).get("name") for tool in _list(body.get("tools"))],
+            "system": _text(body.get("system"))[-SYSTEM:],
             "stream": bool(body.get("stream")),
             "session": headers.get("x-claude-code-session-id"),
             "agent": headers.get("x-claude-code-agent-id"),
@@ -75,3 +82,18 @@ class Record:
         if self._file is not None:
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(system: object) -> str:
+    """A system prompt, which is a text or a list of blocks, as one text."""
+    if isinstance(system, str):
+        return system
+    return "\n".join(str(_dict(block).get("text", "")) for block in _list(system))

@@ -10,7 +10,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
-from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
@@ -103,6 +103,10 @@ class AcpClient:
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Send the list of slash commands."""
         await self.peer.notify(update_line(session_id, projection.commands(commands)))
+
+    async def show_choices(self, session_id: str, selection: Selection) -> None:
+        """Send the list of config options: no event of the log, since nothing was chosen."""
+        await self.peer.notify(update_line(session_id, projection.choices_update(selection)))
 
     async def end_line(self, session_id: str, seq: int) -> None:
         """Send an empty line: no event of the log, since it says nothing."""

@@ -247,6 +247,7 @@ def _wire(
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
     )
     sessions.catalogue.settings = settings.fill(ListSettings)
+    sessions.legacy_models = {"on": True, "off": False}.get(settings.legacy_models)
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end

@@ -44,6 +44,12 @@ class Call:
         return self.client.subscriber
 
     @property
+    def legacy_models(self) -> bool:
+        """Whether the client gets `models` and `session/set_model`, which ACP has given up."""
+        setting = self.sessions.legacy_models
+        return self.subscriber.traits.legacy_models if setting is None else setting
+
+    @property
     def key(self) -> str | None:
         """The request key; None for a client that is known by its connection only."""
         return self.client.request_key(self.line.number)

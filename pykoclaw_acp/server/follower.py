@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Final
 
 from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
-from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -57,6 +57,9 @@ class Follower:
 
     async def end_line(self, session_id: str, seq: int) -> None:
         """Nothing to say: it resumes nothing."""
+
+    async def show_choices(self, session_id: str, selection: Selection) -> None:
+        """Nothing to say: it chooses nothing."""
 
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Nothing to say: it never submits a prompt."""

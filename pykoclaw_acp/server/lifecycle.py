@@ -84,7 +84,7 @@ def _options(
 
 def _state(call: Call, opened: Opened) -> OpenedState:
     call.follow_ups += opened.follow_ups
-    return projection.state(opened.selection, legacy_models=call.subscriber.traits.legacy_models)
+    return projection.state(opened.selection, legacy_models=call.legacy_models)
 
 
 def _cursor(params: ResumeSessionParams) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, MethodNotFound
+from pykoclaw_acp.model.choices import FAST, OFF, ON
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -22,24 +23,30 @@ async def set_mode(call: Call, params: SetModeParams) -> Empty:
 
 
 async def set_model(call: Call, params: SetModelParams) -> Empty:
-    """Change the model."""
+    """Change the model, for clients from before config options."""
+    if not call.legacy_models:
+        raise MethodNotFound(
+            "ACP has removed `session/set_model`: set the option `model` with"
+            " `session/set_config_option`, or have PYKOCLAW_LEGACY_MODELS set to on.",
+            {"method": "session/set_model"},
+        )
     session = await call.sessions.get_open(params.session_id)
     await session.choosing.choose("modelId", model=params.model_id)
     return Empty()
 
 
 async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetConfigOptionResult:
-    """Change either; the response has all options with their values."""
+    """Change an option; the response has all options with their values."""
     session = await call.sessions.get_open(params.session_id)
-    if not isinstance(params.value, str):
-        raise InvalidParams("`value`: must be the id of one of the option's values.")
+    value = params.value
+    if isinstance(value, bool):
+        if params.config_id != FAST:
+            raise InvalidParams("`value`: must be the id of one of the option's values.")
+        value = ON if value else OFF
     if params.config_id == projection.MODE:
-        chosen = await session.choosing.choose("value", mode=params.value)
+        chosen = await session.choosing.choose("value", mode=value)
     elif params.config_id == projection.MODEL:
-        chosen = await session.choosing.choose("value", model=params.value)
+        chosen = await session.choosing.choose("value", model=value)
     else:
-        allowed = [projection.MODE, projection.MODEL]
-        raise InvalidParams(
-            f"`configId`: must be one of {', '.join(allowed)}.", {"allowed": allowed}
-        )
+        chosen = await session.choosing.choose("value", option=(params.config_id, value))
     return SetConfigOptionResult(config_options=projection.config_options(chosen))

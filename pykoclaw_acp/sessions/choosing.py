@@ -1,19 +1,23 @@
-"""Permission mode and model of a session: choices, storage, delivery to Claude."""
+"""Permission mode, model and further config options of a session: choices, storage, delivery to
+Claude.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
-from pykoclaw_acp.channel.frames import Ready, SetMode, SetModel
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.channel.frames import Ready
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
-from pykoclaw_acp.model.choices import Choice, Command, Offer, Selection
+from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -22,23 +26,34 @@ log: Final = structlog.get_logger()
 
 
 class Choosing:
-    """Mode and model of one session. A choice is logged, then sent to the live worker; the next one
-    starts with it.
+    """What is chosen in one session. A choice is logged, then sent to the live worker, also during a
+    turn: the mode holds at once, the model from the next request to it on, effort and fast mode from
+    the next turn on. The next worker starts with it.
+
+    `relaunch` launches the next worker with these options, as soon as nothing runs on the live one.
     """
 
-    def __init__(self, state: SessionState, store: OfferStore, workers: Workers) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        store: OfferStore,
+        workers: Workers,
+        relaunch: Callable[[WorkerOptions], None],
+    ) -> None:
         self._state = state
         self._store = store
         self._workers = workers
+        self._relaunch = relaunch
         self._choice = asyncio.Lock()
+        self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
     async def selection(self) -> Selection:
-        """Current mode and model with their choices, as far as known without Claude."""
+        """What is chosen with the choices, as far as known without Claude."""
+        return self._selection(await self._store.offer(self._state.options.cwd))
+
+    def _selection(self, offer: Offer | None) -> Selection:
         options = self._state.options
-        offer = await self._store.offer(options.cwd)
-        return offers.selection(
-            options.permission_mode, options.model, offer, bypass=options.bypass
-        )
+        return offers.selection(_chosen(options), offer, bypass=options.bypass)
 
     async def commands(self) -> tuple[Command, ...]:
         """Slash commands reported by the last worker in this directory."""
@@ -46,27 +61,45 @@ class Choosing:
         return () if offer is None else offer.commands
 
     async def choose(
-        self, parameter: str, *, mode: str | None = None, model: str | None = None
+        self,
+        parameter: str,
+        *,
+        mode: str | None = None,
+        model: str | None = None,
+        option: tuple[str, str] | None = None,
     ) -> Selection:
-        """Change the mode or the model; raises InvalidParams, which names `parameter`, for one that
+        """Change the mode, the model or another option: its id and value. What another model does
+        not have is reset with it. Raises InvalidParams, which names `parameter`, for a value that
         is not offered.
         """
         async with self._choice:
-            now = await self.selection()
+            offer = await self._store.offer(self._state.options.cwd)
+            now, chosen = self._selection(offer), _chosen(self._state.options)
             if mode is not None:
-                _require(parameter, mode, now.modes)
+                require(parameter, mode, now.modes)
+                chosen = replace(chosen, mode=mode)
             if model is not None:
-                _require(parameter, model, now.models)
-            then = Selection(mode or now.mode, now.modes, model or now.model, now.models)
-            if then == now:
+                require(parameter, model, now.models)
+                chosen = replace(chosen, model=model)
+            if option is not None:
+                chosen = replace(chosen, config=_with_option(now, chosen.config, option, parameter))
+            chosen = offers.fitting(chosen, offer)
+            if chosen == _chosen(self._state.options):
                 return now
+            then = offers.selection(chosen, offer, bypass=self._state.options.bypass)
             changed: list[Event] = [ConfigChanged(then)]
             if then.mode != now.mode:
                 changed.insert(0, ModeChanged(then.mode))
             before = self._state.options
             await self._state.log.tell(changed)
             log.info(
-                "Chosen", action="chosen", session=self._state.id, mode=then.mode, model=then.model
+                "Chosen",
+                action="chosen",
+                session=self._state.id,
+                mode=chosen.mode,
+                model=chosen.model,
+                effort=chosen.config.effort,
+                fast=chosen.config.fast,
             )
             await self.tell_worker(before)
             return then
@@ -76,42 +109,74 @@ class Choosing:
         starts with it.
         """
         options, epoch = self._state.options, self._state.epoch
+        was, now = _chosen(before), _chosen(options)
         with contextlib.suppress(ConnectionError):
-            if options.permission_mode != before.permission_mode:
-                await self._workers.send(
-                    self._state.id, SetMode(epoch=epoch, mode=options.permission_mode)
-                )
-            model = options.model or offers.DEFAULT_MODEL
-            if model != (before.model or offers.DEFAULT_MODEL):
-                await self._workers.send(self._state.id, SetModel(epoch=epoch, model=model))
+            if now.mode != was.mode:
+                await self._workers.send(self._state.id, SetMode(epoch=epoch, mode=now.mode))
+            if now.model != was.model:
+                await self._workers.send(self._state.id, SetModel(epoch=epoch, model=now.model))
+            if now.config != was.config:
+                if epoch == self._old_epoch:
+                    self._relaunch(options)
+                    return
+                await self._workers.send(self._state.id, SetConfig(epoch=epoch, config=now.config))
 
     async def bring_up_to_date(self, ready: Ready) -> None:
-        """Tell an adopted worker what was chosen since the mode and model that it says it runs
-        with.
-        """
+        """Tell an adopted worker what was chosen since what it says it runs with."""
         options = self._state.options
-        mode, model = options.permission_mode, options.model or offers.DEFAULT_MODEL
-        await self.tell_worker(
-            replace(options, permission_mode=ready.mode or mode, model=ready.model or model)
+        now = _chosen(options)
+        if ready.config is None:
+            self._old_epoch = self._state.epoch
+        runs_with = replace(
+            options,
+            permission_mode=ready.mode or now.mode,
+            model=ready.model or now.model,
+            config=ready.config or Config(),
         )
+        await self.tell_worker(runs_with)
 
     async def keep_offer(self, offer: Offer) -> None:
-        """Store what a worker that is ready offers, and tell clients of commands that are new."""
+        """Store what a worker that is ready offers, and tell clients what of it is new."""
         cwd = self._state.options.cwd
         known = await self._store.offer(cwd)
         if offer in (known, Offer()):
             return
         with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
             await self._store.keep_offer(cwd, offer)
-        if known is None or offer.commands != known.commands:
-            for subscription in list(self._state.subscriptions):
-                with contextlib.suppress(ConnectionError):
+        before, now = self._selection(known), self._selection(offer)
+        for subscription in list(self._state.subscriptions):
+            with contextlib.suppress(ConnectionError):
+                if now != before:
+                    await subscription.client.show_choices(subscription.session_id, now)
+                if known is None or offer.commands != known.commands:
                     await subscription.client.offer(subscription.session_id, offer.commands)
 
 
-def _require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
+def require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
+    """Raises InvalidParams, which names `parameter`, for a value that is not among the choices."""
     if all(one.id != wanted for one in choices):
         allowed = ", ".join(one.id for one in choices)
         raise InvalidParams(
-            f"`{parameter}`: must be one of {allowed}.", {"allowed": [one.id for one in choices]}
+            f"`{parameter}`: must be one of {allowed}. Claude offers nothing else here.",
+            {"allowed": [one.id for one in choices]},
         )
+
+
+def _chosen(options: WorkerOptions) -> Chosen:
+    return Chosen(options.permission_mode, options.model or offers.DEFAULT_MODEL, options.config)
+
+
+def _with_option(now: Selection, config: Config, option: tuple[str, str], parameter: str) -> Config:
+    """The config with this option; raises InvalidParams."""
+    wanted, value = option
+    known = {one.id: one for one in now.options or ()}
+    if wanted not in known:
+        allowed = ["mode", "model", *known]
+        raise InvalidParams(
+            f"`configId`: must be one of {', '.join(allowed)}. The model has no other options.",
+            {"allowed": allowed},
+        )
+    require(parameter, value, known[wanted].choices)
+    if wanted == offers.FAST:
+        return replace(config, fast=value == offers.ON)
+    return replace(config, effort=None if value == offers.DEFAULT_EFFORT else value)

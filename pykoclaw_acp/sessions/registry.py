@@ -18,7 +18,7 @@ from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions import adopting
+from pykoclaw_acp.sessions import adopting, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
@@ -79,6 +79,8 @@ class Sessions:
         """Set when deliveries may have come, or a conversation to which some are addressed."""
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
+        self.legacy_models: bool | None = None
+        """Whether clients get `models` and `session/set_model`; None: those that are known to need them."""
         self.workers: Workers
         self.worker_events = WorkerEvents(self.live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
 
@@ -312,15 +314,7 @@ class Sessions:
             live.mark_request_answered(request_key)
 
     def _make(self, record: SessionRecord, servers: tuple[McpServer, ...]) -> Session:
-        options = msgspec.structs.replace(
-            self._template,
-            conversation=record.conversation_name,
-            cwd=record.cwd or "",
-            additional_directories=record.additional_directories,
-            mcp_servers=servers,
-            model=record.model or self._template.model,
-            permission_mode=record.mode or self._template.permission_mode,
-        )
+        options = worker_options.of(record, self._template, servers)
         self.workers.set_resume(record.session_id, record.claude_session_id)
         session = Session(
             record,

@@ -77,7 +77,7 @@ class Session:
         self._background = BackgroundTurns()
         self.gives_up_worker = False  # as soon as the turn has ended, for the sake of others
         self.next_worker = NextWorker(state, workers, lambda: self.busy)
-        self.choosing = Choosing(state, journal, workers)
+        self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         self.permissions = Broker(
             state, journal, workers, times, park=self._park, claim=self.claim, enqueue=self.enqueue
         )

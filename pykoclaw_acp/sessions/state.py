@@ -39,7 +39,7 @@ class SessionState:
         return any(one.alive and one.client.present for one in self.subscriptions)
 
     def apply(self, event: Event | None) -> None:
-        """Make the mode, model or title of a logged event the session's own."""
+        """Make the mode, model, config or title of a logged event the session's own."""
         if isinstance(event, ModeChanged):
             self.record.mode = event.mode
             self.options = replace(self.options, permission_mode=event.mode)
@@ -48,5 +48,8 @@ class SessionState:
             if self.options.model is not None or model != DEFAULT_MODEL:
                 self.record.model = model
                 self.options = replace(self.options, model=model)
+            if (config := event.selection.config) is not None:
+                self.record.config = config
+                self.options = replace(self.options, config=config)
         elif isinstance(event, TitleChanged):
             self.record.title = event.title

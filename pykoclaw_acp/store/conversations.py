@@ -27,7 +27,15 @@ _SHARED: Final = (
     ") ORDER BY s.conversation_name, s.created_at, s.acp_session_id"
 )
 # The newest value counts, whichever id it was set under.
-_NEWEST: Final = ("cwd", "additional_directories", "mode", "model", "title", "away_policy")
+_NEWEST: Final = (
+    "cwd",
+    "additional_directories",
+    "mode",
+    "model",
+    "config",
+    "title",
+    "away_policy",
+)
 
 log: Final = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pykoclaw_acp.model.choices import Choice, Command, Offer
+from pykoclaw_acp.model.choices import Command, Model, Offer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -44,7 +44,7 @@ def _offer(commands: str, models: str) -> Offer | None:
     try:
         return Offer(
             msgspec.json.decode(commands, type=tuple[Command, ...]),
-            msgspec.json.decode(models, type=tuple[Choice, ...]),
+            msgspec.json.decode(models, type=tuple[Model, ...]),
         )
     except msgspec.MsgspecError:
         return None

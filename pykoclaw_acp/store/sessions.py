@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.choices import DEFAULT_MODEL
+from pykoclaw_acp.model.choices import DEFAULT_MODEL, Config
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
@@ -111,7 +113,7 @@ def received(session_id: str, clock: int) -> Statement:
 
 
 def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
-    """Apply events that change the session's mode, model or title."""
+    """Apply events that change the session's mode, model, config or title."""
     for event in events:
         if isinstance(event, ModeChanged):
             yield Statement(
@@ -124,6 +126,11 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
                 "UPDATE acp_sessions SET model = ? WHERE acp_session_id = ? AND (model IS NOT NULL OR ? <> ?)",
                 (event.selection.model, session_id, event.selection.model, DEFAULT_MODEL),
             )
+            if (config := event.selection.config) is not None:
+                yield Statement(
+                    "UPDATE acp_sessions SET config = ? WHERE acp_session_id = ?",
+                    (msgspec.json.encode(config).decode(), session_id),
+                )
         elif isinstance(event, TitleChanged):
             yield Statement(
                 "UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?",
@@ -188,8 +195,8 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
     deleted.
     """
     rows = await database.read(
-        f"SELECT s.acp_session_id, s.conversation_name, {CWD}, s.additional_directories, s.mode, s.model, s.title,"  # noqa: S608
-        f" {LAST_SEQ},"
+        f"SELECT s.acp_session_id, s.conversation_name, {CWD}, s.additional_directories, s.mode, s.model,"  # noqa: S608
+        f" s.config, s.title, {LAST_SEQ},"
         " (SELECT MIN(begin) - 1 FROM (SELECT (SELECT e.first_seq FROM acp_log e WHERE e.log_key = s.log_key"
         " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
@@ -202,7 +209,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
     )
     if not rows:
         return None
-    owner, name, cwd, directories, mode, model, title, last_seq, before, *rest = rows[0]
+    owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
     prompted_at, helper, closed_at, away, claude = rest
     return SessionRecord(
         session_id=owner,
@@ -211,6 +218,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         additional_directories=tuple(json.loads(directories)),
         mode=mode,
         model=model,
+        config=_config(config),
         title=title,
         last_seq=last_seq,
         pruned_upto=last_seq if before is None else before,
@@ -220,6 +228,14 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         closed=closed_at is not None,
         away_policy=None if away is None else AwayPolicy(away),
     )
+
+
+def _config(written: str | None) -> Config:
+    """What was chosen besides mode and model; nothing if the column cannot be read."""
+    try:
+        return Config() if written is None else msgspec.json.decode(written, type=Config)
+    except msgspec.MsgspecError:
+        return Config()
 
 
 def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:

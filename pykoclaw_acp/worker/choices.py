@@ -1,75 +1,98 @@
-"""Claude's permission mode and model in this worker: set by the daemon, reported when Claude
-changes them itself.
+"""What Claude runs with in this worker, permission mode, model, effort and fast mode: set by the
+daemon, reported when Claude changes it itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
+from uuid import uuid4
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, SystemMessage
 from claude_agent_sdk.types import PermissionMode
+from msgspec.structs import replace
 
-from pykoclaw_acp.channel.frames import SetMode, SetModel
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import choices
-from pykoclaw_acp.model.choices import Choice, Command, Offer
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.model.choices import Chosen, Config, Offer
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
+from pykoclaw_acp.worker import offering, sdk_private
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
+MAX_REASON: Final = 300  # characters of what Claude says when it refuses something
 
 log: Final = structlog.get_logger()
 
 
 class Choices:
-    """Applies the mode and model that the daemon sets, and reports changes; `tell` takes events
-    outside of turns.
-    """
+    """Applies what the daemon sets, and reports changes; `tell` takes events outside of turns."""
 
     def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
         self._tell = tell
-        self._mode = options.permission_mode
-        self._model = options.model or choices.DEFAULT_MODEL
+        self._now = Chosen(
+            options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
+        )
         self._bypass = options.bypass
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
-        self._resolved: dict[
-            str, str
-        ] = {}  # model ids of the offer to the names that Claude itself uses
         self._running: str | None = None  # the last turn's model, in Claude's words
+        self._effort: str | None = None  # that applies, in Claude's words; None: not known
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     @property
     def mode(self) -> str:
         """The permission mode that Claude is in."""
-        return self._mode
+        return self._now.mode
 
     @property
     def model(self) -> str:
         """The id of the model that Claude uses."""
-        return self._model
+        return self._now.model
+
+    @property
+    def config(self) -> Config:
+        """What it uses besides."""
+        return self._now.config
 
     async def connected(self, client: ClaudeSDKClient) -> None:
-        """Learn from the connected CLI what it offers."""
+        """Learn from the connected CLI what it offers, and what of the choices it did not take."""
         info = await client.get_server_info() or {}
-        models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
-        self._resolved = {one["value"]: str(one.get("resolvedModel")) for one in models}
-        self.offer = Offer(
-            commands=choices.fit(
-                tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))
-            ),
-            models=tuple(_model(one) for one in models),
-        )
+        self.offer = offering.of(info)
+        mode = info.get("current_permission_mode")
+        if isinstance(mode, str) and mode != self._now.mode:
+            self._refused(f"Claude does not offer the mode `{self._now.mode}` here.", mode=mode)
+        self._follow_fast_mode(info)
         self._client = client
         self._connected.set()
+        # Before the first prompt in the CLI's input, and nobody waits for the answer.
+        self._learning = asyncio.get_running_loop().create_task(self._learn_effort())
 
-    def choose(self, frame: SetMode | SetModel) -> None:
-        """Set the mode or the model, after earlier choices."""
-        self._last = asyncio.get_running_loop().create_task(self._choose(frame, self._last))
+    def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
+        """Set the mode, the model or the config, after earlier choices."""
+        self._start(lambda: self._choose(frame))
+
+    def command_ran(self) -> None:
+        """Report what a command of the CLI has changed, such as `/effort`."""
+        self._start(self._look)
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._last = asyncio.get_running_loop().create_task(self._after(self._last, work))
+
+    async def _after(
+        self, before: asyncio.Task[None] | None, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._connected.wait()
+        if self._learning is not None:
+            await asyncio.wait([self._learning])
+        await work()
 
     async def settled(self) -> None:
         """Wait until all choices are set: they hold for the next prompt."""
@@ -84,10 +107,11 @@ class Choices:
         if message.subtype == "status" and isinstance(mode, str):
             if mode in self._expected:
                 del self._expected[: self._expected.index(mode) + 1]
-            elif mode != self._mode:
-                self._changed(mode=mode)
+            elif mode != self._now.mode:
+                self._changed(replace(self._now, mode=mode))
         elif message.subtype == "init":
             self._turn_runs_with(message.data.get("model"))
+            self._follow_fast_mode(message.data)
 
     def _turn_runs_with(self, model: object) -> None:
         if not isinstance(model, str):
@@ -95,63 +119,78 @@ class Choices:
         before, self._running = self._running, model
         if before not in (None, model):
             named = (
-                one
-                for one, name in self._resolved.items()
-                if name == model and one != choices.DEFAULT_MODEL
+                one.id
+                for one in self.offer.models
+                if one.resolved == model and one.id != choices.DEFAULT_MODEL
             )
-            self._changed(model=next(named, model))
+            self._changed(replace(self._now, model=next(named, model)))
 
-    async def _choose(self, frame: SetMode | SetModel, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        await self._connected.wait()
+    def _follow_fast_mode(self, info: dict[str, Any]) -> None:
+        """Take fast mode back if Claude says that it cannot be had."""
+        why = offering.why_not_fast(info)
+        if why is not None and self._now.config.fast:
+            self._refused(
+                f"Claude does not offer fast mode here ({why}).",
+                config=replace(self._now.config, fast=False),
+            )
+
+    async def _choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         assert self._client is not None
-        mode, model = self._mode, self._model
+        before = self._now
         try:
-            if isinstance(frame, SetMode):
-                self._mode = frame.mode
-                self._expected.append(frame.mode)
-                async with asyncio.timeout(LIMIT):
-                    await self._client.set_permission_mode(cast("PermissionMode", frame.mode))
-            else:
-                self._model, self._running = frame.model, None
-                async with asyncio.timeout(LIMIT):
-                    await self._client.set_model(frame.model)
+            async with asyncio.timeout(LIMIT):
+                await self._set(self._client, frame)
         except Exception as error:  # noqa: BLE001  the SDK raises bare ones
-            log.warning("Claude refused a choice", action="choice_refused", error=str(error)[:300])
+            reason = str(error)[:MAX_REASON] or repr(error)[:MAX_REASON]
+            log.warning("Claude refused a choice", action="choice_refused", error=reason)
             self._expected.clear()
+            words = f"Claude refused this choice, so it was taken back: {reason}."
             if isinstance(frame, SetMode):
-                self._changed(mode=mode)
+                self._refused(words, mode=before.mode)
+            elif isinstance(frame, SetModel):
+                self._refused(words, model=before.model)
             else:
-                self._changed(model=model)
+                self._refused(words, config=before.config)
+        else:
+            await self._learn_effort()
 
-    def _changed(self, *, mode: str | None = None, model: str | None = None) -> None:
-        if mode is not None:
-            self._mode = mode
-            self._tell(ModeChanged(mode))
-        self._model = model or self._model
-        self._tell(
-            ConfigChanged(
-                choices.selection(self._mode, self._model, self.offer, bypass=self._bypass)
-            )
-        )
+    async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
+        if isinstance(frame, SetMode):
+            self._now = replace(self._now, mode=frame.mode)
+            self._expected.append(frame.mode)
+            await client.set_permission_mode(cast("PermissionMode", frame.mode))
+        elif isinstance(frame, SetModel):
+            self._now, self._running = replace(self._now, model=frame.model), None
+            await client.set_model(frame.model)
+        else:
+            self._now = replace(self._now, config=frame.config)
+            settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast or None}
+            await sdk_private.apply_settings(client, settings)
 
+    async def _learn_effort(self) -> None:
+        assert self._client is not None
+        effort = None
+        try:
+            async with asyncio.timeout(LIMIT):
+                effort = (await sdk_private.applied(self._client)).get("effort")
+        except Exception as error:  # noqa: BLE001  the SDK raises bare ones
+            log.info("The effort is not known", action="effort_unknown", error=str(error)[:200])
+        self._effort = effort if isinstance(effort, str) else None
 
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    async def _look(self) -> None:
+        before = self._effort
+        await self._learn_effort()
+        now = self._effort
+        if before is not None and now not in (None, before):
+            self._changed(replace(self._now, config=replace(self._now.config, effort=now)))
 
+    def _refused(self, words: str, **kept: Any) -> None:
+        """Tell the user in words, and the daemon what holds instead."""
+        self._tell(Text(str(uuid4()), f"\n\n**{words}**\n\n", note=True))
+        self._changed(replace(self._now, **kept))
 
-def _command(given: dict[str, Any]) -> Command:
-    return Command(
-        str(given["name"]),
-        str(given.get("description") or ""),
-        str(given.get("argumentHint") or ""),
-    )
-
-
-def _model(given: dict[str, Any]) -> Choice:
-    return Choice(
-        given["value"],
-        str(given.get("displayName") or given["value"]),
-        str(given.get("description") or ""),
-    )
+    def _changed(self, now: Chosen) -> None:
+        before, self._now = self._now, now
+        if now.mode != before.mode:
+            self._tell(ModeChanged(now.mode))
+        self._tell(ConfigChanged(choices.selection(now, self.offer, bypass=self._bypass)))

@@ -188,6 +188,8 @@ class ClaudeSession:
             self._start_turn()
         elif isinstance(message, ResultMessage):
             self._end_turn(message)
+            if not message.num_turns:  # no request to the model: a command of the CLI, it may be
+                self.choices.command_ran()
             return
         elif isinstance(message, SystemMessage) and message.subtype == "background_tasks_changed":
             tasks = message.data.get("tasks")

@@ -19,6 +19,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKError
 
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
@@ -34,8 +35,6 @@ from pykoclaw_acp.channel.frames import (
     Pong,
     Prompt,
     Ready,
-    SetMode,
-    SetModel,
     Stop,
     ToWorker,
 )
@@ -197,6 +196,7 @@ class Worker:
             background=self._claude.background,
             mode=self._claude.choices.mode,
             model=self._claude.choices.model,
+            config=self._claude.choices.config,
             upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
             told=self._claude.servers.told,
@@ -307,7 +307,7 @@ class Worker:
                 )
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
-        elif isinstance(frame, SetMode | SetModel):
+        elif isinstance(frame, SetMode | SetModel | SetConfig):
             self._claude.choices.choose(frame)
         elif isinstance(frame, Answer):
             self._claude.answer(frame)

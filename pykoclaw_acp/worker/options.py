@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import claude_agent_sdk
 from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, CLINotFoundError
-from claude_agent_sdk.types import PermissionMode, SettingSource
+from claude_agent_sdk.types import EffortLevel, PermissionMode, SettingSource
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
@@ -111,9 +111,8 @@ def options(
         cli_path=WRAPPER,
         env=environment(spec, temporary),
         system_prompt=profile.system_prompt(spec),
-        settings=json.dumps(
-            {"cleanupPeriodDays": 36500}
-        ),  # Claude deletes transcripts after 30 days by default
+        settings=json.dumps(_settings(spec)),
+        effort=cast("EffortLevel | None", spec.options.config.effort),
         disallowed_tools=DISALLOWED,
         allowed_tools=[*profile.allowed_tools(spec), *servers.unasked],
         extra_args=flags,
@@ -125,6 +124,12 @@ def options(
         stderr=on_stderr,
         **begin,
     )
+
+
+def _settings(spec: LaunchSpec) -> dict[str, Any]:
+    # Claude deletes transcripts after 30 days by default.
+    kept: dict[str, Any] = {"cleanupPeriodDays": 36500}
+    return {**kept, "fastMode": True} if spec.options.config.fast else kept
 
 
 @contextlib.contextmanager

@@ -4,6 +4,9 @@ MCP elicitation: the CLI hands an MCP server's form to the SDK as a control requ
 (0.2) answers with "unsupported", and the server is told `cancel`. Here the request is taken before
 the SDK sees it.
 
+Effort and fast mode: the CLI takes them in a control request that the SDK has no method for, and
+tells in another one what holds.
+
 The CLI's pid: the SDK keeps it to itself.
 """
 
@@ -56,6 +59,30 @@ def take_elicitations(
 
     query._handle_control_request = handle
     return True
+
+
+async def apply_settings(client: ClaudeSDKClient, settings: dict[str, Any]) -> None:
+    """Change settings of the CLI for this session; None as a value takes one back.
+
+    Raises what the SDK raises, and AttributeError if this SDK is another inside.
+    """
+    await _control(client, {"subtype": "apply_flag_settings", "settings": settings})
+
+
+async def applied(client: ClaudeSDKClient) -> dict[str, Any]:
+    """What the CLI's next request will be sent with, such as `model` and `effort`; empty if this
+    SDK is another inside. Raises what the SDK raises.
+    """
+    try:
+        answer = await _control(client, {"subtype": "get_settings"})
+    except AttributeError:
+        return {}
+    found = answer.get("applied") if isinstance(answer, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+async def _control(client: ClaudeSDKClient, request: dict[str, Any]) -> Any:
+    return await client._query._send_control_request(request)  # type: ignore[union-attr]
 
 
 def cli_pid(client: ClaudeSDKClient) -> int | None:

@@ -47,8 +47,9 @@ class Editor:
 
     @property
     def events(self) -> list[Any]:
-        """The updates that are history; slash commands are an offer, made when it suits."""
-        return [one for one in self.updates if not isinstance(one, schema.AvailableCommandsUpdate)]
+        """The updates that are history; what Claude offers is not, and comes when it suits."""
+        offered = schema.AvailableCommandsUpdate, schema.ConfigOptionUpdate
+        return [one for one in self.updates if one.field_meta or not isinstance(one, offered)]
 
     def said(self, kind: type[Any]) -> str:
         return "".join(update.content.text for update in self.updates if isinstance(update, kind))
@@ -138,7 +139,7 @@ async def test_whole_surface(stack: Stack) -> None:
         session = made.session_id
         assert made.modes is not None
         assert {"default", "acceptEdits"} <= {one.id for one in made.modes.available_modes}
-        assert {one.id for one in made.config_options or []} == {"mode", "model"}
+        assert {one.id for one in made.config_options or []} == {"mode", "model", "effort"}
 
         editor.answer = "reject_once"
         refused = script("write refused.txt <<< x", "text Refused.")
@@ -153,11 +154,12 @@ async def test_whole_surface(stack: Stack) -> None:
         await connection.prompt(session_id=session, prompt=[link, allowed])
         assert len(editor.asked) == 1
         assert (stack.work / "made.txt").exists()
+        await connection.set_config_option(config_id="effort", session_id=session, value="high")
         chosen = await connection.set_config_option(
             config_id="model", session_id=session, value="haiku"
         )
         values = {one.id: one.current_value for one in chosen.config_options}
-        assert values == {"mode": "acceptEdits", "model": "haiku"}
+        assert values == {"mode": "acceptEdits", "model": "haiku", "effort": "high"}
 
         long = acp.text_block(script("repeat 600x100ms w{n} "))
         running = asyncio.ensure_future(connection.prompt(session_id=session, prompt=[long]))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
+from tests.waiting import eventually
 
 WRAPPED = (
     "[Session Context]\nSession: 20261120-1 (x)\nAgent: pykoclaw\n---\n<user_request>\n{}\n</user_request>---\n"
@@ -75,6 +76,66 @@ async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     assert client.questions == []
     assert not (shared.work / "other").exists()
     assert current(client, session) == ["acceptEdits", "dontAsk"]
+
+
+async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
+    stack: Stack,
+) -> None:
+    async def choose(option: str, value: str) -> None:
+        params = {"sessionId": session, "configId": option, "value": value}
+        listed = (await client.call("session/set_config_option", **params))["configOptions"]
+        assert {one["id"]: one["currentValue"] for one in listed}[option] == value
+
+    def sent() -> list[tuple[str | None, str | None]]:
+        return [(one["effort"], one["speed"]) for one in stack.asked()]
+
+    client = await stack.start()
+    session, answer = await opened(client, stack)
+    assert [one["id"] for one in answer["configOptions"]] == ["mode", "model", "effort"]
+    await choose("effort", "high")
+    waits = "bash touch begun; until [ -e go ]; do sleep 0.05; done"
+    running = client.prompting(session, script(waits, "text Done."))
+    await eventually((stack.work / "begun").exists)
+    await choose("effort", "max")
+    await choose("fast", "on")
+    (stack.work / "go").touch()
+    await client.answer(running)
+    await client.prompt(session, text("Next."))
+    assert sent() == [("high", None), ("high", None), ("max", "fast")], "from the next turn on"
+    await client.prompt(session, "/effort low")
+    await client.until(lambda: config(client, session)["effort"] == "low")
+    await choose("mode", "auto")
+    await client.close()
+
+    client = await stack.start()
+    loaded = await client.load(session, stack.work)
+    values = {one["id"]: one["currentValue"] for one in loaded["configOptions"]}
+    assert values == {"mode": "auto", "model": "default", "effort": "low", "fast": "on"}
+    await client.prompt(session, text("Again."))
+    assert sent()[-1] == ("low", "fast")
+    await choose("effort", "default")
+    await choose("fast", "off")
+    await choose("model", "sonnet")
+    await client.prompt(session, text("Plain."))
+    assert sent()[-1] == ("medium", None)
+    assert "fast" not in config(client, session)
+
+
+@pytest.mark.long
+async def test_fast_mode_that_the_account_lacks_is_taken_back_in_words(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("One."))
+    params = {"sessionId": session, "configId": "fast", "value": "on"}
+    await client.call("session/set_config_option", **params)
+    await client.close()
+
+    client = await stack.start(CLAUDE_CODE_DISABLE_FAST_MODE="1")
+    await client.load(session, stack.work)
+    await client.prompt(session, text("Two."))
+    assert "Claude does not offer fast mode here" in client.text(session)
+    assert stack.asked()[-1]["speed"] is None
+    assert "fast" not in config(client, session)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -55,6 +55,9 @@ class Client:
         pass
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
+        pass
+
+    async def show_choices(self, session_id: str, selection: Selection) -> None:
         pass
 
     async def skip_own(self, session_id: str, seq: int) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.choosing import SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     EventFrame,
     FromWorker,
     Lost,
     Prompt,
-    SetMode,
-    SetModel,
     Skipped,
     encode,
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.model.choices import Choice, Command, Offer
+from pykoclaw_acp.model.choices import Command, Model, Offer
 from tests.integration.journals import BOTH, Subject, subject
 
-OPUS, SONNET = (Choice("opus", "Opus"),), (Choice("sonnet", "Sonnet", "The fast one."),)
+OPUS, SONNET = (Model("opus", "Opus"),), (Model("sonnet", "Sonnet", "The fast one."),)
 
 
 @pytest.fixture(params=BOTH)

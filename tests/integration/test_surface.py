@@ -10,17 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     EventFrame,
     Prompt,
     Ready,
-    SetMode,
-    SetModel,
     ToWorker,
 )
 from pykoclaw_acp.model import choices
-from pykoclaw_acp.model.choices import Choice, Command, Offer
+from pykoclaw_acp.model.choices import Command, Config, Model, Offer
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.retention import Pruner
@@ -33,7 +32,7 @@ from tests.waiting import eventually
 
 OFFER = Offer(
     (Command("review", "Review the diff", "[path]"),),
-    (Choice("default", "Default"), Choice("fable", "Fable")),
+    (Model("default", "Default"), Model("fable", "Fable")),
 )
 TITLE = '\nConsider this initial message in a conversation with an LLM: "hi"\n'
 
@@ -124,7 +123,7 @@ async def test_choice_is_shown_to_all_and_survives_restart(tmp_path: Path) -> No
                 option["id"]: option["currentValue"]
                 for option in kinds(one, "config_option_update")[-1]["configOptions"]
             }
-            assert last == {"mode": "plan", "model": "haiku"}
+            assert last == {"mode": "plan", "model": "haiku", "effort": "default"}
         assert current(await load(other, session)) == ("plan", "haiku")
     async with rig(tmp_path) as r, client(r) as wire:
         assert current(await load(wire, session)) == ("plan", "haiku")
@@ -165,7 +164,7 @@ async def test_config_option_is_answered_with_all_options(tmp_path: Path) -> Non
                 "session/set_config_option", sessionId=session, configId=option, value=value
             )
         values = {one["id"]: one["currentValue"] for one in answer["result"]["configOptions"]}
-        assert values == {"mode": "acceptEdits", "model": "opus"}
+        assert values == {"mode": "acceptEdits", "model": "opus", "effort": "default"}
         assert current(await load(wire, session)) == ("acceptEdits", "opus")
 
 
@@ -197,7 +196,7 @@ async def test_choice_during_worker_start_reaches_it_before_prompt(tmp_path: Pat
 async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, _ = await hanging(r, wire)
-        chosen = choices.selection("plan", "fable", OFFER, bypass=False)
+        chosen = choices.selection(choices.Chosen("plan", "fable"), OFFER, bypass=False)
         for event in (ModeChanged("plan"), ConfigChanged(chosen)):
             channel._n += 1
             channel.say(EventFrame(epoch=1, n=channel._n, turn_id=None, event=event))
@@ -211,6 +210,105 @@ async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> No
         ]
     async with rig(tmp_path) as r, client(r) as wire:
         assert current(await load(wire, session)) == ("plan", "fable")
+
+
+ABLE = Offer(
+    OFFER.commands,
+    (
+        Model("default", "Default", "", "claude-big", ("low", "max"), fast=True, auto=True),
+        Model("haiku", "Haiku", "", "claude-small", ()),
+    ),
+)
+
+
+def options(listed: dict[str, Any]) -> dict[str, str]:
+    """Values of all config options of an answer or an update."""
+    return {one["id"]: one["currentValue"] for one in listed["configOptions"]}
+
+
+async def set_option(wire: Wire, session: str, option: str, value: object) -> dict[str, Any]:
+    return await wire.call(
+        "session/set_config_option", sessionId=session, configId=option, value=value
+    )
+
+
+async def test_options_of_the_model_are_set_told_to_all_and_survive_restart(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session, running, channel, turn = await hanging(r, wire)
+        await load(other, session)
+        await r.journal.keep_offer("/", ABLE)
+        frames = received(channel)
+        assert options((await set_option(wire, session, "effort", "max"))["result"]) == {
+            "mode": "default", "model": "default", "effort": "max", "fast": "off",
+        }  # fmt: skip
+        await set_option(wire, session, "fast", True)
+        assert frames == [
+            SetConfig(epoch=1, config=Config("max")),
+            SetConfig(epoch=1, config=Config("max", True)),
+        ], "also while a turn runs"
+        await eventually(lambda: len(kinds(other, "config_option_update")) == 2)
+        told = options(kinds(other, "config_option_update")[-1])
+        assert (told["effort"], told["fast"]) == ("max", "on")
+        channel.say(channel.ended(turn))
+        await wire.answer(running)
+    async with rig(tmp_path) as r, client(r) as wire:
+        loaded = options((await load(wire, session))["result"])
+        assert (loaded["effort"], loaded["fast"]) == ("max", "on")
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert r.launcher.launched[0].spec.options.config == Config("max", True)
+
+
+async def test_another_model_resets_what_it_lacks(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        await r.journal.keep_offer("/", ABLE)
+        await set_option(wire, session, "mode", "auto")
+        await set_option(wire, session, "effort", "max")
+        answer = await set_option(wire, session, "model", "haiku")
+        assert options(answer["result"]) == {"mode": "default", "model": "haiku"}
+        assert [one["currentModeId"] for one in kinds(wire, "current_mode_update")] == [
+            "auto",
+            "default",
+        ]
+        for option, value in (("effort", "low"), ("fast", "on"), ("mode", "auto")):
+            refused = (await set_option(wire, session, option, value))["error"]
+            assert refused["code"] == -32602
+            assert "must be one of" in refused["message"]
+
+
+async def test_clients_are_told_of_options_that_the_first_worker_brings(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        say_ready(channel, ABLE)
+        await eventually(lambda: len(kinds(wire, "config_option_update")) == 1)
+        assert set(options(kinds(wire, "config_option_update")[0])) == {
+            "mode", "model", "effort", "fast",
+        }  # fmt: skip
+        await wire.answer(running)
+
+
+async def test_models_as_before_config_options_are_a_matter_of_the_client_and_a_setting(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        zed = {"name": "zed", "version": "1"}
+        for setting, info, gets in (
+            (None, None, True),
+            (None, zed, False),
+            (True, zed, True),
+            (False, None, False),
+        ):
+            r.sessions.legacy_models = setting
+            told = {} if info is None else {"clientInfo": info}
+            await wire.call("initialize", protocolVersion=1, **told)
+            assert ("models" in (await load(wire, session))["result"]) == gets
+            answer = await wire.call("session/set_model", sessionId=session, modelId="haiku")
+            assert ("result" in answer) == gets
+            if not gets:
+                assert answer["error"]["code"] == -32601
+                assert "session/set_config_option" in answer["error"]["message"]
 
 
 # --- commands and models from Claude

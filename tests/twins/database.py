@@ -185,6 +185,7 @@ class MemoryDatabase:
                 model = event.selection.model
                 if row.record.model is not None or model != "default":
                     row.record.model = model
+                row.record.config = event.selection.config or row.record.config
             elif isinstance(event, TitleChanged):
                 row.record.title = event.title
         return seqs

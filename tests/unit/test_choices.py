@@ -1,4 +1,4 @@
-"""Mode and model in the worker: what is set is not told back, what Claude changes itself is."""
+"""Mode, model and config in the worker: what is set is not told back, what Claude changes itself is."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 from claude_agent_sdk import SystemMessage
+from msgspec.structs import replace
 
-from pykoclaw_acp.channel.frames import SetMode, SetModel
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.model.choices import Config, Model
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
 from pykoclaw_acp.worker.choices import Choices
 from tests.workers import OPTIONS
 
+EFFORT = {"supportsEffort": True, "supportedEffortLevels": ["low", "high", "max"]}
 MODELS = [
-    {"value": "default", "resolvedModel": "claude-big", "displayName": "Default (recommended)"},
+    {
+        "value": "default",
+        "resolvedModel": "claude-big",
+        "displayName": "Default (recommended)",
+        **EFFORT,
+        "supportsFastMode": True,
+        "supportsAutoMode": True,
+    },
     {"value": "opus", "resolvedModel": "claude-big", "displayName": "Opus", "description": "Big"},
     {"value": "haiku", "resolvedModel": "claude-small", "displayName": "Haiku"},
     {"displayName": "nameless"},
@@ -28,16 +38,28 @@ COMMANDS = [
 
 
 class Claude:
-    """The SDK's client: `slow` makes it wait, `refuse` makes it refuse."""
+    """The SDK's client: `slow` makes it wait, `refuse` makes it refuse; `info` is of its answer to
+    `initialize`, `effort` what applies.
+    """
 
     def __init__(self) -> None:
-        self.calls: list[str] = []
+        self.calls: list[Any] = []
         self.refuse = False
         self.slow = asyncio.Event()
         self.slow.set()
+        self.info: dict[str, Any] = {}
+        self.effort = "medium"
+        self._query = self
 
     async def get_server_info(self) -> dict[str, Any]:
-        return {"models": MODELS, "commands": COMMANDS}
+        return {"models": MODELS, "commands": COMMANDS, **self.info}
+
+    async def _send_control_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["subtype"] == "get_settings":
+            return {"applied": {"effort": self.effort}}
+        await self._set(request["settings"])
+        self.effort = request["settings"]["effortLevel"] or "medium"
+        return {}
 
     async def set_permission_mode(self, mode: str) -> None:
         await self._set(mode)
@@ -45,7 +67,7 @@ class Claude:
     async def set_model(self, model: str) -> None:
         await self._set(model)
 
-    async def _set(self, value: str) -> None:
+    async def _set(self, value: Any) -> None:
         await self.slow.wait()
         if self.refuse:
             raise Exception("Cannot set it")  # noqa: TRY002  as the SDK does
@@ -115,17 +137,28 @@ async def test_a_mode_that_claude_changes_is_told_once() -> None:
     assert len(told) == 2
 
 
-@pytest.mark.parametrize("frame", [SetMode(epoch=1, mode="plan"), SetModel(epoch=1, model="haiku")])
-async def test_a_refused_choice_is_taken_back(frame: SetMode | SetModel) -> None:
+@pytest.mark.parametrize(
+    "frame",
+    [
+        SetMode(epoch=1, mode="plan"),
+        SetModel(epoch=1, model="haiku"),
+        SetConfig(epoch=1, config=Config("high")),
+    ],
+)
+async def test_a_refused_choice_is_taken_back(frame: SetMode | SetModel | SetConfig) -> None:
     told: list[Event] = []
     made, claude = await connected(told)
     claude.refuse = True
     made.choose(frame)
     await made.settled()
-    *before, last = told
+    words, *before, last = told
+    assert isinstance(words, Text)
+    assert words.note
+    assert "Cannot set it" in words.text
     assert before == ([ModeChanged("default")] if isinstance(frame, SetMode) else [])
     assert isinstance(last, ConfigChanged)
     assert (last.selection.mode, last.selection.model) == ("default", "default")
+    assert last.selection.config == Config()
 
 
 async def test_another_model_that_the_user_typed_is_told() -> None:
@@ -144,3 +177,81 @@ async def test_another_model_that_the_user_typed_is_told() -> None:
         for e in told
         if isinstance(e, ConfigChanged)
     )
+
+
+def values(told: list[Event]) -> list[dict[str, str]]:
+    """Values of the options besides mode and model, each time that they were told."""
+    return [
+        {one.id: one.value for one in event.selection.options or ()}
+        for event in told
+        if isinstance(event, ConfigChanged)
+    ]
+
+
+async def test_what_models_can_do_is_learnt_from_claude() -> None:
+    made, _ = await connected([])
+    default, opus, _ = made.offer.models
+    assert default == Model(
+        "default", "Default (recommended)", "", "claude-big", ("low", "high", "max"), True, True
+    )
+    assert (opus.efforts, opus.fast, opus.auto) == (None, False, False)
+
+
+async def test_effort_and_fast_mode_are_set_and_taken_back() -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetConfig(epoch=1, config=Config("high", True)))
+    made.choose(SetConfig(epoch=1, config=Config()))
+    await made.settled()
+    assert claude.calls == [
+        {"effortLevel": "high", "fastMode": True},
+        {"effortLevel": None, "fastMode": None},
+    ]
+    assert told == []
+
+
+async def test_an_effort_that_the_user_typed_is_told_once() -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.command_ran()
+    await made.settled()
+    assert told == [], "a command that changed nothing"
+    claude.effort = "high"
+    for _ in range(2):
+        made.command_ran()
+        await made.settled()
+    assert values(told) == [{"effort": "high", "fast": "off"}]
+    assert made.config == Config("high")
+
+
+async def test_a_mode_that_claude_did_not_begin_in_is_taken_back_in_words() -> None:
+    told: list[Event] = []
+    made, claude = Choices(replace(OPTIONS, permission_mode="auto"), told.append), Claude()
+    claude.info = {"current_permission_mode": "default"}
+    await made.connected(claude)  # type: ignore[arg-type]
+    words, mode, _ = told
+    assert isinstance(words, Text)
+    assert "`auto`" in words.text
+    assert mode == ModeChanged("default")
+    assert made.mode == "default"
+
+
+@pytest.mark.parametrize("turn_begins", [False, True])
+async def test_fast_mode_that_the_account_lacks_is_taken_back_in_words(
+    *, turn_begins: bool
+) -> None:
+    told: list[Event] = []
+    made, claude = Choices(replace(OPTIONS, config=Config(fast=True)), told.append), Claude()
+    lacks = {"fast_mode_state": "off", "fast_mode_disabled_reason": "free"}
+    if not turn_begins:
+        claude.info = lacks
+    await made.connected(claude)  # type: ignore[arg-type]
+    if turn_begins:
+        assert told == []
+        made.follow(SystemMessage("init", {"model": "claude-big", **lacks}))
+    words, changed = told
+    assert isinstance(words, Text)
+    assert "no paid plan" in words.text
+    assert isinstance(changed, ConfigChanged)
+    assert made.config == Config()
+    assert made.offer.models[0].fast == turn_begins, "it is not offered where it cannot be had"

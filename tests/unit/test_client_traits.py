@@ -15,7 +15,7 @@ def test_client_name_lookup_ignores_case() -> None:
 
 
 def test_only_clients_that_look_there_get_models_where_acp_had_them() -> None:
-    selection = choices.selection("plan", None, None, bypass=False)
+    selection = choices.selection(choices.Chosen("plan", "default"), None, bypass=False)
     said = msgspec.to_builtins(projection.state(selection, legacy_models=True))
     assert said["modes"]["currentModeId"] == "plan"
     assert said["models"]["currentModelId"] == "default"

@@ -306,7 +306,9 @@ def one_of_each_event() -> list[events.Event]:
         events.Usage(1, 2),
         events.Plan(()),
         events.ModeChanged("plan"),
-        events.ConfigChanged(choices.selection("plan", None, None, bypass=False)),
+        events.ConfigChanged(
+            choices.selection(choices.Chosen("plan", "default"), None, bypass=False)
+        ),
         events.TitleChanged("t"),
         events.Failure("m", "t", "k"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pykoclaw_acp.model.choices import Command
+from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 
@@ -46,6 +46,9 @@ class Client(Protocol):
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Show which slash commands there are."""
+
+    async def show_choices(self, session_id: str, selection: Selection) -> None:
+        """Show what can be chosen, since Claude now offers something else."""
 
     async def end_line(self, session_id: str, seq: int) -> None:
         """Send an empty line after what was said up to `seq`."""

@@ -65,6 +65,7 @@ class Client:
         self.received: list[dict[str, Any]] = []
         self.updates: dict[str, list[dict[str, Any]]] = {}
         self.commands: dict[str, list[dict[str, Any]]] = {}
+        self.offered: dict[str, list[dict[str, Any]]] = {}  # config options that Claude brought
         self.questions: list[dict[str, Any]] = []
         self.withdrawn: list[Any] = []
         self.unplaced: list[dict[str, Any]] = []
@@ -288,6 +289,9 @@ class Client:
         update = frame["params"]["update"]
         if update["sessionUpdate"] == "available_commands_update":  # an offer, no part of the log
             self.commands[frame["params"]["sessionId"]] = update["availableCommands"]
+            return
+        if update["sessionUpdate"] == "config_option_update" and "_meta" not in update:
+            self.offered[frame["params"]["sessionId"]] = update["configOptions"]
             return
         if update.items() >= EMPTY_LINE.items() and "_meta" not in update:  # as little
             return

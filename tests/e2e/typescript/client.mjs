@@ -58,7 +58,7 @@ await app.connectWith(stream, async (ctx) => {
   const made = await ctx.request(session.new, { cwd, mcpServers: [] });
   const { sessionId } = made;
   assert.equal(made.modes.currentModeId, "default");
-  assert.deepEqual(made.configOptions.map((one) => one.id).sort(), ["mode", "model"]);
+  assert.deepEqual(made.configOptions.map((one) => one.id).sort(), ["effort", "mode", "model"]);
   assert.equal("models" in made, false);
 
   choice = "reject_once";
@@ -77,10 +77,11 @@ await app.connectWith(stream, async (ctx) => {
   assert.equal(asked.length, 1);
   assert.equal(existsSync(join(cwd, "made.txt")), true);
 
+  await ctx.request(session.setConfigOption, { sessionId, configId: "effort", value: "high" });
   const chosen = { sessionId, configId: "model", value: "haiku" };
   const { configOptions } = await ctx.request(session.setConfigOption, chosen);
   const values = Object.fromEntries(configOptions.map((one) => [one.id, one.currentValue]));
-  assert.deepEqual(values, { mode: "acceptEdits", model: "haiku" });
+  assert.deepEqual(values, { mode: "acceptEdits", model: "haiku", effort: "high" });
 
   const long = script("repeat 600x100ms w{n} ");
   const running = ctx.request(session.prompt, { sessionId, prompt: long });

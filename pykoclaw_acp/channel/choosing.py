@@ -1,0 +1,24 @@
+"""Frames by which the daemon changes what Claude runs with; it sends them at any time."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.channel.frame import Frame
+from pykoclaw_acp.model.choices import Config
+
+
+class SetMode(Frame, frozen=True, kw_only=True, tag="set_mode"):
+    """Change the permission mode, also in the middle of a turn."""
+
+    mode: str
+
+
+class SetModel(Frame, frozen=True, kw_only=True, tag="set_model"):
+    """Change the model, from its next request on."""
+
+    model: str
+
+
+class SetConfig(Frame, frozen=True, kw_only=True, tag="set_config"):
+    """Change effort and fast mode, from the next turn on. A worker of a version before this frame skips it."""
+
+    config: Config

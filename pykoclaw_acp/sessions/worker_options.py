@@ -1,0 +1,24 @@
+"""What the workers of a session are launched with: the settings' options, and what is its own."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.options import McpServer, WorkerOptions
+from pykoclaw_acp.model.turns import SessionRecord
+
+
+def of(
+    record: SessionRecord, template: WorkerOptions, servers: tuple[McpServer, ...]
+) -> WorkerOptions:
+    """Options of the session's next worker. `template`: those of a session without its own."""
+    return replace(
+        template,
+        conversation=record.conversation_name,
+        cwd=record.cwd or "",
+        additional_directories=record.additional_directories,
+        mcp_servers=servers,
+        model=record.model or template.model,
+        permission_mode=record.mode or template.permission_mode,
+        config=record.config,
+    )

@@ -1,0 +1,72 @@
+"""What the CLI says that it offers, in its answer to `initialize` and in the first message of a
+turn: pure functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.model import choices
+from pykoclaw_acp.model.choices import Command, Model, Offer
+
+# Reasons against fast mode that do not say whether it can be had: it was not asked for yet.
+_UNDECIDED: Final = ("sdk_opt_in_required", "pending")
+_WHY_NOT_FAST: Final = {
+    "free": "the account has no paid plan",
+    "preference": "it is turned off in the settings of the account or the organization",
+    "extra_usage_disabled": "extra usage is disabled for this account",
+    "network_error": "whether the account has it could not be checked",
+    "not_first_party": "the provider does not have it",
+    "disabled_by_env": "it is disabled in the environment",
+    "model_not_allowed": "its model is not allowed by the organization",
+}
+
+
+def of(info: dict[str, Any]) -> Offer:
+    """Commands and models from the answer to `initialize`."""
+    commands = tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))
+    fast = why_not_fast(info) is None
+    models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
+    return Offer(choices.fit(commands), tuple(_model(one, fast=fast) for one in models))
+
+
+def why_not_fast(info: dict[str, Any]) -> str | None:
+    """Why fast mode cannot be had, in words; None if nothing is known against it."""
+    reason = info.get("fast_mode_disabled_reason")
+    if not isinstance(reason, str) or reason in _UNDECIDED:
+        return None
+    return _WHY_NOT_FAST.get(reason, f"the reason is `{reason[:60]}`")
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _command(given: dict[str, Any]) -> Command:
+    return Command(
+        str(given["name"]),
+        str(given.get("description") or ""),
+        str(given.get("argumentHint") or ""),
+    )
+
+
+def _model(given: dict[str, Any], *, fast: bool) -> Model:
+    return Model(
+        given["value"],
+        str(given.get("displayName") or given["value"]),
+        str(given.get("description") or ""),
+        resolved=str(given.get("resolvedModel") or ""),
+        efforts=_efforts(given),
+        fast=fast and given.get("supportsFastMode") is True,
+        auto=given.get("supportsAutoMode") is True,
+    )
+
+
+def _efforts(given: dict[str, Any]) -> tuple[str, ...] | None:
+    """Levels of effort; None if this CLI does not say."""
+    if "supportsEffort" not in given:
+        return None
+    levels = given.get("supportedEffortLevels")
+    if not given["supportsEffort"] or not isinstance(levels, list):
+        return ()
+    return tuple(one for one in levels if isinstance(one, str))
