@@ -17,6 +17,7 @@ from tests.e2e.harness.stack import PROGRAM, Stack
 from tests.waiting import eventually, eventually_sync
 
 STOP_WAIT: Final = 60.0  # s
+RESIDENTS: Final = (processes.FORK_SERVER, processes.READER)  # what the daemon may keep
 
 
 class Resident:
@@ -118,13 +119,17 @@ class Guest(Stack):
         assert not any(statuses), f"exit statuses {statuses}"
 
     def strays(self) -> list[processes.Process]:
-        """What is neither the daemon nor its fork server."""
+        """What is neither the daemon nor its fork server nor a reader of transcripts, which ends
+        by itself.
+        """
         pid = self.daemon_pid()
         return [
             one
             for one in self.processes()
             if one.pid != pid
             and not (
-                one.parent == pid and processes.FORK_SERVER in one.command and not one.is_worker
+                one.parent == pid
+                and any(command in one.command for command in RESIDENTS)
+                and not one.is_worker
             )
         ]
