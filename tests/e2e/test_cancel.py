@@ -194,7 +194,7 @@ async def test_while_the_model_gives_no_answer(shared: Stack) -> None:
     assert client.text(session).endswith("It goes on.")
 
 
-@pytest.mark.parametrize("work", ["answer", "tool"])
+@pytest.mark.parametrize("work", [pytest.param("answer", marks=pytest.mark.long), "tool"])
 async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

@@ -188,6 +188,7 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     )
 
 
+@pytest.mark.long
 async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     client = await stack.front()
     client.permit = lambda _: selected("allow_once")

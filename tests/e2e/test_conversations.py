@@ -10,6 +10,8 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
+import pytest
+
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.harness import Stack, script
 from tests.e2e.harness.client import selected
@@ -84,6 +86,7 @@ async def test_two_ids_of_conversation_share_claude_queue_log(stack: Stack) -> N
     assert await history(stack, FIRST) == await history(stack, SECOND) != []
 
 
+@pytest.mark.long
 async def test_question_is_asked_of_clients_of_both_ids(stack: Stack) -> None:
     adopted(stack)
     one, other = await stack.front(), await stack.front()
@@ -101,6 +104,7 @@ async def test_question_is_asked_of_clients_of_both_ids(stack: Stack) -> None:
     await one.until(lambda: one.withdrawn)
 
 
+@pytest.mark.long
 async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
     """Two used logs, both clients attached, a turn in the middle, at the moment of the upgrade."""
     await stack.daemon()
@@ -153,6 +157,7 @@ async def test_old_version_logs_merge_during_running_turn(stack: Stack) -> None:
     assert len(claudes(stack)) == 1
 
 
+@pytest.mark.long
 async def test_start_killed_between_conversations_is_finished_by_next(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()

@@ -48,6 +48,7 @@ async def test_claude_knows_what_was_delivered_while_idle(stack: Stack) -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.long
 async def test_delivery_in_the_middle_of_a_turn_comes_after_it(stack: Stack) -> None:
     client, session = await conversation(stack)
     prompt = client.prompting(session, script("repeat 40x50ms w{n} ", "text Over."))

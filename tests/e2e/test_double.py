@@ -35,7 +35,6 @@ async def dispatch(stack: Stack, name: str, prompt: str, *options: str) -> Role:
     )
 
 
-@pytest.mark.long
 async def test_second_dispatch_resumes_first(stack: Stack) -> None:
     first = await dispatch(stack, "wa-andy-1@g.us", text("One."), "--system-prompt", "Be Andy.")
     session = session_of(stack, "wa-andy-1@g.us")
@@ -64,6 +63,7 @@ async def test_unknown_and_malformed_ids_begin_anew(stack: Stack) -> None:
         assert session_of(stack, name) != wrong
 
 
+@pytest.mark.long
 async def test_turn_elsewhere_continues_the_same_transcript(stack: Stack) -> None:
     """An editor's conversation, continued by the scheduler."""
     client = await stack.start()

@@ -78,6 +78,7 @@ async def test_every_command_works(stack: Stack, acp: tuple[str, ...]) -> None:
     assert "scripted-model" in (await run(stack, *acp, "--help")).out
 
 
+@pytest.mark.long
 async def test_the_daemon_stays_the_process_that_was_started(
     stack: Stack, acp: tuple[str, ...]
 ) -> None:
@@ -100,6 +101,7 @@ async def test_serve_stdio(stack: Stack, acp: tuple[str, ...]) -> None:
     assert await client.close() == 0
 
 
+@pytest.mark.long
 async def test_exit_statuses_stay(stack: Stack, acp: tuple[str, ...]) -> None:
     refused = await run(stack, *acp, "serve", PYKOCLAW_MAX_WORKERS="0")
     assert (refused.status, "PYKOCLAW_MAX_WORKERS is '0'" in refused.error) == (78, True)

@@ -45,7 +45,7 @@ async def earlier(stack: Stack, *command: str) -> None:
     await asyncio.wait_for(agent.communicate(), 60)
 
 
-@pytest.mark.parametrize("below_pykoclaw", [False, True])
+@pytest.mark.parametrize("below_pykoclaw", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_the_earlier_one_passes_cold_and_warm(below_pykoclaw: bool, stack: Stack) -> None:
     stack.environment["PYTHONUNBUFFERED"] = ""
     command = pykoclaw_program.install(stack.root / "bin") if below_pykoclaw else PROGRAM

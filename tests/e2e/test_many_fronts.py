@@ -125,8 +125,9 @@ async def test_fifty_fronts_get_complete_ordered_sessions(many: Stack) -> None:
         assert [number for number, _ in STAMP.findall(front.text(session))] == numbers
 
 
-async def test_eight_fronts_of_real_workers(stack: Stack) -> None:
-    fronts = list(await asyncio.gather(*(stack.front() for _ in range(8))))
+@pytest.mark.parametrize("count", [TOGETHER + 1, pytest.param(8, marks=pytest.mark.long)])
+async def test_fronts_of_real_workers(stack: Stack, count: int) -> None:
+    fronts = list(await asyncio.gather(*(stack.front() for _ in range(count))))
     sessions = await gather_on(stack, fronts)
     turn = script("repeat 100x5ms a{n}.", "bash echo from-the-tool", "repeat 100x5ms b{n}.")
     prompts = [

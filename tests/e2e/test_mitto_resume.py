@@ -24,6 +24,7 @@ def states(stack: Stack, conversation: Conversation) -> list[str]:
     return [row["state"] for row in stack.rows(query, conversation.session)]
 
 
+@pytest.mark.long
 async def test_1_sessions_resume_while_the_store_is_written(stack: Stack, web: Mitto) -> None:
     """Resume, four session/new and prompts come in the same moment."""
     old, others = Conversation("old"), [Conversation(f"other {number}") for number in range(3)]
@@ -111,7 +112,7 @@ async def test_c_a_running_turn_continues_on_resume(shared: Stack) -> None:
     ("wrapped", "over"),
     [
         pytest.param(False, False, id="as it was, while it runs"),
-        pytest.param(True, True, id="wrapped anew, after its end"),
+        pytest.param(True, True, id="wrapped anew, after its end", marks=pytest.mark.long),
         pytest.param(True, False, id="wrapped anew, while it runs", marks=pytest.mark.long),
         pytest.param(False, True, id="as it was, after its end", marks=pytest.mark.long),
     ],

@@ -19,7 +19,10 @@ from tests.e2e.mitto_helpers import AT_ONCE, ENDLESS, claudes, fold, listed, pla
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("method", ["new", "resume", pytest.param("load", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "method",
+    ["new", *(pytest.param(method, marks=pytest.mark.long) for method in ("resume", "load"))],
+)
 async def test_3_commands_are_sent_after_the_answer(stack: Stack, web: Mitto, method: str) -> None:
     """Not before the answer, and not in the 20 ms after it."""
     first = Conversation()
@@ -126,6 +129,7 @@ async def test_13_helper_sessions_have_no_listing_or_process(stack: Stack, web: 
     await eventually(lambda: claudes(stack) == [conversation.session])
 
 
+@pytest.mark.long
 async def test_13_helper_sessions_are_pruned_but_resumable(stack: Stack) -> None:
     web, conversation = Mitto(stack, PYKOCLAW_PRUNE_AFTER="0.5"), Conversation()
     await web.open(conversation)

@@ -81,13 +81,18 @@ def until(path: Path) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        "status",
-        "sessions list",
-        "workers stop",
         "stop",
         *(
             pytest.param(command, marks=pytest.mark.long)
-            for command in ("approve", "workers list", "restart", "hand-over")
+            for command in (
+                "status",
+                "sessions list",
+                "workers stop",
+                "approve",
+                "workers list",
+                "restart",
+                "hand-over",
+            )
         ),
     ],
 )
@@ -164,7 +169,9 @@ async def test_nested_front_sends_no_greeting_before_daemon_verdict(shared: Stac
     assert json.loads(said.splitlines()[0])["error"]["code"] == -32013
 
 
-@pytest.mark.parametrize("method", ["_pykoclaw.dev/status", "session/new"])
+@pytest.mark.parametrize(
+    "method", ["_pykoclaw.dev/status", pytest.param("session/new", marks=pytest.mark.long)]
+)
 async def test_process_without_parents_and_environment_is_still_inside(
     shared: Stack, method: str
 ) -> None:

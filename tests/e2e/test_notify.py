@@ -7,6 +7,8 @@ import re
 import signal
 from typing import Any, Final
 
+import pytest
+
 from tests.double.roles import Role
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Stack, script, text
@@ -52,6 +54,7 @@ async def test_question_reaches_the_bot_whose_answer_lets_turn_go_on(stack: Stac
     assert len(stack.rows("SELECT 1 FROM delivery_queue")) == 2
 
 
+@pytest.mark.long
 async def test_question_of_a_killed_daemon_is_told_once_by_next(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     session = await asked(stack)
@@ -68,6 +71,7 @@ async def test_question_of_a_killed_daemon_is_told_once_by_next(stack: Stack) ->
     assert sum("permission" in row["message"] for row in rows) == 1
 
 
+@pytest.mark.long
 async def test_command_is_told_of_turn_that_nobody_watched(stack: Stack) -> None:
     told = stack.root / "told"
     program = stack.root / "tell"
@@ -87,6 +91,7 @@ async def test_command_is_told_of_turn_that_nobody_watched(stack: Stack) -> None
     assert notice["turn"]["id"] == last["turn_id"]
 
 
+@pytest.mark.long
 async def test_turn_whose_end_a_command_got_is_not_told(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     client = await stack.front()

@@ -88,6 +88,7 @@ async def shown(client: Client, session: str, words: str) -> None:
     await client.until(lambda: words in client.text(session))
 
 
+@pytest.mark.long
 async def test_a_conversation_of_the_earlier_plugin_shows_its_history_and_claude_knows_it(
     stack: Stack,
 ) -> None:
@@ -136,6 +137,7 @@ async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
     assert answers(stack) == ["First.", "Second."]
 
 
+@pytest.mark.long
 async def test_the_result_of_an_isolated_task_is_shown_and_noted_and_the_conversation_stays(
     stack: Stack,
 ) -> None:
@@ -167,6 +169,7 @@ async def test_a_group_task_continues_the_conversation(stack: Stack) -> None:
     assert answers(stack) == ["First.", "Second."]
 
 
+@pytest.mark.long
 async def test_two_programs_at_once_lose_neither_side(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

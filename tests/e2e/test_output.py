@@ -39,7 +39,7 @@ async def run(stack: Stack, command: str, *, redirected: str, unbuffered: bool) 
     return process.returncode or 0, error.decode()
 
 
-@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("unbuffered", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_a_full_disk_is_one_line(unbuffered: bool, stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

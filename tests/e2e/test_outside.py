@@ -66,6 +66,7 @@ async def test_prompt_from_a_script_prints_the_answer_alone(stack: Stack) -> Non
     assert reported["session"] == session
 
 
+@pytest.mark.long
 async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
     _, session = await conversation(stack)
     before = len(stack.asked())

@@ -92,6 +92,7 @@ async def test_unusual_text_survives(shared: Stack) -> None:
     assert client.text(session, "user_message_chunk") == unusual
 
 
+@pytest.mark.long
 async def test_mcp_server_of_the_client(stack: Stack) -> None:
     client = await stack.start()
     secret = "s3cret-of-the-client"
@@ -160,6 +161,7 @@ async def test_additional_directories_reach_claude(stack: Stack) -> None:
     assert (more / "note.txt").read_text() == "here"
 
 
+@pytest.mark.long
 async def test_texts_crafted_to_be_slow_delay_nobody(shared: Stack) -> None:
     """Each was matched for minutes to years by an expression; a successor tried it again."""
     client, other = await shared.front(), await shared.front()

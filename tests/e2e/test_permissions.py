@@ -202,6 +202,7 @@ async def test_question_that_nobody_answers(stack: Stack) -> None:
     assert client.withdrawn == [client.questions[0]["id"]]
 
 
+@pytest.mark.long
 async def test_server_killed_while_a_question_is_open(stack: Stack) -> None:
     client, session = await asked(stack, lambda _: None)
     client.prompting(session, MAKE)

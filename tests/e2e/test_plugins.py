@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests import plugins
 from tests.e2e.commands import run
@@ -238,6 +240,7 @@ OPENER = """
 """
 
 
+@pytest.mark.long
 async def test_a_plugin_that_opens_the_file_itself_is_tolerated_and_named(stack: Stack) -> None:
     plugins.install(stack.root / "plugins", "opener", OPENER)
     stack.environment |= plugins.path(stack.root / "plugins")

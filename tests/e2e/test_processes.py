@@ -61,7 +61,7 @@ async def test_sigstopped_worker_is_replaced_by_next_prompt(stack: Stack) -> Non
     await client.until(lambda: not stopped.alive)
 
 
-@pytest.mark.parametrize("state", ["idle", "in a turn"])
+@pytest.mark.parametrize("state", [pytest.param("idle", marks=pytest.mark.long), "in a turn"])
 async def test_server_killed_alone(stack: Stack, state: str) -> None:
     """Its workers end by themselves, with what their tools started."""
     client = await stack.start()
@@ -125,7 +125,7 @@ async def client_after(stack: Stack, session: str) -> None:
     assert stack.asked()[-1]["user_texts"] == [DAEMON, text("It goes on.")]
 
 
-@pytest.mark.parametrize("end", ["input ends", "close"])
+@pytest.mark.parametrize("end", [pytest.param("input ends", marks=pytest.mark.long), "close"])
 async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -140,6 +140,7 @@ async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -
     await client.until(lambda: not stack.find("sleep 333"), 5)
 
 
+@pytest.mark.long
 async def test_other_peoples_processes_are_left_alone(stack: Stack) -> None:
     """A server ends strays of its own sessions only, not those of a server with other data."""
     other = await stack.start(PYKOCLAW_DATA=str(stack.root / "other"))

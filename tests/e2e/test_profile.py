@@ -88,6 +88,7 @@ async def test_what_is_set_wins_over_the_profile(stack: Stack) -> None:
     assert "USERWORDS" in seen.said
 
 
+@pytest.mark.long
 async def test_a_cloned_repository_still_needs_the_users_word(stack: Stack) -> None:
     repository = Repository(stack.root / "clone", stack.root / "marks")
     with contextlib.closing(Recorder(stack.model.url)) as recorder:

@@ -260,6 +260,7 @@ async def test_session_of_another_directory(shared: Stack, method: str) -> None:
     await client.call(method, sessionId=session, cwd=str(link), mcpServers=[])
 
 
+@pytest.mark.long
 async def test_line_over_64_mib(stack: Stack) -> None:
     client = await stack.start()
     filler = b"x" * (65 * 1024 * 1024)

@@ -92,6 +92,7 @@ async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:
     assert row(stack)["option_id"] == "allow_once"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number",
     [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL],
@@ -112,6 +113,7 @@ async def test_a_question_outlives_the_daemon_and_its_client(
     await later.until(lambda: later.text(session) == "And then?")
 
 
+@pytest.mark.long
 async def test_first_client_answer_counts_and_late_is_refused(stack: Stack) -> None:
     await stack.daemon()
     first, session, answer = await asked(stack)

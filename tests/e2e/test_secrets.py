@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
-"""Keys reach Claude, and nothing else: neither what it starts, nor a core dump."""
+"""Keys reach Claude, and nothing else: neither what it starts, nor an error, nor a core dump."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Stack, script
+from tests.e2e.harness import RpcError, Stack, script
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-of-nobody-else",
@@ -18,7 +18,10 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize(
+    "name",
+    ["ANTHROPIC_API_KEY", pytest.param("CLAUDE_CODE_OAUTH_TOKEN", marks=pytest.mark.long)],
+)
 async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) -> None:
     """Claude refuses to ask the model without a key: that it answers shows that it was
     given one.
@@ -44,6 +47,10 @@ async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) 
         seen = (stack.root / place).read_text()
         assert "CLAUDE_CONFIG_DIR" in seen, place
         assert SECRETS[name] not in seen, place
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, script("error 401 invalid x-api-key"))
+    told = str(client.received) + client.log.read_text() + error.value.message
+    assert "of-nobody-else" not in told
     files = [path for path in stack.home.rglob("*") if path.is_file()]
     kept = [path for path in files if SECRETS[name].encode() in path.read_bytes()]
     assert kept == []

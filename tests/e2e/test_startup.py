@@ -26,6 +26,7 @@ async def refused(client: Client) -> str:
     return client.log.read_text()
 
 
+@pytest.mark.long
 async def test_second_server_on_the_same_data(stack: Stack) -> None:
     first = await stack.start()
     session = await first.new(stack.work)
@@ -68,7 +69,12 @@ async def test_two_servers_with_data_of_their_own(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["garbage", pytest.param("truncated", marks=pytest.mark.long), "empty pages"]
+    "damage",
+    [
+        "garbage",
+        pytest.param("truncated", marks=pytest.mark.long),
+        pytest.param("empty pages", marks=pytest.mark.long),
+    ],
 )
 async def test_damaged_database_is_named_at_start(stack: Stack, damage: str) -> None:
     path = stack.data / "pykoclaw.db"

@@ -84,8 +84,8 @@ DEATHS: list[Death] = [
     fork_server_and_worker_killed,
     evicted,
 ]
-# By the death of everything, by the crash tests, and by those of the worker and of Claude alone.
-SHOWN_ELSEWHERE = (server_killed, server_terminated, fork_server_and_worker_killed, claude_killed)
+# By the death of everything; the others by crash tests, and by tests of failed turns and of the pool.
+ORDINARY = (everything, fork_server_killed)
 
 FIRST = script(
     "thinking I should make the directory.", "text Let me make it.", "bash mkdir made && echo done",
@@ -95,7 +95,7 @@ FIRST = script(
 
 @pytest.mark.parametrize(
     "death",
-    [pytest.param(one, marks=pytest.mark.long if one in SHOWN_ELSEWHERE else ()) for one in DEATHS],
+    [pytest.param(one, marks=() if one in ORDINARY else pytest.mark.long) for one in DEATHS],
     ids=lambda death: death.__name__,
 )
 async def test_conversation_survives_every_kill(stack: Stack, death: Death) -> None:
@@ -160,7 +160,8 @@ async def test_resume_has_the_memory_without_the_history(stack: Stack, death: De
     ]
 
 
-@pytest.mark.parametrize("opening", ["load", pytest.param("resume", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("opening", ["load", "resume"])
 async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -265,3 +266,6 @@ async def test_session_is_kept_once_new_has_answered(stack: Stack) -> None:
     )
     client = await stack.start()
     await client.load(session, stack.work)
+    assert client.of(session) == []
+    await client.prompt(session, text("At last."))
+    assert client.text(session) == "At last."

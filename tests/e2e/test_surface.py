@@ -169,6 +169,7 @@ async def test_bypass_permissions_only_where_claude_allows_it(
     assert (stack.work / "made").is_dir()
 
 
+@pytest.mark.long
 async def test_claude_commands_and_models_known_before_next_worker(stack: Stack) -> None:
     commands = stack.work / ".claude/commands"
     commands.mkdir(parents=True)

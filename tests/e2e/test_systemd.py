@@ -173,6 +173,7 @@ async def test_a_restart_refuses_nobody_and_keeps_the_turn(
     assert len(stack.asked()) == 1
 
 
+@pytest.mark.long
 async def test_workers_outlive_the_service_and_its_crash(
     systemd: UserManager, stack: Stack
 ) -> None:
@@ -188,6 +189,7 @@ async def test_workers_outlive_the_service_and_its_crash(
     assert await systemd.show(SERVICE, "NRestarts") == "1"
 
 
+@pytest.mark.long
 async def test_installer_takes_over_from_client_started_daemon(
     bare: UserManager, stack: Stack
 ) -> None:

@@ -70,7 +70,11 @@ async def test_files_as_both_ends(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [None, script("repeat 400x10ms word{n} ")], ids=["idle", "in an answer"]
+    "prompt",
+    [
+        pytest.param(None, id="idle", marks=pytest.mark.long),
+        pytest.param(script("repeat 400x10ms word{n} "), id="in an answer"),
+    ],
 )
 async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | None) -> None:
     """Both pipes break: nothing is left, and the exit status is 0."""
@@ -129,15 +133,24 @@ async def test_calls_before_end_of_input_are_answered(stack: Stack) -> None:
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
 
 
-async def test_closed_streams_are_no_reason_for_a_traceback(stack: Stack) -> None:
-    for closed in ("<&-", ">&-", "<&- >&-", "<&- 2>&-", "</dev/null >&- 2>&-"):
-        command = f"exec {sys.executable} -m pykoclaw_acp serve --stdio {closed}"
-        done = await asyncio.to_thread(
-            subprocess.run, command, shell=True, env=stack.environment, cwd=stack.root, capture_output=True, timeout=30,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert done.returncode == 0, closed
-        assert b"Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "<&- >&-",
+        *(
+            pytest.param(closed, marks=pytest.mark.long)
+            for closed in ("<&-", ">&-", "<&- 2>&-", "</dev/null >&- 2>&-")
+        ),
+    ],
+)
+async def test_closed_streams_are_no_reason_for_a_traceback(stack: Stack, closed: str) -> None:
+    command = f"exec {sys.executable} -m pykoclaw_acp serve --stdio {closed}"
+    done = await asyncio.to_thread(
+        subprocess.run, command, shell=True, env=stack.environment, cwd=stack.root, capture_output=True, timeout=30,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.long
@@ -153,6 +166,7 @@ async def test_a_terminal_blocks_again_afterwards(stack: Stack) -> None:
         os.close(theirs)
 
 
+@pytest.mark.long
 async def test_server_on_copied_data_leaves_original_alone(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

@@ -27,7 +27,13 @@ def missing() -> str | None:
     return None
 
 
-@pytest.mark.parametrize("arguments", [(), ("serve", "--stdio")], ids=["front", "stdio"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param((), id="front"),
+        pytest.param(("serve", "--stdio"), id="stdio", marks=pytest.mark.long),
+    ],
+)
 async def test_whole_surface(stack: Stack, arguments: tuple[str, ...]) -> None:
     reason = missing()
     if reason is not None and os.environ.get("PYKOCLAW_TEST_NODE") != "1":

@@ -90,7 +90,13 @@ async def missed(stack: Stack, session: str, client: Client) -> str:
     return client.text(session).removesuffix("From now on.")
 
 
-@pytest.mark.parametrize("daemon_too", [False, True], ids=["window", "window and daemon"])
+@pytest.mark.parametrize(
+    "daemon_too",
+    [
+        pytest.param(False, id="window", marks=pytest.mark.long),
+        pytest.param(True, id="window and daemon"),
+    ],
+)
 async def test_of_two_windows_one_dies_behind_the_other(stack: Stack, daemon_too: bool) -> None:
     one = await window(stack)
     session = await one.new(stack.work)

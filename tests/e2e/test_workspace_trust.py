@@ -63,9 +63,18 @@ async def run(stack: Stack, *arguments: str, cwd: Path | None = None) -> Result:
 
 
 async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
-    with server() as target:
+    """Also where Claude's own settings trust the directory, and with the next daemon."""
+    with server() as target, contextlib.closing(Recorder(stack.model.url)) as recorder:
         repository = Repository(stack.root / "clone", stack.root / "marks", target.url)
-        client = await stack.front()
+        repository.write("CLAUDE.md", "ROOTWORDS\n@docs/more.md\n")
+        repository.write("docs/more.md", "INCLUDEDWORDS\n")
+        repository.write(".claude/rules/rule.md", "RULEWORDS\n")
+        config = stack.home / ".claude/.claude.json"
+        config.parent.mkdir(exist_ok=True)
+        config.write_text(
+            json.dumps({"projects": {str(repository.path): {"hasTrustDialogAccepted": True}}})
+        )
+        client = await stack.front(ANTHROPIC_BASE_URL=recorder.url)
         choose(client, WITHOUT)
         session = await client.new(repository.path)
         assert (await client.prompt(session, script("bash echo $HOSTILE=", "report")))[
@@ -81,10 +90,20 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
                       "skills/evil/SKILL.md", "is a plugin", "agents/evil.md", "commands/evil.md"):  # fmt: skip
             assert found in said
         assert len(asked(client)) == 1  # the worker lives on
+        worker = stack.worker(session)
+        await stack.end_daemon()
+        await client.prompt(session, WORK)
+        assert len(asked(client)) == 1
+        assert stack.worker(session).pid == worker.pid
         await client.close()
         await stack.end_daemon()
     assert repository.ran == set()
     assert target.reached == []
+    heard = b"".join(recorder.bodies).decode()
+    assert [word for word in ("ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS") if word in heard] == [
+        "ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS",
+    ]  # fmt: skip
+    assert "SKILLWORDS" not in heard
     log = client.text(session)
     assert "without what acts" in log
     assert f"pykoclaw-acp trust add {repository.path}" in log
@@ -135,26 +154,7 @@ async def test_who_refuses_sends_nothing(shared: Stack, repository: Repository) 
     assert shared.asked() == []
 
 
-async def test_claude_md_of_untrusted_directory_reaches_model(
-    stack: Stack, repository: Repository
-) -> None:
-    repository.write("CLAUDE.md", "ROOTWORDS\n@docs/more.md\n")
-    repository.write("docs/more.md", "INCLUDEDWORDS\n")
-    repository.write(".claude/rules/rule.md", "RULEWORDS\n")
-    with contextlib.closing(Recorder(stack.model.url)) as recorder:
-        client = await stack.front(ANTHROPIC_BASE_URL=recorder.url)
-        choose(client, WITHOUT)
-        await client.prompt(await client.new(repository.path), WORK)
-        await client.close()
-        await stack.end_daemon()
-    said = b"".join(recorder.bodies).decode()
-    assert [word for word in ("ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS") if word in said] == [
-        "ROOTWORDS", "INCLUDEDWORDS", "RULEWORDS",
-    ]  # fmt: skip
-    assert "SKILLWORDS" not in said
-    assert repository.ran == set()
-
-
+@pytest.mark.long
 async def test_the_question_outlives_the_daemon(stack: Stack, repository: Repository) -> None:
     client = await stack.front()
     client.permit = lambda params: None if about_trust(params) else selected("allow_once")
@@ -180,21 +180,7 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     )  # the same one, each time
 
 
-async def test_untrusted_worker_is_kept_by_next_daemon(
-    stack: Stack, repository: Repository
-) -> None:
-    client = await stack.front()
-    choose(client, WITHOUT)
-    session = await client.new(repository.path)
-    await client.prompt(session, WORK)
-    worker = stack.worker(session)
-    await stack.end_daemon()
-    await client.prompt(session, WORK)
-    assert len(asked(client)) == 1
-    assert stack.worker(session).pid == worker.pid
-    assert repository.ran == set()
-
-
+@pytest.mark.long
 async def test_the_commands_list_add_and_remove(stack: Stack, repository: Repository) -> None:
     path = str(repository.path)
     client = await stack.front()
@@ -223,19 +209,6 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
     assert (await run(stack, "trust", "add", "--tree", str(stack.root))).status == 0
     await client.prompt(session, WORK)
     assert len(asked(client)) == 2
-
-
-async def test_claudes_own_trust_is_not_taken_over(stack: Stack, repository: Repository) -> None:
-    config = stack.home / ".claude/.claude.json"
-    config.parent.mkdir(exist_ok=True)
-    config.write_text(
-        json.dumps({"projects": {str(repository.path): {"hasTrustDialogAccepted": True}}})
-    )
-    client = await stack.front()
-    choose(client, WITHOUT)
-    await client.prompt(await client.new(repository.path), WORK)
-    assert len(asked(client)) == 1
-    assert repository.ran == set()
 
 
 async def test_off_trusts_every_directory(stack: Stack, repository: Repository) -> None:
@@ -278,7 +251,9 @@ async def test_directories_below_and_additional_ones_are_asked_about(
     assert repository.ran == set()
 
 
-@pytest.mark.parametrize(("choice", "acts"), [(WITHOUT, False), (TRUST, True)])
+@pytest.mark.parametrize(
+    ("choice", "acts"), [(WITHOUT, False), pytest.param(TRUST, True, marks=pytest.mark.long)]
+)
 async def test_skill_in_subdirectory_acts_only_with_trust(
     stack: Stack, choice: str, acts: bool
 ) -> None:
