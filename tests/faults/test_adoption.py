@@ -39,6 +39,7 @@ async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -
     assert len(stack.asked()) == 2
 
 
+@pytest.mark.long
 async def test_stopped_worker_leaves_true_state_on_disk(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)
     worker.signal(signal.SIGTERM)
@@ -69,6 +70,7 @@ async def test_orphan_worker_ends_at_timeout_and_reports_it(stack: Stack) -> Non
     assert "orphaned" in turn(stack)["error"]
 
 
+@pytest.mark.long
 async def test_full_spool_ends_turn_with_clear_failure(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG, {"PYKOCLAW_SPOOL_LIMIT": "2000"})
     await eventually(lambda: ended_on_disk(stack), 60)
@@ -83,6 +85,7 @@ async def test_full_spool_ends_turn_with_clear_failure(stack: Stack) -> None:
     assert stack.worker(session).pid == worker.pid
 
 
+@pytest.mark.long
 async def test_question_survives_daemon_death_and_is_answered_later(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
@@ -105,7 +108,7 @@ async def test_question_survives_daemon_death_and_is_answered_later(stack: Stack
         "worker_launched",
         pytest.param("worker_recorded", marks=pytest.mark.long),
         pytest.param("worker_ready", marks=pytest.mark.long),
-        "turn_dispatched",
+        pytest.param("turn_dispatched", marks=pytest.mark.long),
         pytest.param("prompt_sent", marks=pytest.mark.long),
         pytest.param("frames_received", marks=pytest.mark.long),
     ],
@@ -124,11 +127,10 @@ async def test_daemon_death_before_worker_starts_only_delays_turn(stack: Stack, 
 @pytest.mark.parametrize(
     "step",
     [
-        "recovered",
         "worker_attached",
         *(
             pytest.param(step, marks=pytest.mark.long)
-            for step in ("worker_ready", "frames_received", "frames_committed")
+            for step in ("recovered", "worker_ready", "frames_received", "frames_committed")
         ),
     ],
 )
@@ -142,6 +144,7 @@ async def test_daemon_death_during_adoption_leaves_all_to_next(stack: Stack, ste
     assert len(stack.asked()) == 1
 
 
+@pytest.mark.long
 async def test_daemon_death_while_reading_spool_leaves_rest(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)
@@ -170,6 +173,7 @@ async def _dies_at(stack: Stack, step: str) -> None:
     assert await asyncio.wait_for(doomed.wait(), 30) == -signal.SIGKILL
 
 
+@pytest.mark.long
 async def test_removing_spool_of_working_worker_loses_nothing(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     (spool,) = await eventually(lambda: spools(stack))
@@ -183,6 +187,7 @@ async def test_removing_spool_of_working_worker_loses_nothing(stack: Stack) -> N
     assert MISSING not in after.text(session)
 
 
+@pytest.mark.long
 async def test_truncating_spool_of_working_worker_leaves_gap(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     (spool,) = await eventually(lambda: [one for one in spools(stack) if one.stat().st_size > 2000])

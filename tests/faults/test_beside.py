@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.double import files, tables
 from tests.double.handle import init_db
 from tests.double.roles import Role
@@ -21,7 +23,7 @@ from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-KILLS: Final = 60 if LONG else 10
+KILLS: Final = 60 if LONG else 6
 SEED: Final = 20261122
 ENOUGH: Final = 120.0  # s
 QUICK: Final = ("--every", "0.05")
@@ -189,6 +191,7 @@ def _session_of(request: dict[str, Any]) -> str:
     return str(MARKER.findall(json.dumps(request["messages"]))[-1])
 
 
+@pytest.mark.long
 async def test_conversation_goes_from_door_to_door(stack: Stack) -> None:
     """Ours, then the bot's real CLI, then ours with another server: one session of Claude's."""
     client = await stack.start()

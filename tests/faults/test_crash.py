@@ -22,9 +22,7 @@ MOMENTS = 20 if LONG else 1
 SHORT = {
     "turn_queued",
     "turn_dispatched",
-    "frames_committed",
     "turn_end_committed",
-    "response_ready",
 }
 ENDED = {"done", "cancelled", "failed", "unknown"}
 # Steps that a turn reaches many times; each is tried at seeded times.

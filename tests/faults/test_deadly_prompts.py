@@ -65,6 +65,7 @@ async def test_second_daemon_death_before_accepting_prompt_fails_it(
     assert stack.asked() == []
 
 
+@pytest.mark.long
 async def test_restart_during_worker_start_is_not_counted(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
@@ -109,6 +110,7 @@ async def test_answer_that_two_daemons_die_over_is_asked_for_again(stack: Stack)
     assert stack.daemon_pid() == third, "it lives"
 
 
+@pytest.mark.long
 async def test_notification_that_two_daemons_die_over_is_given_up(stack: Stack) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = "notification_received"
     await stack.daemon()

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.e2e.harness import Client, Stack, script
 from tests.faults.adopting import LONG, alone, history, spools, words
 from tests.waiting import eventually
@@ -52,6 +54,7 @@ async def test_clients_at_different_message_places_get_the_rest(stack: Stack) ->
     await second.until(lambda: second.text(session) == whole.removeprefix(more))
 
 
+@pytest.mark.long
 async def test_dead_workers_spool_continues_begun_message(stack: Stack) -> None:
     session, seen, worker = await alone(stack, LONG)
     await eventually(lambda: any(path.stat().st_size > 20_000 for path in spools(stack)))

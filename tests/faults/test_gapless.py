@@ -91,7 +91,11 @@ async def check(stack: Stack, session: str, *clients: Client) -> None:
 
 
 @moments
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
+    ids=["SIGKILL", "SIGTERM"],
+)
 async def test_a_daemon_that_dies_is_a_pause(
     stack: Stack, number: signal.Signals, moment: int
 ) -> None:
@@ -146,7 +150,11 @@ async def test_temporarily_stopped_daemon_loses_nothing(stack: Stack, moment: in
 
 
 @moments
-@pytest.mark.parametrize("daemon_too", [False, True], ids=["front", "front and daemon"])
+@pytest.mark.parametrize(
+    "daemon_too",
+    [False, pytest.param(True, marks=pytest.mark.long)],
+    ids=["front", "front and daemon"],
+)
 async def test_a_new_front_goes_on_by_the_cursor(
     stack: Stack, moment: int, daemon_too: bool
 ) -> None:

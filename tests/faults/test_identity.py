@@ -83,6 +83,7 @@ async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
     assert instance(stack) == {"instance": known, "data": str(stack.data), "copied_from": None}
 
 
+@pytest.mark.long
 async def test_directory_moved_across_file_systems_keeps_worker(
     elsewhere: Path, stack: Stack
 ) -> None:
@@ -183,6 +184,7 @@ async def test_one_of_two_copies_of_deleted_gets_worker(stack: Stack) -> None:
     assert turn(stack)["state"] == "running"
 
 
+@pytest.mark.long
 async def test_copy_started_beside_original_disturbs_nothing(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
@@ -273,6 +275,7 @@ async def test_worker_unknown_to_restored_database_ends_in_words(
     await says_that_it_was_put_back(stack, session, worker)
 
 
+@pytest.mark.long
 async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
@@ -305,7 +308,7 @@ def refused(stack: Stack) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("gone", ["file", "directory"])
+@pytest.mark.parametrize("gone", ["file", pytest.param("directory", marks=pytest.mark.long)])
 async def test_start_with_missing_database_creates_no_empty_one(stack: Stack, gone: str) -> None:
     await stack.daemon()
     client = await stack.front()

@@ -29,10 +29,9 @@ TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
 
 
-OFTEN_ENOUGH = (
-    "immutable",
-    "file size",
-)  # in the long run: what they do, a full and a read-only disk do as well
+# In the long run: what they do, the others do as well, in use or at the start.
+OFTEN_ENOUGH: Final = {"immutable", "file size"}
+OF_START: Final = {"full disk", "locked"}
 
 
 @pytest.fixture
@@ -43,9 +42,9 @@ def limit(request: pytest.FixtureRequest, unmounted: None, stack: Stack) -> Iter
     made.off()
 
 
-def limited_by(kinds: dict[str, type[Limit]]) -> pytest.MarkDecorator:
+def limited_by(kinds: dict[str, type[Limit]], often_enough: set[str]) -> pytest.MarkDecorator:
     limits = [
-        pytest.param(one, marks=pytest.mark.long if name in OFTEN_ENOUGH else ())
+        pytest.param(one, marks=pytest.mark.long if name in often_enough else ())
         for name, one in kinds.items()
     ]
     return pytest.mark.parametrize("limit", limits, ids=list(kinds), indirect=True)
@@ -110,7 +109,7 @@ async def begin(stack: Stack) -> tuple[Client, str]:
     return client, session
 
 
-@limited_by(IN_USE)
+@limited_by(IN_USE, OFTEN_ENOUGH)
 async def test_turn_and_waiting_prompts_continue_while_unwritable(
     stack: Stack, limit: Limit
 ) -> None:
@@ -141,7 +140,7 @@ async def test_turn_and_waiting_prompts_continue_while_unwritable(
     assert len(asked(stack)) == 4
 
 
-@limited_by(AT_START)
+@limited_by(AT_START, OFTEN_ENOUGH | OF_START)
 async def test_start_shows_history_and_continues_once_writable(stack: Stack, limit: Limit) -> None:
     client, session = await begin(stack)
     client.prompting(session, TURN)
@@ -207,6 +206,7 @@ async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked
     assert len(asked(stack)) == 3
 
 
+@pytest.mark.long
 async def test_question_answer_is_kept_until_writable(stack: Stack, locked: Limit) -> None:
     client, session = await begin(stack)
     client.permit = lambda _: None
@@ -245,6 +245,7 @@ async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
         full.off()
 
 
+@pytest.mark.long
 async def test_start_unable_to_write_files_is_reported(stack: Stack) -> None:
     """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's
     log.

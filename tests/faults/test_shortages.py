@@ -57,6 +57,7 @@ async def test_daemon_without_descriptors_reports_and_starts_no_worker(stack: St
     assert client.text(session).endswith("After.")
 
 
+@pytest.mark.long
 async def test_claude_out_of_memory_reports_clear_error(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -120,6 +121,7 @@ def _group(root: Path, limit: str) -> Path | None:
     return group
 
 
+@pytest.mark.long
 async def test_claude_killed_by_oom_killer_is_reported_so(stack: Stack, memory_group: Path) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

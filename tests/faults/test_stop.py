@@ -73,6 +73,7 @@ async def test_stop_releases_moved_data_directory(stack: Stack) -> None:
     await goes_on(stack, session, worker)
 
 
+@pytest.mark.long
 async def test_stop_keeps_workers_while_turn_ends_unstorable(stack: Stack, locked: Locked) -> None:
     client, session, _, worker = await in_a_turn(stack)
     await client.kill()

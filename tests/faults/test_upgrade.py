@@ -19,10 +19,8 @@ import pytest
 from tests.e2e.harness import Client, Stack, script, text
 from tests.waiting import eventually
 
-BEFORE: Final = (
-    "41c303b",
-    "045295f",
-)  # commits: the release before, and the last one before modules moved
+# Commits: the release before, and the last one before modules moved.
+BEFORE: Final = ("41c303b", pytest.param("045295f", marks=pytest.mark.long))
 PARTS: Final = ("pykoclaw_acp", "migrations")
 CHECKOUT: Final = Path(__file__).parents[2]
 COUNT: Final = 600
