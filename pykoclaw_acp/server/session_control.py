@@ -114,7 +114,7 @@ class SessionControl:
         return SessionDetails(
             summary=summary,
             additional_directories=details.additional_directories,
-            mode=details.mode,
+            mode=details.mode or self._sessions.default_mode,
             model=details.model,
             away_policy=details.away_policy,
             claude_session=details.claude_session,

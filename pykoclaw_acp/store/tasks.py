@@ -98,13 +98,20 @@ async def matching(database: Database, word: str) -> list[Task]:
 
 async def logged(database: Database, task_id: str, limit: int) -> list[tuple[Any, ...]]:
     """Runs of a task by any program, the newest first: time, duration (ms), status, result and
-    error.
+    error; what is not UTF-8 is escaped.
     """
-    return await database.read(
-        "SELECT run_at, duration_ms, status, result, error FROM task_run_logs WHERE task_id = ?"
-        " ORDER BY run_at DESC LIMIT ?",
+    rows = await database.read(
+        "SELECT CAST(run_at AS BLOB), duration_ms, CAST(status AS BLOB), CAST(result AS BLOB),"
+        " CAST(error AS BLOB) FROM task_run_logs WHERE task_id = ? ORDER BY run_at DESC LIMIT ?",
         (task_id, limit),
     )
+    return [
+        tuple(
+            one.decode("utf-8", "backslashreplace") if isinstance(one, bytes) else one
+            for one in row
+        )
+        for row in rows
+    ]
 
 
 def claim(run: TaskRun) -> tuple[Statement, ...]:

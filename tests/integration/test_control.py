@@ -137,6 +137,7 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
         session = await prompted(r)
         await r.run(session, "die half")
         shown = await cli.call("sessions/show", session=session.id)
+        assert shown["mode"] == "default"  # of the settings: it has none of its own
         assert [turn["state"] for turn in shown["turns"]] == ["failed", "done"]
         assert shown["turns"][0]["error"]["kind"] == "worker_lost"
         assert (shown["turnCount"], shown["events"]) == (2, session.last_seq)

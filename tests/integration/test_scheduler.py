@@ -403,6 +403,16 @@ async def test_task_that_is_not_utf8_is_skipped_and_listed_escaped(
         assert len([one for one in listed if "\\xff" in getattr(one, column)]) == 5
 
 
+async def test_log_of_runs_that_is_not_utf8_is_shown_escaped(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        execute(
+            path,
+            "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result) VALUES"
+            " ('t', CAST(x'3230ff' AS TEXT), 5, 'success', CAST(x'ff41' AS TEXT))",
+        )
+        assert await tasks.logged(r.database, "t", 9) == [("20\\xff", 5, "success", "\\xffA", None)]
+
+
 async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()

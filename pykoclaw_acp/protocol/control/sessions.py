@@ -94,11 +94,13 @@ class TurnInfo(FullAnswer, frozen=True, kw_only=True):
 
 
 class SessionDetails(FullAnswer, frozen=True, kw_only=True):
-    """A session with its newest turns, newest first; `turn_count` counts all turns."""
+    """A session with its newest turns, newest first; `turn_count` counts all turns. `mode` is its
+    own or that of the settings; `model` None: Claude's default.
+    """
 
     summary: SessionSummary
     additional_directories: list[str]
-    mode: str | None
+    mode: str
     model: str | None
     away_policy: str | None
     claude_session: str | None
