@@ -446,7 +446,7 @@ async def require_merged(database: Database) -> None:
     assert len(await database.read("SELECT DISTINCT log_key FROM acp_log")) == 1
 
 
-@pytest.mark.parametrize("piece", [1, 1000])
+@pytest.mark.parametrize("piece", [pytest.param(1, marks=pytest.mark.long), 1000])
 async def test_merge_failing_at_any_statement_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
@@ -507,7 +507,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("step", crash_points.MERGING)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=pytest.mark.long if step == "merge_piece_finished" else ())
+        for step in crash_points.MERGING
+    ],
+)
 async def test_each_start_after_a_kill_continues_the_merge(tmp_path: Path, step: str) -> None:
     path = tmp_path / "pykoclaw.db"
     database = await Database.open(path)

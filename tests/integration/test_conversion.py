@@ -294,7 +294,11 @@ asyncio.run(main())
 """
 
 
-KILLS = [f"{step}:{number}" for step in crash_points.CONVERSION for number in (1, 2, 5)]
+KILLS = [
+    pytest.param(f"{step}:{number}", marks=() if number == 2 else pytest.mark.long)
+    for step in crash_points.CONVERSION
+    for number in (1, 2, 5)
+]
 
 
 @pytest.mark.parametrize("kill", KILLS)

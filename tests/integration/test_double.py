@@ -124,6 +124,7 @@ def test_null_where_text_is_wanted_spoils_whole_list(data: Path) -> None:
             tables.get_all_tasks(db)
 
 
+@pytest.mark.long
 async def test_lock_of_over_five_seconds_ends_role(data: Path) -> None:
     path = files.current(data)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -18,6 +18,14 @@ from tests.waiting import eventually_sync
 
 HEALTHCHECK = encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
 SOONER = 0.8 * ANSWERS  # s; who waits for an answer ends later
+# A front that waits for answers a shorter time.
+IMPATIENT = """
+import sys
+from pykoclaw_acp.__main__ import main
+from pykoclaw_acp.front import relay
+relay.ANSWERS = 1.0
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -97,7 +105,7 @@ def test_a_signal_ends_the_wait(places: Places, daemon: Daemon) -> None:
 
 
 def test_the_wait_is_bounded(places: Places, daemon: Daemon) -> None:
-    with Client(places) as client:
+    with Client(places, "-c", IMPATIENT) as client:
         link = daemon.accept()
         link.hello()
         client.request("session/load")

@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import (
     DatabaseBusy,
     DatabaseUnusable,
 )
+from pykoclaw_acp.store import connection
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.inspection import DatabaseForeign, DatabaseIncompatible
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -120,11 +121,11 @@ async def test_own_database_with_failing_migrations_is_untouched(path: Path) -> 
 
 async def test_foreign_database_with_killed_writer_is_refused_too(path: Path) -> None:
     create(path, FOREIGN)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA cache_size = 1")
-        connection.execute("BEGIN")
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("BEGIN")
         for _ in range(50):
-            connection.execute("INSERT INTO photos (taken) VALUES (hex(randomblob(5000)))")
+            writer.execute("INSERT INTO photos (taken) VALUES (hex(randomblob(5000)))")
         killed = contents(path)
     for name, content in killed.items():
         path.with_name(name).write_bytes(content)
@@ -134,7 +135,10 @@ async def test_foreign_database_with_killed_writer_is_refused_too(path: Path) ->
     assert query(path, "SELECT * FROM photos") == [(1, "today")]
 
 
-async def test_database_locked_by_other_program_is_refused_temporarily(path: Path) -> None:
+async def test_database_locked_by_other_program_is_refused_temporarily(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.5)
     create(path, PYKOCLAW_SCHEMA)
     before = contents(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -28,15 +28,22 @@ LINES = [
 ]
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """A home with a database that was used; afterwards it can be removed."""
+@pytest.fixture(scope="session")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a database that was used; one for all tests of this process."""
     if UNPRIVILEGED and shutil.which("setpriv") is None:
         pytest.skip("root can read everything, and there is no setpriv")
-    home = tmp_path / "home"
-    home.mkdir()
+    home = tmp_path_factory.mktemp("used")
     made = run(home, "serve", "--stdio")
     assert made.returncode == 0, made.stderr
+    return home
+
+
+@pytest.fixture
+def home(tmp_path: Path, used: Path) -> Iterator[Path]:
+    """A copy of that home; afterwards it can be removed."""
+    home = tmp_path / "home"
+    shutil.copytree(used, home)
     yield home
     for path in [home, *home.rglob("*")]:
         if path.is_dir() and not path.is_symlink():
