@@ -30,7 +30,8 @@ class SqlTurnJournal(SqlStore):
         prompt = await in_pieces(long_texts.encoded(turn.content))
         uses = blobs.use(turn.session_id, model_blobs.names(turn.content))
         unit = Unit(statements=(turns.insert(turn, prompt), used, *uses), durable=True)
-        self.require_writable()
+        if turn.blobs:
+            self.require_writable()
         async with self._database.blobs.kept(turn.blobs):
             crash_points.reached("blobs_written")
             await self._commit(unit)
