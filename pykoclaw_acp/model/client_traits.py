@@ -33,7 +33,7 @@ class ClientTraits:
     `ends_lines`: it shows text at the end of a line or of a turn, so what it is shown of another's
     turn needs an empty line at its end. `legacy_models`: it reads `models`, which ACP has
     given up, and does not find the models among the config options. `long_lines`: it takes lines
-    above 8 MiB; others may close the connection.
+    of 24 MiB; Mitto and Toad end at one of 10 MiB.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -42,7 +42,7 @@ class ClientTraits:
     commands_pause: float = 0.2
     ends_lines: bool = True
     legacy_models: bool = False
-    long_lines: bool = True
+    long_lines: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -57,13 +57,13 @@ MITTO: Final = replace(
         "\nRewrite the following prompt",
     ),
     legacy_models=True,
-    long_lines=False,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
-    ("acpx", "", replace(DEFAULT, legacy_models=True)),
+    ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True)),
+    ("zed", "", replace(DEFAULT, long_lines=True)),
     (UNNAMED, "", MITTO),  # Mitto does not always give its name
 )
 

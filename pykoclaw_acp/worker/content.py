@@ -66,6 +66,10 @@ def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
     """The blocks of an embedded resource, each with whether it is the content of a text."""
     uri, declared = str(block["uri"]), str(block.get("mimeType") or "").partition(";")[0].lower()
     link = _text(_link(uri, _name(uri)))
+    if "text" in block and declared in (*images.KINDS, PDF):
+        return [
+            (link, False)
+        ]  # a client that reads every file as text, as Toad does, has damaged it
     if "text" in block:
         return [(link, False), (_context(uri, block["text"]), True)]
     data = block["blob"]

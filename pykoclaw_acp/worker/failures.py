@@ -10,6 +10,7 @@ from claude_agent_sdk import ResultMessage, SystemMessage
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import shortage
+from pykoclaw_acp.worker import refusals
 
 _BY_STATUS: Final = {
     400: "invalid_request",
@@ -115,15 +116,15 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"
-    if (
-        result.terminal_reason == "prompt_too_long"
-        or "prompt is too long" in words[:_LOOKED_AT].lower()
-    ):
-        kind = "context_too_large"
-    sentence = _ADVICE.get(kind)
+    refused = refusals.of(words[:_LOOKED_AT])
+    if refused is not None:
+        kind = refused.kind
+    elif result.terminal_reason == "prompt_too_long":
+        kind = refusals.CONTEXT
+    sentence = _ADVICE.get(kind) if refused is None else refused.advice
     detail = (
         " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
-        if kind == "context_too_large"
+        if kind == refusals.CONTEXT
         else plain(words)
     )
     return TurnFailure(

@@ -1,4 +1,4 @@
-"""Zed, acpx and OpenCode, as they were seen to behave or as their sources say: tests/e2e/fixtures,
+"""Zed, acpx, OpenCode and Toad, as they were seen to behave or as their sources say: tests/e2e/fixtures,
 played to a front.
 
 A step is a call, or the beginning of one and the notification that ends it, or a restart in the
@@ -23,7 +23,7 @@ from tests.e2e.harness.client import selected
 from tests.waiting import eventually
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
-NAMES: Final = ("zed", "acpx", "opencode")
+NAMES: Final = ("zed", "acpx", "opencode", "toad")
 QUIET: Final = 0.08  # s without an update, after which a replay is over for acpx
 
 

@@ -19,6 +19,7 @@ from acp.client.connection import ClientSideConnection
 
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.stack import PROGRAM
+from tests.pictures import encoded, png
 from tests.waiting import eventually
 
 
@@ -151,7 +152,10 @@ async def test_whole_surface(stack: Stack) -> None:
         await connection.set_session_mode(session_id=session, mode_id="acceptEdits")
         link = acp.resource_link_block("notes", "file:///notes.md")
         allowed = acp.text_block(script("write made.txt <<< x", "text Made."))
-        await connection.prompt(session_id=session, prompt=[link, allowed])
+        picture = acp.image_block(encoded(png(3, 2)), "image/png")
+        notes = acp.embedded_text_resource("file:///notes.md", "The word is ananas.")
+        attached: list[Any] = [link, picture, acp.resource_block(notes), allowed]
+        await connection.prompt(session_id=session, prompt=attached)
         assert len(editor.asked) == 1
         assert (stack.work / "made.txt").exists()
         await connection.set_config_option(config_id="effort", session_id=session, value="high")
@@ -183,3 +187,5 @@ async def test_whole_surface(stack: Stack) -> None:
         )
         assert {one.id: one.current_value for one in loaded.config_options or []} == values
         assert "Refused.Made.w1" in editor.said(schema.AgentMessageChunk)
+        shown = [one.content for one in editor.updates if isinstance(one, schema.UserMessageChunk)]
+        assert shown[1:5] == attached

@@ -161,6 +161,8 @@ async def test_errors_of_the_model(shared: Stack) -> None:
     session = await client.new(shared.work)
     for directive, code, kind, status in (
         ("error 400 you said something wrong", -32010, "invalid_request", 400),
+        ("error 400 Could not process image", -32010, "image_refused", 400),
+        ("error 400 The PDF specified is password protected.", -32010, "document_refused", 400),
         ("error 401", -32000, "authentication_failed", 401),
         ("error 429", -32010, "rate_limit", 429),
         ("error 500", -32010, "server_error", 500),
@@ -169,6 +171,8 @@ async def test_errors_of_the_model(shared: Stack) -> None:
         error = await failed(client, session, script(directive))
         assert (error.code, error.kind, error.data["httpStatus"]) == (code, kind, status)
         assert error.data["turnState"] == "failed"
+        assert client.text(session).count(error.message) == 1
+        client.updates.clear()
         assert states(shared, session)[-1] == "failed"
         assert (await client.prompt(session, text(f"It goes on after {status}.")))[
             "stopReason"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,18 @@ async def test_a_copied_log_keeps_its_bytes(tmp_path: Path) -> None:
         await r.database.commit(Unit(statements=(blobs.share(first, second),)))
         await r.journal.delete(first)
         assert files(tmp_path) == [NAME]
+
+
+async def test_files_are_private(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir(mode=0o755)
+    mask = os.umask(0)
+    try:
+        async with BlobFiles(tmp_path).kept({NAME: PICTURE}):
+            pass
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "blobs" / NAME).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("link", [True, False])

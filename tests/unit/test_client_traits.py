@@ -11,7 +11,7 @@ from pykoclaw_acp.protocol import projection
 def test_client_name_lookup_ignores_case() -> None:
     assert client_traits.find("Mitto", "1.2") is client_traits.MITTO
     assert client_traits.find(None) is client_traits.MITTO  # it does not always give its name
-    assert client_traits.find("zed", "0.1") is client_traits.DEFAULT
+    assert client_traits.find("helix", "0.1") is client_traits.DEFAULT
 
 
 def test_only_clients_that_look_there_get_models_where_acp_had_them() -> None:

@@ -35,7 +35,7 @@ from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.translation import tools
-from pykoclaw_acp.worker import failures, whole
+from pykoclaw_acp.worker import failures, refusals, whole
 from tests.unit.documents import codes, said_in_code, section, table, text, trees
 
 
@@ -153,6 +153,7 @@ def test_the_error_kinds_are_those_of_the_code() -> None:
         | set(error_kinds())
         | set(failures._BY_STATUS.values())
         | set(failures._ADVICE)
+        | {refusal.kind for _, refusal in refusals._KNOWN}
         | named
     )
     assert len(documented) == len(set(documented))
@@ -189,7 +190,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         in limits
     )
     assert f"of a prompt together | {attachments.MAX_ALL >> 20} MiB; -32602 |" in limits
-    assert f"image or file of a prompt | {framing.MAX_LONG_LINE_OUT >> 20} MiB, except" in limits
+    assert f"image or file of a prompt | {framing.MAX_LONG_LINE_OUT >> 20} MiB to" in limits
     assert f"| content blocks of a prompt | {prompt.MAX_BLOCKS:,} |" in limits
     assert (
         f"| a line before `initialize`, and any message but a prompt | {framing.MAX_LINE_EARLY >> 20} MiB"

@@ -201,6 +201,14 @@ def test_the_contents_of_files_stand_at_the_end() -> None:
     ]
 
 
+def test_a_picture_that_a_client_has_read_as_text_is_a_link() -> None:
+    """Toad does; Claude can read the file itself."""
+    damaged = PICTURE.decode(errors="replace")
+    for kind in ("image/png", "application/pdf"):
+        assert got(file("file:///w/a.png", damaged, kind)) == ["[@a.png](file:///w/a.png)"]
+    assert len(got(file("file:///w/a.svg", "<svg/>", "image/svg+xml"))) == 2
+
+
 def test_the_bytes_say_what_a_file_is() -> None:
     assert got(image(PICTURE, "image/jpeg")) == [("image", "image/png")]
     assert got(file("zed:///x", PDF))[1] == ("document", "application/pdf")

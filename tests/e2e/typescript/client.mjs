@@ -20,6 +20,8 @@ const asked = [];
 let choice = "allow_once";
 const said = (kind = "agent_message_chunk") =>
   updates.filter((one) => one.sessionUpdate === kind).map((one) => one.content.text).join("");
+const PICTURE =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 const script = (...lines) => [{ type: "text", text: ["[[script", ...lines, "]]"].join("\n") }];
 
 let seen = () => {};
@@ -72,7 +74,9 @@ await app.connectWith(stream, async (ctx) => {
 
   await ctx.request(session.setMode, { sessionId, modeId: "acceptEdits" });
   const link = { type: "resource_link", name: "notes", uri: "file:///notes.md" };
-  const allowed = [link, ...script("write made.txt <<< x", "text Made.")];
+  const picture = { type: "image", mimeType: "image/png", data: PICTURE };
+  const notes = { type: "resource", resource: { uri: "file:///notes.md", text: "The word is ananas." } };
+  const allowed = [link, picture, notes, ...script("write made.txt <<< x", "text Made.")];
   await ctx.request(session.prompt, { sessionId, prompt: allowed });
   assert.equal(asked.length, 1);
   assert.equal(existsSync(join(cwd, "made.txt")), true);
@@ -101,6 +105,8 @@ await app.connectWith(stream, async (ctx) => {
   await ctx.request(session.load, { sessionId, cwd, mcpServers: [] });
   assert.ok(said().startsWith("Refused.Made.w1"), said());
   assert.ok(said("user_message_chunk").includes("refused.txt"));
+  const shown = updates.filter((one) => one.sessionUpdate === "user_message_chunk").map((one) => one.content);
+  assert.deepEqual(shown.slice(1, 4), [link, picture, notes]);
 });
 
 agent.stdin.end();

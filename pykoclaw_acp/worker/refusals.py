@@ -1,0 +1,60 @@
+"""What the CLI, or the API through it, says of content that it does not take: a kind and a remedy.
+
+The words were measured with CLI 2.1.327 (`tests/unit/test_refusals.py`); the statuses are 400 and
+413 alike, or none at all.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+CONTEXT: Final = "context_too_large"
+IMAGE: Final = "image_refused"
+DOCUMENT: Final = "document_refused"
+
+
+class Refusal(NamedTuple):
+    """Why content was refused: a kind for programs, a sentence for people."""
+
+    kind: str
+    advice: str
+
+
+_TOO_LONG: Final = "The prompt is too long for the model. Shorten it, or use /compact first."
+_FULL: Final = "The context of the conversation is full. Use /compact, or begin a new conversation."
+_HEAVY: Final = (
+    "The images and files of the conversation are too large together. Use /compact, or begin a new"
+    " conversation."
+)
+_IMAGE_LARGE: Final = "The model does not take an image of this size. Make it smaller."
+_IMAGE_FOREIGN: Final = (
+    "The model does not take images. Choose another model, or send the prompt without images."
+)
+_IMAGE_BROKEN: Final = "An image could not be read by the model. Send it again in another format."
+_DOCUMENT: Final = (
+    "The model does not take the PDF. Send fewer pages, without a password, or as text."
+)
+# In this order, the first that the words hold; all words of a line must be in them.
+_KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
+    (("prompt is too long",), Refusal(CONTEXT, _TOO_LONG)),
+    (("request too large", "attachments"), Refusal(CONTEXT, _HEAVY)),
+    (("exceed context limit",), Refusal(CONTEXT, _FULL)),
+    (("context limit reached",), Refusal(CONTEXT, _FULL)),
+    (("pdf is password protected",), Refusal(DOCUMENT, _DOCUMENT)),
+    (("pdf too large",), Refusal(DOCUMENT, _DOCUMENT)),
+    (("pdf specified",), Refusal(DOCUMENT, _DOCUMENT)),
+    (("pdf file was not valid",), Refusal(DOCUMENT, _DOCUMENT)),
+    (("image was too large",), Refusal(IMAGE, _IMAGE_LARGE)),
+    (("image exceeds",), Refusal(IMAGE, _IMAGE_LARGE)),
+    (("image dimensions exceed",), Refusal(IMAGE, _IMAGE_LARGE)),
+    (("not support image",), Refusal(IMAGE, _IMAGE_FOREIGN)),
+    (("image", "could not be processed"), Refusal(IMAGE, _IMAGE_BROKEN)),
+    (("could not process image",), Refusal(IMAGE, _IMAGE_BROKEN)),
+    (("unable to", "image"), Refusal(IMAGE, _IMAGE_BROKEN)),
+)
+
+
+def of(words: str) -> Refusal | None:
+    """The refusal that the beginning of an error message tells of; None if it is another error."""
+    said = words.lower()
+    return next((refusal for known, refusal in _KNOWN if all(one in said for one in known)), None)
